@@ -38,6 +38,7 @@ from eca_protocol.http_errors import (
     file_errors_explained,
     idle_timeout,
     is_out_of_descriptors,
+    proxy_errors_explained,
     to_http_error,
 )
 from eca_protocol.proxies import explain_proxy_error, proxy_for
@@ -277,12 +278,8 @@ class HTTPClient:
         request = _request(method, url, headers, content, deadlines)
         if address is not None and proxy is None:
             _connect_to(request, address)
-        try:
+        with proxy_errors_explained(proxy):
             response = await _send(transport, request, deadlines, resend=resend)
-        except HTTPError as error:
-            if proxy is not None and error.kind == "connect":
-                raise HTTPError("connect", f"the proxy of the environment: {error}") from error
-            raise
         # From here on the transport limits each read of the socket, which costs far less than a
         # scope around each chunk. A test's transport may have no limits, so it gets scopes.
         request.extensions["timeout"]["read"] = deadlines.idle

@@ -25,6 +25,7 @@ __all__ = [
     "file_errors_explained",
     "idle_timeout",
     "is_out_of_descriptors",
+    "proxy_errors_explained",
     "to_http_error",
 ]
 
@@ -97,6 +98,17 @@ def file_errors_explained() -> Iterator[None]:
     except OSError as error:
         why = NO_DESCRIPTORS if is_out_of_descriptors(error) else error
         raise HTTPError("resources", f"cannot connect: {why}") from error
+
+
+@contextmanager
+def proxy_errors_explained(proxy: str | None) -> Iterator[None]:
+    """Name the proxy in an error of its connection, which the user may not know to be in use."""
+    try:
+        yield
+    except HTTPError as error:
+        if proxy is None or error.kind != "connect":
+            raise
+        raise HTTPError("connect", f"the proxy of the environment: {error}") from error
 
 
 def is_out_of_descriptors(error: BaseException) -> bool:

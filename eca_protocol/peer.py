@@ -166,6 +166,7 @@ class Peer:
         self._handling: dict[anyio.CancelScope, str] = {}
         self._handler_done = anyio.Event()
         self._started: set[anyio.CancelScope] = set()  # of the tasks by `start_soon`
+        self._is_left = False
 
     async def __aenter__(self) -> Self:
         self._tasks = anyio.create_task_group()
@@ -190,6 +191,7 @@ class Peer:
             self._sending.cancel()
             # Not the group's scope: on asyncio its cancellation would be raised from the block, if
             # a request to cancel the task is left from there (CPython's TaskGroup, before 3.13).
+            self._is_left = True
             for scope in (*self._handling, *self._started):
                 scope.cancel()
             try:
@@ -212,17 +214,18 @@ class Peer:
     def start_soon(self, function: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Start a task in the peer's own task group, for example `serve`."""
         scope = anyio.CancelScope()
+        if self._is_left:
+            scope.cancel()
         self._started.add(scope)
-        self._tasks.start_soon(self._run, function, scope)
 
-    async def _run(
-        self, function: Callable[[], Coroutine[Any, Any, Any]], scope: anyio.CancelScope
-    ) -> None:
-        try:
-            with scope:
-                await function()
-        finally:
-            self._started.discard(scope)
+        async def run() -> None:
+            try:
+                with scope:
+                    await function()
+            finally:
+                self._started.discard(scope)
+
+        self._tasks.start_soon(run)
 
     async def serve(self) -> End:
         """Read and dispatch until the stream ends, a fatal error occurs, or `close` is called.

@@ -63,10 +63,11 @@ def chat_environment(environ: Mapping[str, str], chat_id: str) -> dict[str, str]
     """Return the environment of a child process of a chat, or of none if the id is empty.
 
     `ECA_AGENT` marks programs that an agent runs, `ECA_CHAT_ID` is the chat. The id comes from the
-    client: an unprintable or very long one is left out.
+    client: an unprintable or very long one is left out. Git has an editor that ends at once: there
+    is no terminal, so it would wait for its own until the time limit.
     """
     result = {name: value for name, value in environ.items() if name != "ECA_CHAT_ID"}
-    result["ECA_AGENT"] = "1"
+    result |= {"ECA_AGENT": "1", "GIT_EDITOR": "true"}
     if 0 < len(chat_id) <= _LONGEST_ID and chat_id.isprintable():
         result["ECA_CHAT_ID"] = chat_id
     return result

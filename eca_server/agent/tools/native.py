@@ -145,8 +145,7 @@ def native_tools(
         sandbox: the sandbox of commands; None: no sandbox.
     """
     reader = reader or chat_id
-    # Without a terminal, git would wait for its editor until the time limit.
-    environment = {**chat_environment(environment, reader), "GIT_EDITOR": "true"}
+    environment = chat_environment(environment, reader)
     files = _files(config, workspace, ledger)
     background = None if jobs is None else Background(jobs=jobs, chat_id=chat_id, reader=reader)
     shell = ShellCommand(

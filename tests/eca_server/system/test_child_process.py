@@ -108,4 +108,4 @@ def test_a_child_knows_that_an_agent_runs_it_and_for_which_chat(chat_id, expecte
     before = {"PATH": "/bin", "ECA_CHAT_ID": "of a server around us"}
     environment = chat_environment(before, chat_id)
     assert (environment.pop("ECA_AGENT"), environment.pop("ECA_CHAT_ID", None)) == ("1", expected)
-    assert environment == {"PATH": "/bin"}
+    assert environment == {"PATH": "/bin", "GIT_EDITOR": "true"}
