@@ -80,7 +80,7 @@ class Answer:
         for piece in self._pieces:
             yield piece
 
-    async def read(self, _limit: int = 0) -> bytes:
+    async def read_excerpt(self) -> bytes:
         return b"".join(self._pieces)
 
 

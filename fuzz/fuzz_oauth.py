@@ -63,7 +63,7 @@ class Client:
         async def read(_limit: int = 0) -> bytes:
             return document.lstrip(b"2345")
 
-        yield SimpleNamespace(status=status, headers={}, read=read)
+        yield SimpleNamespace(status=status, headers={}, read=read, read_excerpt=read)
 
 
 def is_open(place: str, url: str) -> bool:
