@@ -1,6 +1,7 @@
 """After any disk error the chat continues, the user is notified once, and no file is deleted."""
 
 import errno
+import importlib
 import os
 import shutil
 import sqlite3
@@ -14,6 +15,7 @@ import pytest
 import trio
 import trio.testing
 
+from eca_server.agent.chat import store as package
 from eca_server.agent.chat.store import rollbacks, schema, store
 from eca_server.agent.chat.store.rows import ChatSettings, Rollback, StoredMessage, UndoStep
 from eca_server.agent.chat.store.worker import Limits
@@ -382,12 +384,19 @@ async def test_a_chat_that_could_not_be_loaded_continues_behind_what_is_stored(p
         assert len(ours.problems) == 1
 
 
+def forget(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
+    """Let the next import of these modules load them again, until the test has ended."""
+    for name in modules:
+        module = importlib.import_module(f"{package.__name__}.{name}")
+        monkeypatch.setattr(package, name, module)  # or the package would keep the new one
+        monkeypatch.delitem(sys.modules, module.__name__)
+
+
 async def test_an_interpreter_without_sqlite_is_reported_once(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    forget(monkeypatch, "checks", "file", "salvage", "scan", "schema", "wal")
     monkeypatch.setitem(sys.modules, "sqlite3", None)
-    for module in ("checks", "file", "salvage", "scan", "schema", "wal"):
-        monkeypatch.delitem(sys.modules, f"eca_server.agent.chat.store.{module}", raising=False)
     async with opened(path) as ours:
         for number in range(3):
             assert not await ours.store.append("c", WORKSPACE, said(f"{number}"))
@@ -409,7 +418,7 @@ async def test_modules_that_cannot_be_opened_for_a_while_cost_nothing(
             if name == module and refusals:
                 raise refusals.pop()
 
-    monkeypatch.delitem(sys.modules, module)
+    forget(monkeypatch, "file")
     monkeypatch.setattr(sys, "meta_path", [Finder, *sys.meta_path])
     async with opened(path, write=0.02, late=30.0) as ours:
         await ours.store.append("c", WORKSPACE, said("a"))
