@@ -13,6 +13,7 @@ from the terminal. Ctrl-C in a wait for a turn stops the turn.
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import functools
 import inspect
 import os
@@ -25,7 +26,7 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, c
 
 import anyio
 import attrs
-from anyio.from_thread import BlockingPortal, start_blocking_portal
+from anyio.from_thread import BlockingPortal
 
 from eca_protocol import client as asynchronous
 from eca_protocol import messages as m
@@ -43,6 +44,42 @@ S = TypeVar("S")
 _THREAD_NAME: Final = "eca-client"
 _END: Final = object()
 _HANDLERS: Final = ("on_approval", "on_question", "diagnostics", "definition", "references")
+
+
+@contextlib.contextmanager
+def _running_portal(backend: str) -> Iterator[BlockingPortal]:
+    """Run an event loop in a thread; that of anyio waits forever after Ctrl-C in its start."""
+    started: Future[BlockingPortal] = Future()
+
+    async def hold() -> None:
+        async with BlockingPortal() as portal:
+            if started.set_running_or_notify_cancel():
+                started.set_result(portal)
+                await portal.sleep_until_stopped()
+
+    def run() -> None:
+        try:
+            anyio.run(hold, backend=backend)
+        except BaseException as error:  # noqa: BLE001 - raised by the other thread
+            if not started.done():
+                started.set_exception(error)
+
+    own_context = contextvars.Context().run  # Python may pass on that of a running event loop
+    thread = threading.Thread(target=own_context, args=(run,), daemon=True, name=_THREAD_NAME)
+    cancels = True
+    try:
+        thread.start()
+        yield started.result()
+        cancels = False
+    finally:
+        try:
+            if not started.cancel() and started.exception() is None:
+                with contextlib.suppress(RuntimeError):  # it was stopped
+                    portal = started.result()
+                    portal.call(portal.stop, cancels)
+        finally:
+            with contextlib.suppress(RuntimeError):  # Ctrl-C came before it ran; it ends by itself
+                thread.join()
 
 
 class _ConnectionThread:
@@ -64,7 +101,7 @@ class _ConnectionThread:
         context = asynchronous.connect(**values)
         backend = getattr(options.server, "backend", "asyncio")
         with contextlib.ExitStack() as exits:
-            self._portal = exits.enter_context(start_blocking_portal(backend, name=_THREAD_NAME))
+            self._portal = exits.enter_context(_running_portal(backend))
             self._thread = self._portal.call(threading.current_thread)
             client = exits.enter_context(self._portal.wrap_async_context_manager(context))
             self._exits = exits.pop_all()

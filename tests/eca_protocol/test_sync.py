@@ -11,6 +11,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from anyio.from_thread import BlockingPortal
 
 from eca_protocol import Prompt, ServerChat, client, sync
 from eca_protocol import Server as PlainServer
@@ -180,6 +181,19 @@ def test_ctrl_c_stops_the_turn_and_returns_promptly(where):
             timer.join()
         assert time.monotonic() - start < 10
         assert chat.prompt("say next").text() == "next"
+
+
+def test_ctrl_c_while_the_thread_of_a_connection_starts_ends_the_thread(monkeypatch):
+    enter = BlockingPortal.__aenter__
+
+    async def start_slowly(portal: BlockingPortal) -> BlockingPortal:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.2)
+        return await enter(portal)
+
+    monkeypatch.setattr(BlockingPortal, "__aenter__", start_slowly)
+    with pytest.raises(KeyboardInterrupt):
+        sync.open(server=server())
 
 
 def test_it_works_beside_a_running_event_loop_and_a_dropped_client_is_closed():
