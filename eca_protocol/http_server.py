@@ -361,11 +361,17 @@ async def serve(
     )
     listener = await anyio.create_tcp_listener(local_host=host, local_port=port, backlog=1024)
     server.port = listener.extra_attributes[anyio.abc.SocketAttribute.local_port]()
+    accepting = anyio.CancelScope()  # not that of the group, see `Peer.__aexit__`
+
+    async def accept() -> None:
+        with accepting:
+            await listener.serve(server._accept)
+
     try:
         async with listener, anyio.create_task_group() as tasks:
-            tasks.start_soon(listener.serve, server._accept)
+            tasks.start_soon(accept)
             yield server
-            tasks.cancel_scope.cancel()
+            accepting.cancel()
     except ExceptionGroup as group:
         if len(group.exceptions) == 1:
             raise group.exceptions[0] from None  # the block's own exception
