@@ -66,9 +66,9 @@ def _running_portal(backend: str) -> Iterator[BlockingPortal]:
 
     own_context = contextvars.Context().run  # Python may pass on that of a running event loop
     thread = threading.Thread(target=own_context, args=(run,), daemon=True, name=_THREAD_NAME)
-    thread.start()
     cancels = True
     try:
+        thread.start()
         yield started.result()
         cancels = False
     finally:
@@ -78,7 +78,8 @@ def _running_portal(backend: str) -> Iterator[BlockingPortal]:
                     portal = started.result()
                     portal.call(portal.stop, cancels)
         finally:
-            thread.join()
+            with contextlib.suppress(RuntimeError):  # Ctrl-C came before it ran; it ends by itself
+                thread.join()
 
 
 class _ConnectionThread:

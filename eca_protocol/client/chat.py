@@ -175,9 +175,9 @@ class Turn:
     A loop over an iterator that has a name (`contents = turn.contents_with_roles()`) is left only
     when that name is deleted: use the block.
 
-    The iteration raises RequestFailed (the server refused the prompt), ApprovalNeeded and
-    AnswerNeeded (see `connect`), DeadlineExceeded (no content came for the client's `idle_deadline`
-    seconds) and ConnectionClosed.
+    The iteration raises RequestFailed (the server refused the prompt), DecodeError (its answer does
+    not fit its type), ApprovalNeeded and AnswerNeeded (see `connect`), DeadlineExceeded (no content
+    came for the client's `idle_deadline` seconds) and ConnectionClosed.
 
     Attributes:
         params: the prompt.

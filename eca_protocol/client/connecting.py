@@ -91,6 +91,7 @@ class ConnectionOptions:
         StartFailed: on entering: the command cannot be started, or ended before its answer.
         DeadlineExceeded: on entering: the server did not answer in time.
         RequestFailed: on entering: the server refused `initialize`.
+        DecodeError: on entering: the server's answer does not fit its type.
     """
 
     command: Sequence[str] | None = attrs.field(default=None, kw_only=False)

@@ -98,7 +98,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """End the servers."""
-    config.stash[_RUNNER].close()
+    if (runner := config.stash.get(_RUNNER, None)) is not None:  # no other plugin failed before
+        runner.close()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

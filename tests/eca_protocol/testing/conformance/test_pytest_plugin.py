@@ -79,6 +79,16 @@ def test_a_target_that_cannot_be_started_is_reported_without_a_traceback(tmp_pat
     assert "pytest_plugin.py" not in output
 
 
+def test_the_usage_error_of_a_different_plugin_is_shown_alone(tmp_path):
+    (tmp_path / "conftest.py").write_text(
+        "import pytest\n@pytest.hookimpl(tryfirst=True)\n"
+        "def pytest_configure():\n    raise pytest.UsageError('use it well')\n"
+    )
+    output = run_pytest(tmp_path)
+    assert "ERROR: use it well" in output
+    assert "Traceback" not in output
+
+
 @pytest.mark.long
 def test_what_is_known_fails_no_test(tmp_path):
     known = tmp_path / "known.txt"
