@@ -36,6 +36,7 @@ from eca_server.secret import Secret
 _log = logging.getLogger("eca_server")
 
 _WITH_A_KEY: Final = "api-key"
+_KEY_IN_CAMEL_CASE: Final = "apiKey"  # IntelliJ's plugin writes every name in camel case
 _EXPIRING: Final = 300.0
 """Seconds before the end of a token that cannot be renewed, in which its status is `expiring`."""
 
@@ -281,7 +282,7 @@ def _key_field(provider: str) -> m.InputField:
 
 
 def _key_in(data: Mapping[str, object]) -> Secret:
-    text = data.get(_WITH_A_KEY)
+    text = data.get(_WITH_A_KEY, data.get(_KEY_IN_CAMEL_CASE))
     if not isinstance(text, str) or not text.strip():
         raise RPCError(INVALID_PARAMS, f"data.{_WITH_A_KEY}: expected a key")
     key = Secret(text.strip())
