@@ -38,6 +38,17 @@ async def test_a_cancelled_request_for_permission_cancels_its_prompt(tmp_path: P
         assert await editor.prompt(session, "say more") == "end_turn"
 
 
+@pytest.mark.parametrize(("command", "is_offered"), [("make x", True), ("python3 x.py", False)])
+async def test_the_session_is_offered_where_it_has_an_effect(tmp_path, command, is_offered):
+    async with editing(tmp_path, SCRIPT, choice="reject") as editor:
+        session = (await editor.new()).session_id
+        call = json.dumps({"command": command})
+        await editor.prompt(session, f"call eca_shell_command {call}")
+        (asked,) = editor.of(m.RequestPermissionRequest)
+        kinds = [option.kind for option in asked.options]
+        assert kinds == ["allow_once", *["allow_always"] * is_offered, "reject_once"]
+
+
 async def test_a_request_for_permission_holds_up_no_other_call(tmp_path: Path) -> None:
     (tmp_path / "here.txt").write_text("text")
     async with editing(tmp_path, SCRIPT, choice=None) as editor:
