@@ -9,6 +9,7 @@ import trio
 
 from eca_protocol.acp import messages as m
 from eca_protocol.errors import RPCError
+from eca_server.acp.blocks import message_of
 from tests.eca_server.acp.bench import editing
 
 SCRIPT = json.dumps({"defaultModel": "simulator/script"})
@@ -188,6 +189,13 @@ async def test_a_deleted_session_cancels_its_prompt(tmp_path: Path) -> None:
         assert (await call.result(deadline=5)).stop_reason == "cancelled"
         listed = await editor.call("session/list", m.ListSessionsRequest(cwd=str(tmp_path)))
         assert listed.sessions == ()
+
+
+def test_the_texts_of_a_prompt_do_not_grow_together() -> None:
+    link = m.ResourceLink(name="a.py", uri="file:///a.py")
+    texts = [m.TextContent(text=text) for text in ("context", "", "Look at", "now\n", "please")]
+    message, _ = message_of((*texts[:3], link, *texts[3:]))
+    assert message == "context\n\nLook at @a.py now\nplease"
 
 
 async def test_a_link_that_cannot_be_used_does_not_fail_the_prompt(tmp_path: Path) -> None:
