@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from eca_protocol import messages as eca
@@ -12,6 +13,8 @@ from eca_protocol.acp import messages as acp
 from eca_protocol.errors import RPCError
 from eca_protocol.jsonrpc import ErrorCode
 from eca_protocol.server.roots import path_of
+
+_CONTINUES: Final = re.compile(r"[\s,;!?)]|[.:](?!\w)")
 
 
 def message_of(blocks: Iterable[acp.ContentBlock]) -> tuple[str, tuple[eca.ChatContext, ...]]:
@@ -46,11 +49,12 @@ def _separated(texts: list[acp.TextContent | str]) -> Iterable[str]:
     """Yield the texts of blocks and the names of resources, with separators.
 
     A blank line separates two texts, as they are messages or contexts; a space separates a name.
+    Punctuation continues a sentence that the client has split.
     """
     last, last_is_name = "", False
     for each in texts:
         text, is_name = (each, True) if isinstance(each, str) else (each.text, False)
-        if last and text and not last[-1].isspace() and not text[0].isspace():
+        if last and text and not last[-1].isspace() and not _CONTINUES.match(text):
             yield " " if is_name or last_is_name else "\n\n"
         yield text
         if text:

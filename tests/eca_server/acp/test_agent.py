@@ -193,9 +193,11 @@ async def test_a_deleted_session_cancels_its_prompt(tmp_path: Path) -> None:
 
 def test_the_texts_of_a_prompt_do_not_grow_together() -> None:
     link = m.ResourceLink(name="a.py", uri="file:///a.py")
-    texts = [m.TextContent(text=text) for text in ("context", "", "Look at", "now\n", "please")]
+    texts = [
+        m.TextContent(text=text) for text in ("context", "", ".env: look at", ", now\n", "please")
+    ]
     message, _ = message_of((*texts[:3], link, *texts[3:]))
-    assert message == "context\n\nLook at @a.py now\nplease"
+    assert message == "context\n\n.env: look at @a.py, now\nplease"
 
 
 async def test_a_link_that_cannot_be_used_does_not_fail_the_prompt(tmp_path: Path) -> None:
