@@ -64,11 +64,20 @@ class Providers:
             )
         )
 
-    def _list(self, _: m.ProvidersListParams) -> m.ProvidersListResult:
+    async def _list(self, _: m.ProvidersListParams) -> m.ProvidersListResult:
+        if self.host.options.only_answers and self.settings.config.keyring:
+            await self._unlock_logins()  # any other server does so in its introduction
         self.announcer.providers = self._statuses
         providers = tuple(self._statuses())
         self.announcer.note_providers(providers)
         return m.ProvidersListResult(providers=providers)
+
+    async def _unlock_logins(self) -> None:
+        try:
+            await trio.to_thread.run_sync(self.logins.unlock, abandon_on_cancel=True)
+        except ECAError as error:
+            _log.warning("Logins cannot be read: %s", error)
+        self.models.renew()
 
     async def _login(self, params: m.ProvidersLoginParams) -> m.ProvidersLoginResult:
         flow = self._flow_of(params.provider)
