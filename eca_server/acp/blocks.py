@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from eca_protocol import messages as eca
@@ -13,6 +14,8 @@ from eca_protocol.errors import RPCError
 from eca_protocol.jsonrpc import ErrorCode
 from eca_protocol.server.roots import path_of
 
+_CONTINUES: Final = re.compile(r"[\s,;!?)]|[.:](?!\w)")
+
 
 def message_of(blocks: Iterable[acp.ContentBlock]) -> tuple[str, tuple[eca.ChatContext, ...]]:
     """Return the text of a prompt and its contexts.
@@ -20,12 +23,12 @@ def message_of(blocks: Iterable[acp.ContentBlock]) -> tuple[str, tuple[eca.ChatC
     Raises:
         RPCError: -32602, a block is of a kind that `initialize` did not announce.
     """
-    texts: list[str] = []
+    texts: list[acp.TextContent | str] = []
     contexts: list[eca.ChatContext] = []
     for block in blocks:
         match block:
             case acp.TextContent():
-                texts.append(block.text)
+                texts.append(block)
             case acp.ImageContent():
                 contexts.append(eca.ImageContext(media_type=block.mime_type, base64=block.data))
             case acp.ResourceLink():
@@ -42,14 +45,20 @@ def message_of(blocks: Iterable[acp.ContentBlock]) -> tuple[str, tuple[eca.ChatC
     return "".join(_separated(texts)), tuple(contexts)
 
 
-def _separated(texts: list[str]) -> Iterable[str]:
-    """Yield the texts; a space separates two that would grow together."""
-    last = ""
-    for text in texts:
-        if last and text and not last[-1].isspace() and not text[0].isspace():
-            yield " "
+def _separated(texts: list[acp.TextContent | str]) -> Iterable[str]:
+    """Yield the texts of blocks and the names of resources, with separators.
+
+    A blank line separates two texts, as they are messages or contexts; a space separates a name.
+    Punctuation continues a sentence that the client has split.
+    """
+    last, last_is_name = "", False
+    for each in texts:
+        text, is_name = (each, True) if isinstance(each, str) else (each.text, False)
+        if last and text and not last[-1].isspace() and not _CONTINUES.match(text):
+            yield " " if is_name or last_is_name else "\n\n"
         yield text
-        last = text or last
+        if text:
+            last, last_is_name = text, is_name
 
 
 def _linked(uri: str) -> eca.ChatContext:

@@ -39,6 +39,14 @@ _OPTIONS: Final = tuple(
 )
 
 
+def _options_for(call: eca.ChatToolCallRunContent) -> tuple[acp.PermissionOption, ...]:
+    """Return the user's choices, without an approval for the session that would have no effect."""
+    commands = call.details.commands if isinstance(call.details, eca.ShellCommandDetails) else ()
+    if all(command.approval_key is not None for command in commands):
+        return _OPTIONS
+    return tuple(option for option in _OPTIONS if option.kind != "allow_always")
+
+
 def failure(error: ECAError) -> RPCError:
     """Return an error for the client that says what the ECA server did."""
     if isinstance(error, RequestFailed):
@@ -186,7 +194,7 @@ class Session:
         match received.content:
             case eca.ChatToolCallRunContent(manual_approval=True) as call if self._may_ask:
                 request = acp.RequestPermissionRequest(
-                    session_id=self.id, tool_call=shown_call(call), options=_OPTIONS
+                    session_id=self.id, tool_call=shown_call(call), options=_options_for(call)
                 )
                 self._questions[received.chat_id, call.id] = trio.CancelScope()
                 self._peer.start_soon(partial(self._decide, received.chat_id, call.id, request))

@@ -36,6 +36,7 @@ from eca_server.secret import Secret
 _log = logging.getLogger("eca_server")
 
 _WITH_A_KEY: Final = "api-key"
+_KEY_IN_CAMEL_CASE: Final = "apiKey"  # IntelliJ's plugin writes every name in camel case
 _EXPIRING: Final = 300.0
 """Seconds before the end of a token that cannot be renewed, in which its status is `expiring`."""
 
@@ -63,11 +64,20 @@ class Providers:
             )
         )
 
-    def _list(self, _: m.ProvidersListParams) -> m.ProvidersListResult:
+    async def _list(self, _: m.ProvidersListParams) -> m.ProvidersListResult:
+        if self.host.options.only_answers and self.settings.config.keyring:
+            await self._unlock_logins()  # any other server does so in its introduction
         self.announcer.providers = self._statuses
         providers = tuple(self._statuses())
         self.announcer.note_providers(providers)
         return m.ProvidersListResult(providers=providers)
+
+    async def _unlock_logins(self) -> None:
+        try:
+            await trio.to_thread.run_sync(self.logins.unlock, abandon_on_cancel=True)
+        except ECAError as error:
+            _log.warning("Logins cannot be read: %s", error)
+        self.models.renew()
 
     async def _login(self, params: m.ProvidersLoginParams) -> m.ProvidersLoginResult:
         flow = self._flow_of(params.provider)
@@ -281,7 +291,7 @@ def _key_field(provider: str) -> m.InputField:
 
 
 def _key_in(data: Mapping[str, object]) -> Secret:
-    text = data.get(_WITH_A_KEY)
+    text = data.get(_WITH_A_KEY, data.get(_KEY_IN_CAMEL_CASE))
     if not isinstance(text, str) or not text.strip():
         raise RPCError(INVALID_PARAMS, f"data.{_WITH_A_KEY}: expected a key")
     key = Secret(text.strip())

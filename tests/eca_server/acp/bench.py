@@ -89,8 +89,11 @@ async def editing(
     """Run an agent with an editor that has sent `initialize`."""
     here, there = memory_pair()
     environ = {"HOME": str(cwd / "home"), "ECA_CONFIG": config, "PATH": "/usr/bin:/bin"}
-    server = None if command else lambda: Server(Options(environ=environ, keeps_chats=True))
-    agent = Agent(there, server=server, command=command)
+    options = Options(environ=environ, keeps_chats=True)
+    agent = Agent(there, command=command)
+    if not command:
+        answering = attrs.evolve(options, only_answers=True)
+        agent = Agent(there, server=lambda: Server(options), answering=lambda: Server(answering))
     editor = Editor(cwd, choice=choice)
     editor.peer = open_peer(
         here,

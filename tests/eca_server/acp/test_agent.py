@@ -9,6 +9,7 @@ import trio
 
 from eca_protocol.acp import messages as m
 from eca_protocol.errors import RPCError
+from eca_server.acp.blocks import message_of
 from tests.eca_server.acp.bench import editing
 
 SCRIPT = json.dumps({"defaultModel": "simulator/script"})
@@ -36,6 +37,17 @@ async def test_a_cancelled_request_for_permission_cancels_its_prompt(tmp_path: P
         assert await editor.prompt(session, "\n".join(calls)) == "cancelled"
         assert len(editor.of(m.RequestPermissionRequest)) == 1
         assert await editor.prompt(session, "say more") == "end_turn"
+
+
+@pytest.mark.parametrize(("command", "is_offered"), [("make x", True), ("python3 x.py", False)])
+async def test_the_session_is_offered_where_it_has_an_effect(tmp_path, command, is_offered):
+    async with editing(tmp_path, SCRIPT, choice="reject") as editor:
+        session = (await editor.new()).session_id
+        call = json.dumps({"command": command})
+        await editor.prompt(session, f"call eca_shell_command {call}")
+        (asked,) = editor.of(m.RequestPermissionRequest)
+        kinds = [option.kind for option in asked.options]
+        assert kinds == ["allow_once", *["allow_always"] * is_offered, "reject_once"]
 
 
 async def test_a_request_for_permission_holds_up_no_other_call(tmp_path: Path) -> None:
@@ -177,6 +189,15 @@ async def test_a_deleted_session_cancels_its_prompt(tmp_path: Path) -> None:
         assert (await call.result(deadline=5)).stop_reason == "cancelled"
         listed = await editor.call("session/list", m.ListSessionsRequest(cwd=str(tmp_path)))
         assert listed.sessions == ()
+
+
+def test_the_texts_of_a_prompt_do_not_grow_together() -> None:
+    link = m.ResourceLink(name="a.py", uri="file:///a.py")
+    texts = [
+        m.TextContent(text=text) for text in ("context", "", ".env: look at", ", now\n", "please")
+    ]
+    message, _ = message_of((*texts[:3], link, *texts[3:]))
+    assert message == "context\n\n.env: look at @a.py, now\nplease"
 
 
 async def test_a_link_that_cannot_be_used_does_not_fail_the_prompt(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """ACP's `authenticate` and `logout` by the logins of an ECA server."""
 
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from eca_protocol.errors import RPCError
 from eca_protocol.http import HTTPClient
 from eca_server.acp import logins
 from tests.eca_server.acp.bench import Editor, editing
+from tests.eca_server.models.credentials.fake_keyring import FakeKeyring
 from tests.eca_server.models.credentials.login_server import login_server
 
 
@@ -37,6 +39,19 @@ async def test_a_missing_key_is_an_error_and_a_configured_one_counts(tmp_path: P
             await authenticate(editor, "magic")
     config = {"providers": {"corp": {"url": "https://corp.example", "key": "a-planted-key"}}}
     async with editing(tmp_path, json.dumps(config)) as editor:
+        assert await authenticate(editor, "environment") == m.Empty()
+
+
+async def test_a_login_in_the_systems_keyring_counts(tmp_path, monkeypatch):
+    keyring = FakeKeyring()
+    keyring.stored["eca-python", "p"] = json.dumps({"key": "a-planted-key"})
+    monkeypatch.setitem(sys.modules, "keyring", keyring)
+    file = tmp_path / "home" / ".local" / "share" / "eca-python" / "logins.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps({"version": 1, "providers": {"p": {"in": "keyring"}}}))
+    provider = {"url": "https://corp.example/v1", "models": {"m": {}}}
+    config = json.dumps({"keyring": True, "providers": {"p": provider}})
+    async with editing(tmp_path, config) as editor:
         assert await authenticate(editor, "environment") == m.Empty()
 
 

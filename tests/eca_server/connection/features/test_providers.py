@@ -166,6 +166,7 @@ def way_back(begun: dict[str, Any]) -> str:
     [
         ("providers/logout", {}, {}),
         ("providers/loginInput", {"data": {"api-key": KEY}}, {"p": {"key": KEY}}),
+        ("providers/loginInput", {"data": {"apiKey": KEY}}, {"p": {"key": KEY}}),
         ("shutdown", None, {}),
     ],
 )
