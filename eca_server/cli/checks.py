@@ -23,7 +23,9 @@ def errors_of(local: LocalPair, *, with_default: bool = True) -> list[str]:
     errors = {str(each): None for each in problems if each.level == "error"}
     default = connection.settings.config.default_model
     if with_default and default is not None and models.selected == DEFAULT != default:
-        errors[f"configuration: defaultModel: {default!r} cannot be used"] = None
+        reasons = (each.message for each in models.problems if each.key == "defaultModel")
+        reason = next((f": {each}" for each in reasons), "")
+        errors[f"configuration: defaultModel: {default!r} cannot be used{reason}"] = None
     return list(errors)
 
 

@@ -15,7 +15,9 @@ import trio
 from eca_protocol import messages as m
 from eca_protocol.client import Chat, Client, Turn
 from eca_protocol.methods import CHAT_LIST, CHAT_OPEN
+from eca_protocol.server.texts import named_command
 from eca_server.agent.chat import Chat as ServedChat
+from eca_server.agent.commands import runs_without_model
 from eca_server.cli.checks import errors_of, to_json, warnings_of
 from eca_server.cli.reading import Lines, Reader, piped_context
 from eca_server.cli.screen import is_capable, make_output
@@ -127,8 +129,10 @@ async def _chat(options: Options, command: ChatCommand, contexts: Sequence[m.Cha
 
 def _can_work(local: LocalPair, command: ChatCommand) -> bool:
     """Return whether the configuration has no errors, which are reported."""
-    # A conversation can log in, or select a model.
-    checks_default = command.message is not None and command.model is None
+    # A conversation and a command such as `/login` can log in, or select a model.
+    named = None if command.message is None else named_command(command.message)
+    asks_default = command.message is not None and not runs_without_model(named)
+    checks_default = asks_default and command.model is None
     errors = errors_of(local, with_default=checks_default)
     if errors:
         warnings = (w for w in local.connection.settings.loaded.problems if w.level != "error")

@@ -52,6 +52,16 @@ def compile_matcher(pattern: str, *, dot_is_all: bool = False) -> regex.Pattern[
         raise BadMatcher("expected a regular expression, got one nested too deep") from None
 
 
+def selector_problem(selector: str) -> str | None:
+    """Return why a selector is no pattern, so that it is only a name, or None."""
+    try:
+        if not _PLAIN.fullmatch(selector):
+            compile_matcher(selector)
+    except BadMatcher as error:
+        return str(error)
+    return None
+
+
 def matches_name(selector: str, names: Collection[str], *, if_late: bool = True) -> bool:
     """Return whether a selector equals one of the names, or fully matches one as a pattern.
 

@@ -39,7 +39,7 @@ from eca_server.config.tool_settings import (
     BEHAVIORS,
     BUILT_IN_AGENTS,
     BUILT_IN_SUBAGENTS,
-    NAMES,
+    SELECTORS,
     Behavior,
     CustomTool,
     IgnoreFile,
@@ -326,10 +326,10 @@ class ToolSettings:
     """
 
     disabled_tools: tuple[str, ...] = setting(
-        NAMES, "disabledTools", default=(), workspace=Workspace.RESTRICTS
+        SELECTORS, "disabledTools", default=(), workspace=Workspace.RESTRICTS
     )
     enabled_tools: tuple[str, ...] | None = setting(
-        NAMES, "enabledTools", workspace=Workspace.RESTRICTS
+        SELECTORS, "enabledTools", workspace=Workspace.RESTRICTS
     )
     tool_call: ToolCall = setting(record(ToolCall), "toolCall", default=ToolCall())
     custom_tools: Mapping[str, CustomTool] = setting(

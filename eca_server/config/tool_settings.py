@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
-from eca_server.config.matchers import BadMatcher, compile_matcher
+from eca_server.config.matchers import BadMatcher, compile_matcher, selector_problem
 from eca_server.config.problems import kind_of
 from eca_server.config.reading import (
     COUNT,
@@ -33,6 +33,19 @@ from eca_server.config.reading import (
 
 Verdict: TypeAlias = Literal["ask", "allow", "deny"]
 NAMES = listing(NAME)
+
+
+def _read_selector(value: object, place: Place) -> object:
+    name = NAME.read(value, place)
+    if isinstance(name, str) and (problem := selector_problem(name)):
+        place.errors[place.path] = (
+            f"{problem} (until this is fixed, it matches only this very name)"
+        )
+    return name
+
+
+SELECTORS = listing(Reader(read=_read_selector, schema=NAME.schema))
+"""Names of tools and servers, or patterns of them."""
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -365,10 +378,10 @@ class Behavior(BehaviorPrompts):
     default_model: str | None = setting(NAME, "defaultModel")
     variant: str | None = setting(NAME, "variant")
     disabled_tools: tuple[str, ...] | None = setting(
-        NAMES, "disabledTools", workspace=Workspace.RESTRICTS
+        SELECTORS, "disabledTools", workspace=Workspace.RESTRICTS
     )
     enabled_tools: tuple[str, ...] | None = setting(
-        NAMES, "enabledTools", workspace=Workspace.RESTRICTS
+        SELECTORS, "enabledTools", workspace=Workspace.RESTRICTS
     )
     approval: Approval = setting(record(Approval), "toolCall.approval", default=Approval())
     auto_compact_percentage: float | None = setting(PERCENT, "autoCompactPercentage")

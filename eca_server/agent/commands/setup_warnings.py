@@ -34,7 +34,7 @@ def setup_warnings(config: Config) -> list[Problem]:
     return [
         Problem(source="configuration", key=key, message=message, level="warning")
         for key, message in (
-            *_of_agent(config),
+            *default_agent_warnings(config),
             *_of_tools(config),
             *_of_rules(config),
             *_of_hooks(config),
@@ -42,7 +42,8 @@ def setup_warnings(config: Config) -> list[Problem]:
     ]
 
 
-def _of_agent(config: Config) -> Iterator[tuple[str, str]]:
+def default_agent_warnings(config: Config) -> Iterator[tuple[str, str]]:
+    """Yield a warning, with its key, if chats cannot begin with the configured agent."""
     name, selectable = config.default_behavior, config.selectable_behaviors
     if AGENT_ALIASES.get(name, name) not in selectable:
         near = nearest(name, selectable) or f"; expected one of {', '.join(selectable)}"

@@ -188,6 +188,12 @@ class Announcer:
             yield text, "warning", text
         for problem in (*self.settings.loaded.problems, *self.models.current.problems):
             yield attrs.evolve(problem, line=None, column=None), problem.level, str(problem)
+        if self.settings.config.default_behavior in self.settings.config.selectable_behaviors:
+            return
+        from eca_server.agent.commands.setup_warnings import default_agent_warnings  # noqa: PLC0415 - seldom
+
+        for key, message in default_agent_warnings(self.settings.config):
+            yield key, "warning", f"configuration: {key}: {message}"
 
     def _offer(self) -> m.ChatConfig:
         spelled, config = self.session.profile.agent_name, self.settings.config

@@ -161,7 +161,9 @@ def test_a_terminal_does_not_show_a_key_while_it_is_typed(tty: Terminal, tmp_pat
     tty.type(b"say seen again\n", b"say seen again\r\nseen again\r\n", b"> ")
     tty.type(b"\x04")
     assert tty.exit_code() == 0
-    once = Terminal(tmp_path, "chat", "/login groq")
+    # Without any key, the default model cannot be used, which is no reason to refuse a login.
+    env = {"ECA_CONFIG": '{"defaultModel": "groq/m"}', "XDG_DATA_HOME": str(tmp_path / "data")}
+    once = Terminal(tmp_path, "chat", "/login groq", **env)
     once.until(b"Paste the key of groq", b"\n> ")
     once.type(b"planted-once\n", b"Stored the key of groq")
     assert once.exit_code() == 0

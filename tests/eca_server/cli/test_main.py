@@ -171,7 +171,8 @@ CHTA = {"api": "openai-chta", "url": "http://127.0.0.1:1/v1", "models": {"m": {}
         ('{"providers": {"x": {"url": "localhost:1"}}}', "x.url: expected a url like https://"),
         ('{"welcomeMessage": "${cmd:sleep 2.1; exit 3}"}', "`sleep 2.1; exit 3` failed with exit"),
         ("{oops", "ECA_CONFIG:1:2: expected JSON"),
-        ('{"defaultModel": "no/such"}', "configuration: defaultModel: 'no/such' cannot be used"),
+        ('{"defaultModel": "no/such"}', "defaultModel: 'no/such' cannot be used: there is no mod"),
+        ('{"defaultModel": "groq/m"}', "cannot be used: no key for groq: set GROQ_API_KEY or"),
     ],
 )
 def test_a_configuration_that_cannot_work_fails_doctor_and_chat(tmp_path, config, error):

@@ -96,6 +96,19 @@ def test_what_is_no_setting_of_the_sandbox_is_named(house, value):
     assert house.load().config.tool_call.sandbox == SandboxSettings()
 
 
+@pytest.mark.parametrize("key", ["disabledTools", "enabledTools"])
+def test_a_selector_that_is_no_pattern_is_reported_and_is_still_a_name(house, key):
+    selectors = ["eca__(write", ".*_file", "my.server__x"]
+    for owner in ({key: selectors}, {"agent": {"a": {key: selectors}}}):
+        house.in_user(owner)
+        problem = house.problem()
+        assert (problem.key or "").endswith(f"{key}[0]")
+        assert problem.message.startswith("expected a regular expression, got: missing )")
+    house.in_user({key: selectors})
+    attribute = "disabled_tools" if key == "disabledTools" else "enabled_tools"
+    assert getattr(house.load().config, attribute) == tuple(selectors)
+
+
 def test_a_list_is_read_without_its_wrong_items(house):
     house.options = {"disabledTools": ["a", 3, None, "b"], "rules": [{"path": "x"}, "y"]}
     loaded = house.load()

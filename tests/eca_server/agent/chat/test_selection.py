@@ -156,6 +156,16 @@ async def test_the_first_behaviours_own_model_is_selected_at_the_start():
     assert ["agent.plan.defaultModel" in each["message"] for each in shown] == [True]
 
 
+@pytest.mark.parametrize(("agent", "is_shown"), [("plna", True), ("sub", True), ("code", False)])
+async def test_an_agent_that_no_chat_can_begin_with_is_reported_at_the_start(agent, is_shown):
+    sub = {"sub": {"mode": "subagent", "description": "d", "systemPrompt": "s"}}
+    async with with_models(agent=sub, defaultAgent=agent) as (ours, _):
+        await ours.ask("chat/queryCommands", {"query": "?"})
+        shown = [each["message"] for each in ours.notified("$/showMessage")]
+    expected = f"configuration: defaultAgent: there is no agent '{agent}' that can be selected"
+    assert [each.startswith(expected) for each in shown] == [True] * is_shown
+
+
 async def test_the_users_prompts_and_then_a_behaviour_s_own_replace_ours_in_every_text(tmp_path):
     (tmp_path / "a.txt").write_text("1\n2\n3\n")
     (tmp_path / "compact.md").write_text("Sum it up.\n")
