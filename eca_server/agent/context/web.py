@@ -30,6 +30,7 @@ _LARGEST = 2 * 2**20  # bytes of a page
 _REDIRECTS = 5
 _LONGEST_URL = 8_000  # characters
 _DEADLINES = Deadlines(connect=10, write=10, first_byte=15, idle=10)
+_BRIEF = attrs.evolve(_DEADLINES, connect=2)  # if there is a different address
 _HEADERS = {"accept": "text/html, application/xhtml+xml, text/*, application/json, */*;q=0.1"}
 _MOVED = frozenset({301, 302, 303, 307, 308})
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
@@ -67,27 +68,46 @@ async def fetch_page(
 async def _follow(url: str, http: HTTPClient, allow_private: bool) -> Page:
     for _ in range(_REDIRECTS + 1):
         hop = await _checked(url, allow_private)
-        async with http.stream(
-            "GET", hop.url, headers=_HEADERS, deadlines=_DEADLINES, address=hop.address
-        ) as response:
-            location = response.headers.get("location")
-            if response.status not in _MOVED or location is None:
-                _check_status(response.status)
-                content_type = response.headers.get("content-type", "")
-                data = await response.read(
-                    _LARGEST + 1
-                )  # one byte more shows that the page is larger
-                return await trio.to_thread.run_sync(partial(_read, data, content_type, url))
-        url = _joined(url, location)
+        answer = await _ask(hop, url, http)
+        if isinstance(answer, Page):
+            return answer
+        url = _joined(url, answer)
     raise PageError(f"it redirects more than {_REDIRECTS} times")
 
 
 @attrs.frozen(kw_only=True)
 class _Hop:
-    """A URL, and a checked address of its host."""
+    """A URL, and the checked addresses of its host."""
 
     url: str
-    address: str
+    addresses: tuple[str, ...]
+
+
+async def _ask(hop: _Hop, url: str, http: HTTPClient) -> Page | str:
+    """Return a page, or the location of a redirect, from the first address that is reachable."""
+    *others, last = hop.addresses
+    for address in others:
+        try:
+            return await _ask_address(address, hop, url, http, _BRIEF)
+        except HTTPError as error:
+            if error.kind != "connect" and getattr(error, "timer", None) != "connect":
+                raise
+    return await _ask_address(last, hop, url, http, _DEADLINES)
+
+
+async def _ask_address(
+    address: str, hop: _Hop, url: str, http: HTTPClient, deadlines: Deadlines
+) -> Page | str:
+    async with http.stream(
+        "GET", hop.url, headers=_HEADERS, deadlines=deadlines, address=address
+    ) as response:
+        location = response.headers.get("location")
+        if response.status in _MOVED and location is not None:
+            return location
+        _check_status(response.status)
+        content_type = response.headers.get("content-type", "")
+        data = await response.read(_LARGEST + 1)  # one byte more shows that the page is larger
+        return await trio.to_thread.run_sync(partial(_read, data, content_type, url))
 
 
 async def _checked(url: str, allow_private: bool) -> _Hop:
@@ -115,7 +135,15 @@ async def _checked(url: str, allow_private: bool) -> _Hop:
     host = f"[{name}]" if ":" in name else name
     netloc = host if parts.port is None else f"{host}:{port}"
     target = parts._replace(netloc=netloc, fragment="")
-    return _Hop(url=urlunsplit(target), address=addresses[0])
+    return _Hop(url=urlunsplit(target), addresses=_first_of_each_family(addresses))
+
+
+def _first_of_each_family(addresses: list[str]) -> tuple[str, ...]:
+    """Return the first address, and the first of the other family: only one may be routed."""
+    families: dict[bool, str] = {}
+    for address in addresses:
+        families.setdefault(":" in address, address)
+    return tuple(families.values())
 
 
 def _is_ipv6(parts: SplitResult) -> bool:
