@@ -60,8 +60,8 @@ SENT_PIECE = 16 * 1024
 CLOSE_DEADLINE = 2.0
 """The limit for closing a connection, in seconds."""
 
-EXCERPT_IDLE = 5.0
-"""The limit between two chunks of the body of a refusal, in seconds."""
+EXCERPT_DEADLINE = 10.0
+"""The limit for the body of a refusal, in seconds."""
 
 STALE = 1.0
 """Seconds within which a reused connection fails if the server had closed it before."""
@@ -119,8 +119,7 @@ class HTTPResponse:
         The status counts more than its text, which may be late, cut, or compressed unasked.
         """
         body = bytearray()
-        self.idle = min(self.idle, EXCERPT_IDLE)
-        with suppress(HTTPError):
+        with anyio.move_on_after(EXCERPT_DEADLINE), suppress(HTTPError):
             async for chunk in self.chunks():
                 body += chunk
                 if len(body) >= 64 * 1024:

@@ -276,7 +276,7 @@ class EndpointSettings:
     Attributes:
         providers: endpoints by name, the part before the slash in `provider/model`.
         connect_timeout: limit of the connection to an endpoint.
-        first_byte_timeout: limit from the request to the first byte of its answer.
+        first_byte_timeout: limit from the end of the request to the first byte of its answer.
         stream_idle_timeout: limit between two bytes of an answer.
         no_progress_timeout: limit between two meaningful events of an answer.
         rate_limit_max_wait: the longest wait that an endpoint may demand before the request fails.

@@ -69,7 +69,8 @@ async def read_answer(
     except HTTPError as fault:
         if not body.decoder.finish_seen:
             error = error_from_fault(fault)
-            kind = "premature_stop" if fault.kind == "broken" else error.kind
+            broke_off = fault.kind == "broken" or has_begun
+            kind = "premature_stop" if broke_off else error.kind
             raise BackendError(kind, error.message, retryable=error.retryable) from fault
     for event in body.close():
         yield event

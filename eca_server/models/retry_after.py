@@ -48,10 +48,13 @@ def demanded_wait(
         now: the current time in UTC, for an answer without a `Date`.
     """
     now = _when(headers.get("date")) or now or datetime.now(UTC)
+    retry_after = headers.get("retry-after", "")
+    first = retry_after.partition(",")[0]  # a gateway may add one of its own; a date has a comma
     candidates = (
         _number(headers.get("retry-after-ms"), scale=0.001),
-        _number(headers.get("retry-after")),
-        _date(headers.get("retry-after"), now),
+        _number(first),
+        _duration(first),
+        _date(retry_after, now),
         _in_payload(payload, now),
         _of_limits(headers, now) if status == 429 else None,
         _duration(match.group(1)) if (match := _TRY_AGAIN.search(message)) else None,

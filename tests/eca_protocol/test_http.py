@@ -227,6 +227,15 @@ async def test_a_compressed_stream_is_read_all_the_same():
         assert await body_of(client, url) == b"data: hello\n\n"
 
 
+async def test_a_refusal_is_read_for_a_limited_time_however_slowly_it_comes(monkeypatch):
+    monkeypatch.setattr(http, "EXCERPT_DEADLINE", 0.2)
+    steps = [raw("slow"), *[{"delay": 0.05}, raw(".")] * 1000]
+    async with asking([Reply(status=401, steps=steps)]) as (provider, client, url):
+        async with client.stream("POST", url) as response:
+            assert (await response.read_excerpt()).startswith(b"slow")
+        await provider.until(lambda: provider.requests[0].closed_by_client)
+
+
 async def test_a_body_of_several_compressed_members_is_read_to_its_end():
     members = b"".join(gzip.compress(b"data: %d\n\n" % number) for number in range(3))
     encoding = {"content-encoding": "gzip"}

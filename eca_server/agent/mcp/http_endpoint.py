@@ -8,9 +8,7 @@ refusal is shown without tags and keys, and then cut.
 from __future__ import annotations
 
 import contextlib
-import email.utils
 import re
-import time
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from urllib.parse import urljoin, urlsplit
@@ -21,6 +19,7 @@ from eca_protocol import json
 from eca_protocol.errors import InvalidJSON
 from eca_protocol.http import Deadlines, HTTPClient, HTTPResponse
 from eca_server.agent.mcp.errors import MCPError
+from eca_server.models.retry_after import demanded_wait
 from eca_server.origins import is_same_origin
 from eca_server.secret import Secret, mask, secrets_in
 
@@ -178,7 +177,7 @@ class HTTPEndpoint:
     async def refusal(self, response: HTTPResponse) -> Refusal:
         """Return the refusal in a response; read its body, up to a limit."""
         body = await response.read_excerpt()
-        retry_after = _seconds(response.headers.get("retry-after", ""))
+        retry_after = demanded_wait(response.headers, None, "", status=response.status)
         challenge = response.headers.get("www-authenticate", "")
         try:
             value = json.loads(body)
@@ -233,13 +232,3 @@ def _joined(url: str, reference: str) -> str:
         return urljoin(url, reference)
     except ValueError:
         raise MCPError(f"it leads to an invalid URL: {mask(reference)[:200]!r}") from None
-
-
-def _seconds(retry_after: str) -> float | None:
-    """Return the seconds of a `Retry-After`: a number or a date."""
-    if retry_after.isascii() and retry_after.isdigit():
-        return float(retry_after[:9])
-    try:
-        return max(0.0, email.utils.parsedate_to_datetime(retry_after).timestamp() - time.time())
-    except (OverflowError, ValueError):
-        return None

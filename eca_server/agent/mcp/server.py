@@ -2,7 +2,7 @@
 
 Rules: one task owns a server's session from its start to its end, so that any code can stop it by a
 plain call; an error of the server changes only its own status; a crashed server is restarted a few
-times, one that has never run is not.
+times, or until it is reached again if it is at a `url`; one that has never run is not.
 """
 
 from __future__ import annotations
@@ -35,6 +35,9 @@ _log = logging.getLogger("eca_server.agent.mcp")
 
 RESTART_SECONDS: Final = (1.0, 4.0, 16.0)
 """Delays before the first, second and third restart of a crashed server."""
+
+RECONNECT_SECONDS: Final = 60.0
+"""Delay before each further attempt to reach a server at a `url`: the network may be away."""
 
 STABLE_SECONDS: Final = 600.0
 """Run time after which a crash counts as the first one again."""
@@ -246,7 +249,8 @@ class Server:
             if ran and trio.current_time() - began > STABLE_SECONDS:
                 delays = iter(RESTART_SECONDS)
             is_final = error.kind != "closed" if ran else not has_run
-            wait = None if is_final else next(delays, None)
+            patience = None if self.settings.url is None else RECONNECT_SECONDS
+            wait = None if is_final else next(delays, patience)
             if wait is None:
                 return self._move(Input.FAILED)
             _log.warning("MCP server %s: %s; it is restarted", self.name, error)
@@ -254,7 +258,11 @@ class Server:
                 self._run.listed.set()
                 self._run.renew()
                 self.was_awaited = False
-            self._move(Input.CRASHED)
+            if ran or wait != RECONNECT_SECONDS:
+                self._move(Input.CRASHED)
+            if wait == RECONNECT_SECONDS:  # too long for a prompt to wait
+                self._run.settled.set()
+                self._run.listed.set()
             await trio.sleep(wait)
 
     async def _serve(self) -> MCPError:

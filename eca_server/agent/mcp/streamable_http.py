@@ -243,7 +243,8 @@ class StreamableHTTP(HTTPTransport):
                     if not is_events(response):
                         refusal = await self.endpoint.refusal(response)
                         raise MCPError(
-                            f"the answer was lost, and its stream cannot be resumed: {refusal}"
+                            "the answer was lost, the request may have run: its stream cannot be "
+                            f"resumed: {refusal}"
                         )
                     await read_events(response.chunks(), position, self._inbox.deliver)
             except HTTPError as error:

@@ -206,6 +206,8 @@ def limited(kind: str, left: str, reset: str) -> dict[str, str]:
     [
         ({"retry-after": "2"}, 2),
         ({"retry-after": "1.5"}, 1.5),
+        ({"retry-after": "3, 5"}, 3),
+        ({"retry-after": "1m30s"}, 90),
         ({"retry-after": at(30)}, 30),
         ({"retry-after": at(-30)}, 0),
         ({"date": at(-60), "retry-after": at(-57)}, 3),

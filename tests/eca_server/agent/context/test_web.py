@@ -110,10 +110,10 @@ async def test_texts_are_taken_as_they_are(body, content_type, text):
 
 
 async def test_an_address_family_that_cannot_be_reached_is_passed_over(names):
-    names["dual.example"] = ["::1", "::2", "127.0.0.1"]
+    names["localhost"] = ["::1", "::2", "127.0.0.1"]
     async with site({"/": answer("Hi", "text/plain")}) as server, HTTPClient() as http:
         port = urlsplit(server.url).port
-        page = await fetch_page(f"http://dual.example:{port}/", http=http, allow_private=True)
+        page = await fetch_page(f"http://localhost:{port}/", http=http, allow_private=True)
     assert page.text == "Hi"
 
 

@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.messages import Progress, ToolResult
-from eca_server.agent.mcp.server import LIST_PAUSE_SECONDS, RESTART_SECONDS, STABLE_SECONDS, Server
+from eca_server.agent.mcp.server import (
+    LIST_PAUSE_SECONDS,
+    RECONNECT_SECONDS,
+    RESTART_SECONDS,
+    STABLE_SECONDS,
+    Server,
+)
 from eca_server.agent.mcp.states import TRANSITIONS, Input, State
 from eca_server.config.mcp_settings import MCPServer
 from tests.eca_server.agent.mcp.fake import ECHO, SETTINGS, Place, server_at
@@ -164,6 +170,28 @@ async def test_a_server_that_has_run_is_given_up_after_all_its_restarts(autojump
             place.refuses = None
         assert trio.current_time() - before == pytest.approx(sum(RESTART_SECONDS))
         assert (statuses[-1], server.error) == ("running", None)
+
+
+async def test_a_server_at_a_url_is_reached_again_however_long_the_network_was_away(autojump_clock):
+    async with started(MCPServer(url="http://server.example/mcp")) as (server, place, statuses):
+        place.refuses = MCPError("it cannot be reached", kind="start")
+        place.session.end()
+        await trio.sleep(100)
+        announced = ["starting", "running", *["starting"] * len(RESTART_SECONDS)]
+        assert statuses == announced
+        await server.settled()  # a prompt waits no longer
+        await server.listed()
+        await trio.sleep(100_000)
+        assert statuses == announced
+        place.refuses = None
+        await trio.sleep(RECONNECT_SECONDS)
+        assert (statuses[-1], server.error) == ("running", None)
+        place.session.end()
+        place.refuses = REFUSAL
+        await trio.sleep(100_000)
+        server.stop()
+        await quiet()
+        assert statuses[-3:] == ["running", "starting", "stopped"]
 
 
 async def test_a_stop_counts_at_any_moment(autojump_clock):

@@ -191,7 +191,7 @@ async def test_a_stream_that_brings_nothing_is_not_taken_up_for_ever():
     assert len(again) == 5
 
 
-@pytest.mark.parametrize("cut", [None, b": alive\n\n", b'data: {"jsonrpc":'])
+@pytest.mark.parametrize("cut", [None, PRIMED, b": alive\n\n", b'data: {"jsonrpc":'])
 async def test_a_call_with_a_lost_answer_is_not_repeated(cut):
     answer = breaks_off(cut) if cut else lambda exchange: exchange.responder.reset()
     async with web.serving({"tools/call": answer}) as (server, session):
@@ -215,13 +215,17 @@ async def test_a_list_that_is_lost_and_a_busy_server_are_asked_again():
 
     async def busy_once(exchange: web.Exchange) -> None:
         if len(exchange.server.of("tools/call")) == 1:
-            await exchange.text(503, "busy", retry_after="0")
+            date, retry_after = "Sat, 01 Jan 2000 00:00:00 GMT", "Sat, 01 Jan 2000 00:00:01 GMT"
+            await exchange.text(503, "busy", retry_after=retry_after, date=date)
+            busy_at.append(trio.current_time())
         else:
             await exchange.server.be_decent(exchange)
 
+    busy_at: list[float] = []
     async with web.serving({"tools/list": breaks_once, "tools/call": busy_once}) as (_, session):
         assert await web.names_of_tools(session) == ["echo"]
         assert web.text_of(await web.call(session)) == "called"
+        assert trio.current_time() >= busy_at[0] + 1, "the wait is measured on the server's clock"
 
 
 def forget(server: web.WebServer, status: int, body: dict[str, Any] | None) -> None:

@@ -458,6 +458,15 @@ async def test_each_timer_has_its_length_and_its_name(autojump_clock, before, st
             assert words in error.message
 
 
+async def test_silence_behind_a_part_of_an_answer_breaks_it_off(autojump_clock):
+    async with HTTPClient(transport=Scripted(0, [piece("Hel", None), 121])) as http:
+        error = await failure(backend_at("http://model", http))
+    assert (error.kind, error.message) == (
+        "premature_stop",
+        "no byte of the answer came for 120 s",
+    )
+
+
 @pytest.mark.parametrize(
     ("steps", "seconds"),
     [
