@@ -32,6 +32,7 @@ from eca_protocol.streams import FdTransport, Transport
 __all__ = [
     "Child",
     "GracePeriods",
+    "signal_name",
     "spawn",
     "wait_for_end",
     "watch_descriptor",
@@ -303,6 +304,14 @@ def watch_descriptor(pid: int) -> int | None:
         return int(pidfd_open(pid))
     except OSError:
         return None
+
+
+def signal_name(returncode: int) -> str:
+    """Return the name of the signal that ended a process: `SIGKILL`, or `signal 99`."""
+    try:
+        return signal.Signals(-returncode).name
+    except ValueError:
+        return f"signal {-returncode}"
 
 
 async def wait_for_end(pid: int) -> None:

@@ -7,7 +7,6 @@ read all the time; the request's deadline holds for writing, too.
 from __future__ import annotations
 
 import contextlib
-import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -33,7 +32,7 @@ from eca_protocol.errors import (
 from eca_protocol.framing import Framing, LineDecoder, encode_line
 from eca_protocol.message_transport import StreamTransport
 from eca_protocol.peer import Peer
-from eca_protocol.process import Child, GracePeriods, spawn
+from eca_protocol.process import Child, GracePeriods, signal_name, spawn
 
 _LADDER: Final = GracePeriods(after_stdin=1.0, after_term=1.0, after_kill=1.0)
 _LOG_EXCERPT: Final = 2000  # characters of the error output that an error quotes
@@ -174,7 +173,4 @@ def _exit_text(returncode: int | None) -> str:
         return "the agent closed its output"
     if returncode >= 0:
         return f"the agent ended with exit code {returncode}"
-    try:
-        return f"the agent was ended by {signal.Signals(-returncode).name}"
-    except ValueError:
-        return f"the agent was ended by signal {-returncode}"
+    return f"the agent was ended by {signal_name(returncode)}"

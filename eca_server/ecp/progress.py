@@ -8,21 +8,17 @@ closed.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Sequence
 from typing import Final, TextIO
-
-import trio
 
 from eca_server.ecp.results import Check, ScenarioReport
 from eca_server.printable import printable_line
 from eca_server.system.command_line import write_to_user
+from eca_server.system.live_line import LiveLine
 
 _MARKS: Final = {True: "passed", False: "FAILED"}
 _COLOURS: Final = {True: "\x1b[32m", False: "\x1b[31m"}
 _PLAIN: Final = "\x1b[0m"
-_REDRAW: Final = 0.1  # seconds between two drawings of the live line
-_TICK: Final = 1.0  # seconds between two drawings at most
 _LONGEST: Final = 500  # characters of a line of an agent's text
 _MOST_LINES: Final = 30  # lines of an agent's text: the first one and the last ones
 
@@ -44,40 +40,25 @@ class Progress:
         mask: Callable[[str], str],
         verbose: bool = False,
     ) -> None:
-        self._out = out
+        self.line = LiveLine(out, self._text)
         self._results = results
         self._total = total
         self._mask = mask
         self._verbose = verbose
-        self._live = out.isatty() and os.environ.get("TERM") != "dumb"
         self._coloured = (
             results.isatty() and os.environ.get("TERM") != "dumb" and "NO_COLOR" not in os.environ
         )
         self._logs: set[str] = set()
         self._done = self._failed = 0
-        self._started = time.monotonic()
-        self._drawn = 0.0
-
-    async def keep_current(self) -> None:
-        """Redraw the live line until it is cancelled, and clear it then."""
-        if not self._live:
-            return
-        try:
-            while True:
-                self._draw()
-                await trio.sleep(_TICK)
-        finally:
-            self._clear()
 
     def add(self, report: ScenarioReport) -> None:
         """Print the report of a scenario that ended."""
         self._done += 1
         self._failed += not report.passed
-        if self._verbose or not (report.passed and self._live and self._results.isatty()):
-            self._clear()
+        if self._verbose or not (report.passed and self.line.is_shown and self._results.isatty()):
+            self.line.clear()
             write_to_user(self._lines(report), self._results)
-        if self._live and time.monotonic() - self._drawn >= _REDRAW:
-            self._draw()
+        self.line.update()
 
     def _lines(self, report: ScenarioReport) -> str:
         lines = [self._line(report)]
@@ -125,14 +106,8 @@ class Progress:
     def _colour(self, word: str, *, good: bool) -> str:
         return f"{_COLOURS[good]}{word}{_PLAIN}" if self._coloured else word
 
-    def _draw(self) -> None:
-        self._drawn = now = time.monotonic()
-        line = f"{self._done} of {self._total} scenarios, {self._failed} failed"
-        write_to_user(f"\r\x1b[K{line}, {now - self._started:.0f} s", self._out)
-
-    def _clear(self) -> None:
-        if self._live:
-            write_to_user("\r\x1b[K", self._out)
+    def _text(self, seconds: float) -> str:
+        return f"{self._done} of {self._total} scenarios, {self._failed} failed, {seconds:.0f} s"
 
 
 def flaky_lines(reports: Sequence[ScenarioReport]) -> list[str]:

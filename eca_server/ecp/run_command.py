@@ -176,7 +176,7 @@ class _Run:
             progress.add(redact_scenario(report) if self.options.redact else report)
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(progress.keep_current)
+            nursery.start_soon(progress.line.keep_current)
             outcome = await run_all(
                 self.batch,
                 on_report=on_report,

@@ -6,6 +6,7 @@ costs one refused request, not the chat.
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -70,6 +71,11 @@ def make_attachment(media_type: str, name: str, data: bytes) -> Attachment:
     if media_type == _PDF:
         return FilePart(name=name, media_type=media_type, data=data)
     return ImagePart(media_type=media_type, data=data)
+
+
+def data_url(part: Attachment) -> str:
+    """Return a `data:` URL with the content of a file."""
+    return f"data:{part.media_type};base64,{base64.b64encode(part.data).decode('ascii')}"
 
 
 def suspected_attachments(

@@ -1,4 +1,4 @@
-"""Tool calls, for the decoders of all APIs: ids of our own, and strict reading of arguments.
+"""Tools and their calls, for all APIs: ids of our own, and strict reading of arguments.
 
 Arguments that are not exactly an object are never repaired: the model receives the error and can
 correct itself. Accepted arguments can be nested into any message.
@@ -12,6 +12,7 @@ from typing import Any
 
 from eca_protocol import json
 from eca_protocol.errors import InvalidJSON
+from eca_server.models.backend import Tool
 from eca_server.models.events import Event, ToolCallArguments, ToolCallFinished, ToolCallStarted
 
 MAX_NESTING = 100
@@ -24,6 +25,16 @@ _CUT_OFF = "cut off by the output limit. Split the work into smaller calls."
 def new_call_key() -> str:
     """Return an id for a tool call that is unique in all chats."""
     return f"call_{secrets.token_hex(12)}"
+
+
+def function_tool(tool: Tool) -> dict[str, Any]:
+    """Return a tool as a request of Chat Completions or Ollama offers it."""
+    function = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters,
+    }
+    return {"type": "function", "function": function}
 
 
 def read_arguments(raw: str, *, truncated: bool) -> tuple[Mapping[str, Any] | None, str | None]:

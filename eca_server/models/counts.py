@@ -1,4 +1,4 @@
-"""Token counts of providers.
+"""Token counts and costs of providers.
 
 An impossible count is unknown, so that sums and prices never fail.
 """
@@ -14,3 +14,8 @@ def token_count(value: Any) -> int | None:
     """Return the count; None if it is invalid, negative, or implausibly large."""
     is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST
     return value if is_count else None
+
+
+def cost(value: Any) -> float | None:
+    """Return the cost; None if it is no number."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None

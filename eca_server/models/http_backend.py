@@ -75,7 +75,7 @@ class HTTPBackend(ABC):
     path: ClassVar[str]
     """The API's own path; `{model}` stands for the model."""
     framing: ClassVar[Framing] = "sse"
-    headers: ClassVar[Mapping[str, str]] = {"accept": "text/event-stream"}
+    headers: Mapping[str, str] = {"accept": "text/event-stream"}
     """The headers of each request, besides its content type."""
     droppable: ClassVar[Sequence[str]] = ()
     """Optional fields at the top level of a request."""

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import attrs
 
+from eca_server.json_members import count_in
 from eca_server.models.backend import ModelInfo
 from eca_server.models.facts import ModelFacts
 
@@ -97,8 +98,8 @@ def _model_from(value: Mapping[str, Any]) -> ModelInfo | None:
         return None
     fields: dict[str, Any] = {}
     for field in _COUNTS:
-        if _is_count(stored := value.get(field)):
-            fields[field] = stored
+        if (count := count_in(value, field)) is not None:
+            fields[field] = count
     for field in _FLAGS:
         if isinstance(stored := value.get(field), bool):
             fields[field] = stored
@@ -108,7 +109,3 @@ def _model_from(value: Mapping[str, Any]) -> ModelInfo | None:
     return ModelInfo(
         name=name, facts=ModelFacts(**fields), api=api if isinstance(api, str) else None
     )
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0

@@ -254,7 +254,7 @@ def resolve_providers(
         )
         location = find_url(name, settings, environ)
         if location.url is None and known is not None:
-            location = _known_location(name, known, environ)
+            location = _known_location(known, environ)
         is_there = name in config.providers or credential.source is not None
         is_listed = settings.fetch_models and (is_there or (known is not None and known.probed))
         listed = listing(Endpoint(name, location.url or "")) if is_listed else None
@@ -276,7 +276,7 @@ def resolve_providers(
     )
 
 
-def _known_location(name: str, known: KnownProvider, environ: Mapping[str, str]) -> Location:
+def _known_location(known: KnownProvider, environ: Mapping[str, str]) -> Location:
     host = environ.get(known.host_variable or "", "")
     if host.strip():
         from eca_server.models.ollama import address_of  # noqa: PLC0415 - seldom needed

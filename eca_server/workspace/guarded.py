@@ -2,7 +2,7 @@
 
 A change of a guarded path always needs the user's approval: rules, an approval for the session and
 the trust of a chat do not cover it. The rule of this module: one table, `GUARDED`, has every such
-path and the reason. Approval, the sandbox and the documentation read this table.
+path and the reason. Approval and the sandbox read this table.
 
 A path of the table is relative and matches below any directory of a workspace: an editor reads
 `.vscode` of the subproject it opens, and an agent reads the `AGENTS.md` of each parent directory.

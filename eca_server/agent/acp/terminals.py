@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from typing import Final
 
 import attrs
@@ -11,7 +10,7 @@ import trio
 from eca_protocol.acp import RESOURCE_NOT_FOUND
 from eca_protocol.acp import messages as acp
 from eca_protocol.errors import RPCError, StartFailed
-from eca_protocol.process import Child
+from eca_protocol.process import Child, signal_name
 from eca_server.agent.jobs.output import Stream
 from eca_server.agent.jobs.shell import RunningShell, start_shell
 from eca_server.agent.tools.script import Script, enter_sandbox, open_working_directory
@@ -75,10 +74,7 @@ class Terminal:
         code = None if self._child is None else self._child.returncode
         if code is None or code >= 0:
             return acp.TerminalExitStatus(exit_code=code)
-        try:
-            return acp.TerminalExitStatus(signal=signal.Signals(-code).name)
-        except ValueError:
-            return acp.TerminalExitStatus(signal=str(-code))
+        return acp.TerminalExitStatus(signal=signal_name(code))
 
     @property
     def output(self) -> acp.TerminalOutputResponse:

@@ -55,7 +55,7 @@ async def list_hooks(turn: Turn, context: CommandContext) -> None:
     listed = "Hooks:\n\n" + fenced("\n".join(lines)) if lines else "There are no hooks."
     withheld = [each for each in context.loaded.withheld if each.path[0] == "hooks"]
     if withheld:
-        lines = list(report_withheld(context.loaded, withheld))
+        lines = list(report_withheld(withheld))
         opening = "Hooks of the opened folder do not run. Send `/trust` to review and accept them:"
         listed = "" if not hooks else f"{listed}\n\n"
         listed += f"{opening}\n\n" + fenced("\n".join(lines))

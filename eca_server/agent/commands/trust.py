@@ -116,10 +116,10 @@ def _root_lines(loaded: LoadedConfig, root: Path) -> Iterator[str]:
         yield f"- {shown(root)}: {state}; no settings wait"
         return
     yield f"- {shown(root)}: {state}; {count(items)} withheld until you send `/trust`"
-    yield from (f"  - {line}" for line in report_withheld(loaded, items))
+    yield from (f"  - {line}" for line in report_withheld(items))
 
 
-def report_withheld(loaded: LoadedConfig, items: Sequence[TrustItem]) -> Iterator[str]:
+def report_withheld(items: Sequence[TrustItem]) -> Iterator[str]:
     """Yield a line for each withheld setting: its key, its file and the reason."""
     for item in items:
         why = "you refused it" if item.is_refused else "waits for your trust"

@@ -15,6 +15,7 @@ import attrs
 
 from eca_protocol import json
 from eca_protocol.errors import ECAError
+from eca_protocol.process import signal_name
 from eca_server.agent.hooks.action import LARGEST, ActionResult
 from eca_server.config.hook_settings import HookEvent
 from eca_server.config.unknown import hint, nearest_key
@@ -111,11 +112,10 @@ def parse_outcome(event: HookEvent, result: ActionResult) -> Outcome:
     if result.status == BLOCKS and event in _BLOCKABLE:
         return Outcome(blocks=True, why=why)
     if result.status != 0:
-        ending = (
-            f"exit code {result.status}"
-            if result.status > 0
-            else f"ended by signal {-result.status}"
-        )
+        if result.status > 0:
+            ending = f"exit code {result.status}"
+        else:
+            ending = f"ended by {signal_name(result.status)}"
         return Outcome(fails=True, why=why or ending)
     if not result.stdout.lstrip().startswith("{"):
         return Outcome(why=why)

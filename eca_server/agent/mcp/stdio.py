@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +21,7 @@ from eca_protocol.errors import StartFailed
 from eca_protocol.framing import LINES, Framing
 from eca_protocol.message_transport import Reader, StreamTransport
 from eca_protocol.outbox import WriteShape
-from eca_protocol.process import Child, GracePeriods, spawn
+from eca_protocol.process import Child, GracePeriods, signal_name, spawn
 from eca_server.agent.mcp.eras import Era
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.server_log import ServerLog
@@ -226,7 +225,4 @@ def _ending(returncode: int | None) -> str:
         return "it closed its output"
     if returncode >= 0:
         return f"it ended with exit code {returncode}"
-    try:
-        return f"it was killed by {signal.Signals(-returncode).name}"
-    except ValueError:
-        return f"it was killed by signal {-returncode}"
+    return f"it was killed by {signal_name(returncode)}"

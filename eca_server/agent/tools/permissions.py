@@ -17,31 +17,22 @@ from eca_server.client.content_formatting import NATIVE
 from eca_server.workspace.boundary import Workspace
 
 
+@attrs.frozen(kw_only=True)
 class Permissions:
     """The decisions about the calls of a turn.
 
-    Args:
+    Attributes:
         policy: the policy of the turn's behaviour.
-        workspace: the attribute.
         memos: the approvals for the session, shared by all chats of the connection.
         variables: the environment of commands.
         trusts: returns True if the user trusts the chat now.
     """
 
-    def __init__(
-        self,
-        *,
-        policy: Policy,
-        workspace: Workspace,
-        memos: set[Memo],
-        variables: Mapping[str, str],
-        trusts: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self._policy = policy
-        self.workspace = workspace
-        self._memos = memos
-        self._variables = variables
-        self._trusts = trusts
+    _policy: Policy
+    workspace: Workspace
+    _memos: set[Memo]
+    _variables: Mapping[str, str]
+    _trusts: Callable[[], bool] = lambda: False
 
     async def decide(
         self,

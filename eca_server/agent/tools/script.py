@@ -6,7 +6,6 @@ cancelled; see `RunningShell`. A process with a session of its own (`setsid`, a 
 
 from __future__ import annotations
 
-import signal
 from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ import attrs
 import trio
 
 from eca_protocol.errors import StartFailed
+from eca_protocol.process import signal_name
 from eca_server.agent.jobs.output import Stream
 from eca_server.agent.jobs.shell import RunningShell, start_shell
 from eca_server.agent.sandbox.hints import is_setup_failure, sandbox_hint
@@ -189,10 +189,7 @@ def _failure(returncode: int | None) -> str | None:
         return "The command could not be killed."
     if returncode > 0:
         return f"Exit code {returncode}"
-    try:
-        return f"Ended by {signal.Signals(-returncode).name}"
-    except ValueError:
-        return f"Ended by signal {-returncode}"
+    return f"Ended by {signal_name(returncode)}"
 
 
 def _shares(cap: Cap, stdout: OutputBuffer, stderr: OutputBuffer) -> tuple[Cap, Cap]:

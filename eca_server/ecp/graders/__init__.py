@@ -67,7 +67,7 @@ class Graders:
             if grader.type == "tool_usage":
                 return match_calls(grader, result, self._settings)
             if grader.type == "llm_judge":
-                return await (await self._get_judge()).judge(grader, step, result)
+                return await (await self._get_judge()).judge(grader, result)
             from eca_server.ecp.graders.installed import run_installed  # noqa: PLC0415 - rare
 
             return await run_installed(grader, step, result)

@@ -24,7 +24,7 @@ from eca_protocol.http import HTTPClient
 from eca_server.config.loading import load
 from eca_server.ecp.graders.settings import JudgeSettings
 from eca_server.ecp.graders.text_match import field_text, shorten
-from eca_server.ecp.manifest.model import Grader, Step
+from eca_server.ecp.manifest.model import Grader
 from eca_server.ecp.results import Check
 from eca_server.models.answer import Answer
 from eca_server.models.backend import BackendError, Request
@@ -85,7 +85,7 @@ class Judge:
     async def __aexit__(self, *exc_info: object) -> None:
         await self._stack.aclose()
 
-    async def judge(self, grader: Grader, step: Step, result: Result) -> Check:
+    async def judge(self, grader: Grader, result: Result) -> Check:
         """Judge one result; without a verdict, return a check with an error."""
         text = field_text(grader, result) or ""
         criteria = grader.prompt or ""

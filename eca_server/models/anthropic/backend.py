@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import quote
 
 import attrs
@@ -54,7 +54,7 @@ class Anthropic(HTTPBackend):
 
     path = "/v1/messages"
     models_path = "/v1/models?limit=1000"
-    headers: ClassVar[Mapping[str, str]] = {
+    headers: Mapping[str, str] = {
         "accept": "text/event-stream",
         "anthropic-version": "2023-06-01",
     }

@@ -114,19 +114,18 @@ def _in_netrc(credential: Credential, file: Path, entry: str) -> Credential:
 
 def find_url(name: str, provider: Provider, environ: Mapping[str, str]) -> Location:
     """Return the base URL of a provider, if one is set."""
-    location = Location()
     if provider.url is not None:
-        return _located(location, provider.url, f"providers.{name}.url", "configuration")
+        return _located(provider.url, f"providers.{name}.url", "configuration")
     for variable in _variables(provider.url_env, variable_of(name, "URL")):
         if url := environ.get(variable, "").strip():
-            return _located(location, url, variable, "environment")
-    return location
+            return _located(url, variable, "environment")
+    return Location()
 
 
-def _located(location: Location, url: str, source: str, kind: str) -> Location:
+def _located(url: str, source: str, kind: str) -> Location:
     error = url_problem(url)
     problem = None if error is None else Problem(source=kind, key=source, message=error)
-    return attrs.evolve(location, url=url, source=source, problem=problem)
+    return Location(url=url, source=source, problem=problem)
 
 
 def url_problem(url: str) -> str | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, ClassVar
+from typing import Any
 
 import attrs
 import trio
@@ -53,7 +53,7 @@ class Ollama(HTTPBackend):
 
     path = "/api/chat"
     framing = "lines"
-    headers: ClassVar[Mapping[str, str]] = {"accept": "application/x-ndjson"}
+    headers: Mapping[str, str] = {"accept": "application/x-ndjson"}
     droppable = ("think",)
     models_path = "/api/tags"
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 
+from eca_server.json_members import count_in
 from eca_server.models.backend import ModelInfo
 from eca_server.models.facts import ModelFacts
 from eca_server.models.ollama.request import LEVELS
@@ -95,7 +96,7 @@ def read_details(shown: Any) -> ModelDetails:
         images=abilities.get("vision"),
         thinking=abilities.get("thinking"),
         efforts=efforts,
-        most=_size(info.get(f"{architecture}.context_length")),
+        most=count_in(info, f"{architecture}.context_length"),
         chosen=int(chosen[1]) if chosen else None,
         hosted=bool(shown.get("remote_host")),
     )
@@ -106,15 +107,10 @@ def loaded_context(running: Any, name: str) -> int | None:
     models = running.get("models") if isinstance(running, dict) else None
     for each in models if isinstance(models, list) else ():
         if isinstance(each, dict) and _full(name) in (each.get("model"), each.get("name")):
-            return _size(each.get("context_length")) or 0
+            return count_in(each, "context_length") or 0
     return None
 
 
 def _full(name: str) -> str:
     """Return a model's name with its tag, which may be omitted."""
     return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
-
-
-def _size(value: Any) -> int | None:
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    return value if is_number and value > 0 else None

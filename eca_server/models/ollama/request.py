@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eca_server.models.backend import Request
+from eca_server.models.calls import function_tool
 from eca_server.models.encoding import EncodedJSON
 
 LEVELS = ("minimal", "low", "medium", "high", "xhigh", "max")
@@ -45,17 +46,7 @@ def write_request(
         "options": {k: v for k, v in {**defaults, **options}.items() if v is not None},
     }
     if request.tools and request.tool_choice != "none":
-        payload["tools"] = [
-            {
-                "type": "function",
-                "function": {
-                    "name": tool.name,
-                    "description": tool.description,
-                    "parameters": tool.parameters,
-                },
-            }
-            for tool in request.tools
-        ]
+        payload["tools"] = [function_tool(tool) for tool in request.tools]
     if think is not None:
         payload["think"] = think
     return payload

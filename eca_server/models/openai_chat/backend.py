@@ -31,7 +31,9 @@ class OpenAIChat(CorrectingBackend):
 
     def __init__(self, *, profile: Profile | None = None, **settings: Any) -> None:
         super().__init__(**settings)
-        self._use(profile or PROFILES.get(self.server, Profile()))
+        profile = profile or PROFILES.get(self.server, Profile())
+        self.headers = {**self.headers, **profile.headers}
+        self._use(profile)
 
     @override
     def write(self, request: Request) -> dict[str, Any]:
@@ -58,12 +60,6 @@ class OpenAIChat(CorrectingBackend):
             return super().leave_out(request, error, payload)
         self._use(demanded)
         return True
-
-    @override
-    def headers_for(self, request: Request | None) -> Mapping[str, str]:
-        """Add the profile's headers."""
-        extra = {name.lower(): value for name, value in self._profile.headers.items()}
-        return {**self.headers, **extra}
 
     def _use(self, profile: Profile) -> None:
         self._profile = profile

@@ -7,12 +7,12 @@ tool messages hold text only.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from eca_server.models.attachments import data_url
 from eca_server.models.encoding import Pending
 from eca_server.models.history import (
     BlockPart,
@@ -159,7 +159,7 @@ class ChatWriter:
             return self._file(part)
         if not self._images:
             return {"type": "text", "text": "[image omitted: this model does not accept images]"}
-        return {"type": "image_url", "image_url": {"url": _data_url(part)}}
+        return {"type": "image_url", "image_url": {"url": data_url(part)}}
 
     def _file(self, part: FilePart) -> dict[str, Any]:
         if part.media_type.startswith("text/"):
@@ -168,7 +168,7 @@ class ChatWriter:
         if not self._profile.files:
             note = f"[file {part.name} omitted: its type cannot be read ({part.media_type})]"
             return {"type": "text", "text": note}
-        return {"type": "file", "file": {"filename": part.name, "file_data": _data_url(part)}}
+        return {"type": "file", "file": {"filename": part.name, "file_data": data_url(part)}}
 
     def _call_id(self, call_id: str) -> str:
         """Return the written id of a call and its result; a hash if ours is not legal."""
@@ -200,7 +200,3 @@ def _plain(parts: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
     if all(part["type"] == "text" for part in parts):
         return "\n\n".join(part["text"] for part in parts)
     return parts
-
-
-def _data_url(part: ImagePart | FilePart) -> str:
-    return f"data:{part.media_type};base64,{base64.b64encode(part.data).decode('ascii')}"

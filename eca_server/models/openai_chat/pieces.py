@@ -14,7 +14,7 @@ from eca_protocol import json
 from eca_protocol.errors import InvalidJSON
 from eca_server.models.backend import BackendError
 from eca_server.models.calls import read_arguments
-from eca_server.models.counts import token_count
+from eca_server.models.counts import cost, token_count
 from eca_server.models.events import (
     Event,
     ToolCallArguments,
@@ -236,12 +236,11 @@ def read_usage(counts: Mapping[str, Any]) -> Usage:
     thought, total = number("completion_tokens_details", "reasoning_tokens"), number("total_tokens")
     if None not in (prompt, output, thought, total) and total == prompt + output + thought:  # type: ignore[operator]  # none of them is None
         output += thought  # type: ignore[operator]  # a dialect that counts it apart from the output
-    cost = counts.get("cost")
     return Usage(
         input=None if prompt is None else max(0, prompt - (read or 0) - (written or 0)),
         cache_read=read,
         cache_write=written,
         output=output,
         reasoning=thought,
-        cost=cost if isinstance(cost, int | float) and not isinstance(cost, bool) else None,
+        cost=cost(counts.get("cost")),
     )

@@ -32,6 +32,7 @@ class Profile:
         files: whether documents (PDF) are accepted.
         null_content: whether a message with calls only has null as its text, not "".
         extra: fields of every request.
+        headers: headers of every request, by names in lower case.
     """
 
     max_tokens_field: str = "max_tokens"
@@ -65,7 +66,7 @@ PROFILES: Mapping[str, Profile] = {
         reasoning_back=True,
         effort="reasoning",
         files=True,
-        headers={"X-Title": "ECA for Python"},
+        headers={"x-title": "ECA for Python"},
     ),
     "deepseek": Profile(reasoning_back=True, tool_choice_required=False),
     "z-ai": Profile(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from eca_server.models.backend import Request
+from eca_server.models.calls import function_tool
 from eca_server.models.efforts import DEEPSEEK_V4
 from eca_server.models.encoding import HistoryEncoder
 from eca_server.models.openai_chat.profiles import Profile
@@ -45,17 +46,7 @@ def write_request(
     if profile.stream_options is not None:
         payload["stream_options"] = dict(profile.stream_options)
     if request.tools:
-        payload["tools"] = [
-            {
-                "type": "function",
-                "function": {
-                    "name": tool.name,
-                    "description": tool.description,
-                    "parameters": tool.parameters,
-                },
-            }
-            for tool in request.tools
-        ]
+        payload["tools"] = [function_tool(tool) for tool in request.tools]
         required = request.tool_choice == "required"
         if request.tool_choice != "auto" and (profile.tool_choice_required or not required):
             payload["tool_choice"] = request.tool_choice

@@ -41,6 +41,7 @@ class OpenAIResponses(HTTPBackend):
     def __init__(self, *, profile: Profile | None = None, **settings: Any) -> None:
         super().__init__(**settings)
         self._profile = profile or PROFILES.get(self.server, Profile())
+        self.headers = {**self.headers, **self._profile.headers}
         self._refused_items: frozenset[str] = frozenset()
         self._encoder = self._empty_histories()
 
@@ -65,15 +66,7 @@ class OpenAIResponses(HTTPBackend):
 
     @override
     def decoder(self, request: Request) -> ResponsesDecoder:
-        return ResponsesDecoder(
-            may_be_empty=request.ends_with_results,
-        )
-
-    @override
-    def headers_for(self, request: Request | None) -> Mapping[str, str]:
-        """Add the profile's headers."""
-        extra = {name.lower(): value for name, value in self._profile.headers.items()}
-        return {**self.headers, **extra}
+        return ResponsesDecoder(may_be_empty=request.ends_with_results)
 
     @override
     def amend(self, request: Request, error: BackendError) -> AmendedRequest | None:

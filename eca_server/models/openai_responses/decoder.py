@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from eca_protocol import json
 from eca_server.models.backend import BackendError
-from eca_server.models.counts import token_count
+from eca_server.models.counts import cost, token_count
 from eca_server.models.errors import error_from_payload, error_in_payload
 from eca_server.models.events import (
     Event,
@@ -184,12 +184,11 @@ def read_usage(counts: Mapping[str, Any]) -> Usage:
 
     prompt, details = number(counts, "input_tokens"), counts.get("input_tokens_details")
     read, written = number(details, "cached_tokens"), number(details, "cache_write_tokens")
-    cost = counts.get("cost")
     return Usage(
         input=None if prompt is None else max(0, prompt - (read or 0) - (written or 0)),
         cache_read=read,
         cache_write=written,
         output=number(counts, "output_tokens"),
         reasoning=number(counts.get("output_tokens_details"), "reasoning_tokens"),
-        cost=cost if isinstance(cost, int | float) and not isinstance(cost, bool) else None,
+        cost=cost(counts.get("cost")),
     )

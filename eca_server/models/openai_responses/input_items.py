@@ -6,7 +6,6 @@ item never appears without the item that it led to.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -14,6 +13,7 @@ from typing import Any
 
 import attrs
 
+from eca_server.models.attachments import data_url
 from eca_server.models.encoding import Pending
 from eca_server.models.history import (
     BlockPart,
@@ -194,11 +194,11 @@ class ResponsesWriter:
 
     def _attachment(self, part: ImagePart | FilePart) -> _Item:
         if isinstance(part, FilePart):
-            return {"type": "input_file", "filename": part.name, "file_data": _data_url(part)}
+            return {"type": "input_file", "filename": part.name, "file_data": data_url(part)}
         if not self._images:
             text = "[image omitted: this model does not accept images]"
             return {"type": "input_text", "text": text}
-        return {"type": "input_image", "image_url": _data_url(part), "detail": "auto"}
+        return {"type": "input_image", "image_url": data_url(part), "detail": "auto"}
 
 
 def _call(part: ToolCallPart, call_id: str) -> _Item:
@@ -230,7 +230,3 @@ def _flush(thoughts: list[_Item], item: _Item | None) -> Iterator[_Item]:
         yield from thoughts
         thoughts.clear()
         yield item
-
-
-def _data_url(part: ImagePart | FilePart) -> str:
-    return f"data:{part.media_type};base64,{base64.b64encode(part.data).decode('ascii')}"

@@ -22,6 +22,7 @@ class Profile:
         cache_key: whether it accepts `prompt_cache_key`.
         images_in_results: whether the output of a call may be a list, which can contain images.
         extra: fields of every request.
+        headers: headers of every request, by names in lower case.
     """
 
     encrypted_reasoning: bool = False
@@ -46,7 +47,7 @@ PROFILES: Mapping[str, Profile] = {
         extra={"truncation": "disabled", "stream_options": {"include_obfuscation": False}},
     ),
     "azure": _AS_OPENAI,
-    "openrouter": attrs.evolve(_AS_OPENAI, headers={"X-Title": "ECA for Python"}),
+    "openrouter": attrs.evolve(_AS_OPENAI, headers={"x-title": "ECA for Python"}),
     "xai": Profile(encrypted_reasoning=True, cache_key=True),
 }
 """By the name of the provider; all others (Groq, LM Studio, vLLM, ...) get `Profile()`."""

@@ -203,7 +203,7 @@ def _judge(
 
     async def judge() -> Run | StartFailed | OSError:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(progress.keep_current)
+            nursery.start_soon(progress.line.keep_current)
             try:
                 return await _run(options, target, selected.values(), progress)
             except (StartFailed, OSError) as fault:

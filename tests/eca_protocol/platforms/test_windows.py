@@ -181,15 +181,6 @@ def test_a_lock_excludes_others_and_leaves_the_position_and_the_size(windows, tm
     assert path.stat().st_size == 4
 
 
-def test_reading_at_an_offset_leaves_the_position(windows, tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes(b"0123456789")
-    with path.open("rb", buffering=0) as file:
-        file.seek(1)
-        assert windows.read_at(file.fileno(), 3, 5) == b"567"
-        assert file.read(1) == b"1"
-
-
 @pytest.mark.parametrize(
     ("looks", "seconds", "has_input"),
     [

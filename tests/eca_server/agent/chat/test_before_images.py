@@ -15,10 +15,10 @@ from tests.eca_server.agent.chat.current import current, set_store_limits, since
 from tests.eca_server.agent.chat.editor import SCRIPT, call, writes
 from tests.eca_server.agent.chat.test_rollback import (
     full_disk,
-    not_rolled_back,
-    rolled_back,
-    said,
-    shown,
+    refused_rollback,
+    roll_back,
+    send_prompt,
+    shown_messages,
     tree,
 )
 
@@ -26,36 +26,36 @@ from tests.eca_server.agent.chat.test_rollback import (
 async def test_a_previous_content_is_stored_though_another_server_delays_the_disk(tmp_path, folder):
     (folder / "b").write_text("old")
     async with current(data=tmp_path, folder=folder) as ours:
-        await said(ours, "say one")
+        await send_prompt(ours, "say one")
         with closing(sqlite3.connect(next(tmp_path.rglob("chats.sqlite")))) as holder:
             holder.execute("BEGIN IMMEDIATE")
             set_store_limits(ours, write=0.02)
-            second = await said(ours, writes(b="new"))
+            second = await send_prompt(ours, writes(b="new"))
             set_store_limits(ours, write=LIMITS.write)
         assert tree(folder) == {"b": "new"}
-        assert shown(await rolled_back(ours, second)) == ["1 file restored."]
+        assert shown_messages(await roll_back(ours, second)) == ["1 file restored."]
         assert tree(folder) == {"b": "old"}
 
 
 async def test_a_file_whose_previous_content_is_not_saved_is_named(tmp_path, folder, monkeypatch):
     (folder / "b").write_text("old")
     async with current(data=tmp_path, folder=folder) as ours:
-        first = await said(ours, writes(a="1"))
+        first = await send_prompt(ours, writes(a="1"))
         with monkeypatch.context() as patched:
             patched.setattr(rollbacks, "add_before_images", full_disk)
-            second = await said(ours, writes(b="2"))
-        third = await said(ours, writes(b="3"))
-        error = await not_rolled_back(ours, second)
+            second = await send_prompt(ours, writes(b="2"))
+        third = await send_prompt(ours, writes(b="3"))
+        error = await refused_rollback(ours, second)
         assert f"- {folder / 'b'}: its previous content could not be stored" in error["message"]
         assert tree(folder) == {"a": "1", "b": "3"}
-        assert shown(await rolled_back(ours, third)) == ["1 file restored."]
-        assert (await rolled_back(ours, second, "messages"))[0][0] == "chat/cleared"
+        assert shown_messages(await roll_back(ours, third)) == ["1 file restored."]
+        assert (await roll_back(ours, second, "messages"))[0][0] == "chat/cleared"
         assert tree(folder) == {"a": "1", "b": "2"}
-        [words] = shown(await rolled_back(ours, first, "rest"))
+        [words] = shown_messages(await roll_back(ours, first, "rest"))
         assert words.startswith("1 new file deleted.\n\nNot restored:\n- ")
         assert tree(folder) == {"b": "2"}
-        fourth = await said(ours, writes(b="4"))
-        assert shown(await rolled_back(ours, fourth)) == ["1 file restored."]
+        fourth = await send_prompt(ours, writes(b="4"))
+        assert shown_messages(await roll_back(ours, fourth)) == ["1 file restored."]
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -73,9 +73,9 @@ async def test_what_a_failed_call_changed_is_put_back(tmp_path, folder, monkeypa
             await ours.expect_finished()
         assert ours.contents(kind="toolCalled")[0]["error"]
         [first] = ours.contents().prompt_ids
-        await said(ours, f"{call('read_file', path='a')}\n{edit}")
+        await send_prompt(ours, f"{call('read_file', path='a')}\n{edit}")
         assert tree(folder) == {"a": "1\nthe user's\n"}
-        assert shown(await rolled_back(ours, first)) == ["1 file restored."]
+        assert shown_messages(await roll_back(ours, first)) == ["1 file restored."]
         assert tree(folder) == {"a": "one\nthe user's\n"}
 
 
@@ -89,14 +89,14 @@ async def test_a_call_stopped_before_a_change_leaves_none(tmp_path, folder, monk
 
     (folder / "a").write_text("one\n")
     async with current(data=tmp_path, folder=folder) as ours:
-        first = await said(ours, "say one")
+        first = await send_prompt(ours, "say one")
         monkeypatch.setattr(rollbacks, "add_before_images", slowly)
         await ours.prompt(writes(a="2"), model=SCRIPT, trust=True)
         await trio.to_thread.run_sync(begun.wait, 10)
         await ours.expect_stopped()
         goes_on.set()
         (folder / "a").write_text("the user's\n")
-        assert shown(await rolled_back(ours, first)) == []
+        assert shown_messages(await roll_back(ours, first)) == []
         assert tree(folder) == {"a": "the user's\n"}
 
 
@@ -110,7 +110,7 @@ async def test_a_rollback_waits_for_a_stopped_call_that_writes(tmp_path, folder,
         real(*given, **more)
 
     async with current(data=tmp_path, folder=folder) as ours:
-        await said(ours, "say one")
+        await send_prompt(ours, "say one")
         chat = ours.connection.chats.open("c")
         with monkeypatch.context() as patched:
             patched.setattr(os, call, slowly)
@@ -119,7 +119,7 @@ async def test_a_rollback_waits_for_a_stopped_call_that_writes(tmp_path, folder,
             await trio.to_thread.run_sync(begun.wait, 30)
             await ours.expect_stopped()
             second = chat.history[2].content_id
-            error = await not_rolled_back(ours, second)
+            error = await refused_rollback(ours, second)
         assert "Nothing was undone: a stopped tool call is still running." in error["message"]
         begun_again = len(ours.seen)
         again = ours.request("chat/rollback", {"chatId": "c", "contentId": second})
@@ -127,5 +127,5 @@ async def test_a_rollback_waits_for_a_stopped_call_that_writes(tmp_path, folder,
         goes_on.set()
         await ours.answer(again)
         put_back = ["1 new file deleted."] if call == "link" else []
-        assert shown(since(ours, begun_again)) == put_back
+        assert shown_messages(since(ours, begun_again)) == put_back
         assert tree(folder) == {}

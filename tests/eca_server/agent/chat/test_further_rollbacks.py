@@ -21,10 +21,10 @@ from tests.eca_server.agent.chat.editor import (
     writes,
 )
 from tests.eca_server.agent.chat.test_rollback import (
-    not_rolled_back,
-    rolled_back,
-    said,
-    shown,
+    refused_rollback,
+    roll_back,
+    send_prompt,
+    shown_messages,
     tree,
 )
 
@@ -89,33 +89,33 @@ class Hold:
 )
 async def test_the_second_of_two_rollbacks_forgets_too(tmp_path, folder, monkeypatch, at, other):
     async with two_servers(tmp_path, folder) as (first, second):
-        ids = [await said(first, writes(a=f"secret {n}", b=f"{n}")) for n in range(3)]
+        ids = [await send_prompt(first, writes(a=f"secret {n}", b=f"{n}")) for n in range(3)]
         await second.ask("chat/open", {"chatId": "c"})
         assert "secret 1" in words_sent(second)
         hold = Hold(monkeypatch, at)
         prompt = ids[{"the same prompt": 1, "a later prompt": 2, "an earlier prompt": 0}[other]]
-        told: list[Any] = []
+        messages: list[Any] = []
 
         async def roll_back_second() -> None:
             await hold.is_held.wait()
             try:
-                told.extend(await rolled_back(second, prompt))
+                messages.extend(await roll_back(second, prompt))
             finally:
                 hold.go_on.set()
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(rolled_back, first, ids[1])
+            nursery.start_soon(roll_back, first, ids[1])
             nursery.start_soon(roll_back_second)
         is_earliest = other == "an earlier prompt"
         left = {"a": "as it was"} if is_earliest else {"a": "secret 0", "b": "0"}
         assert tree(folder) == left
-        assert "chat/cleared" in [name for name, _ in told]
-        assert not [each for each in shown(told) if "Nothing was undone" in each]
+        assert "chat/cleared" in [name for name, _ in messages]
+        assert not [each for each in shown_messages(messages) if "Nothing was undone" in each]
         assert ("secret 0" in words_sent(second)) is not is_earliest
         assert "secret 1" not in words_sent(second)
         assert "secret 2" not in words_sent(second)
-        assert (await not_rolled_back(second, prompt))["code"] == -32602
-        await said(second, "say and on")
+        assert (await refused_rollback(second, prompt))["code"] == -32602
+        await send_prompt(second, "say and on")
     async with current(data=tmp_path, folder=folder) as third:
         await third.ask("chat/open", {"chatId": "c"})
         replayed = third.contents().text
@@ -179,25 +179,25 @@ HEARD: dict[str, Any] = {
 @pytest.mark.parametrize("prompt", ["/costs", "say forbidden", "say later"])
 async def test_a_chat_goes_back_to_an_unrecorded_prompt(tmp_path, folder, prompt, is_stored):
     async with current(HEARD, data=tmp_path if is_stored else None, folder=folder) as ours:
-        first = await said(ours, "say one")
+        first = await send_prompt(ours, "say one")
         unheard = await echoed(ours, prompt)
         if prompt != "say later":  # that one waits for a hook
             await ours.expect_finished()
-        told = await rolled_back(ours, unheard, "messages")
+        messages = await roll_back(ours, unheard, "messages")
         expected = ["chat/cleared", "text", "text", "answer"]
-        names = [name for name, words in told if name in expected and words != "Stopped."]
+        names = [name for name, words in messages if name in expected and words != "Stopped."]
         assert names == expected
-        assert values(told)[-2:] == ["say one", "one"]
-        assert (await not_rolled_back(ours, unheard))["code"] == -32602
-        names = [name for name, _ in await rolled_back(ours, first, "messages")]
+        assert values(messages)[-2:] == ["say one", "one"]
+        assert (await refused_rollback(ours, unheard))["code"] == -32602
+        names = [name for name, _ in await roll_back(ours, first, "messages")]
         assert names == ["chat/cleared", "answer"]
 
 
 async def test_a_compaction_is_gone_back_to_by_its_command(tmp_path, folder):
     async with current(data=tmp_path, folder=folder) as ours:
-        await said(ours, "say one")
-        compacted = await said(ours, "/compact say all of it", model=ECHO)
-        await rolled_back(ours, compacted)
+        await send_prompt(ours, "say one")
+        compacted = await send_prompt(ours, "/compact say all of it", model=ECHO)
+        await roll_back(ours, compacted)
     async with current(data=tmp_path, folder=folder) as ours:
         assert await reopened(ours) == ["say one", "one"]
 
@@ -209,22 +209,22 @@ async def test_a_new_chat_goes_back_to_its_resume_and_into_it(tmp_path, folder, 
         if is_compacted:
             await ours.turn("/compact say all of it", "old", model=ECHO)
         await ours.turn("say two", "old", model=SCRIPT)
-        await said(ours, "/resume old")
+        await send_prompt(ours, "/resume old")
         page = await ours.ask("chat/history", {"chatId": "c"})
         ids = [c["contentId"] for c in (e["content"] for e in page["contents"]) if "contentId" in c]
         assert len(ids) == len(set(ids)) == 2
-        told = await rolled_back(ours, ids[1])
+        messages = await roll_back(ours, ids[1])
         first = ["(Summary of an earlier chat)"] if is_compacted else ["say one", "one"]
-        assert values(told) == first
-        assert values(await rolled_back(ours, ids[0])) == []
-        await rolled_back(ours, await said(ours, "/resume old"))
+        assert values(messages) == first
+        assert values(await roll_back(ours, ids[0])) == []
+        await roll_back(ours, await send_prompt(ours, "/resume old"))
     async with current(data=tmp_path, folder=folder) as ours:
         assert await reopened(ours) == []
 
 
 async def test_a_prompt_stopped_before_its_chat_was_read_is_found(tmp_path, folder, monkeypatch):
     async with current(data=tmp_path, folder=folder) as ours:
-        await said(ours, "say one")
+        await send_prompt(ours, "say one")
     async with current(data=tmp_path, folder=folder) as ours:
         find, begun = Store.find, trio.Event()
 
@@ -236,6 +236,6 @@ async def test_a_prompt_stopped_before_its_chat_was_read_is_found(tmp_path, fold
         monkeypatch.setattr(Store, "find", late)
         unheard = await echoed(ours, "say two")
         await begun.wait()
-        told = await rolled_back(ours, unheard)
-        texts = values(told)
+        messages = await roll_back(ours, unheard)
+        texts = values(messages)
         assert texts == ["Stopped.", "say one", "one"]

@@ -18,25 +18,25 @@ from tests.eca_server.agent.chat.current import current, reaction, refused, reop
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, call, contents, writes
 
 
-async def said(ours: Editor, text: str, **params: Any) -> str:
-    """A turn of a chat that trusts; the content id of its prompt."""
+async def send_prompt(ours: Editor, text: str, **params: Any) -> str:
+    """Send a prompt to a chat that trusts, wait for its end, and return its content id."""
     received = await ours.turn(text, trust=True, **{"model": SCRIPT, **params})
     return received.prompt_ids[0]
 
 
-async def rolled_back(ours: Editor, content_id: str, *include: str) -> list[tuple[str, Any]]:
+async def roll_back(ours: Editor, content_id: str, *include: str) -> list[tuple[str, Any]]:
     params = {"chatId": "c", "contentId": content_id, "include": list(include)}
     return await reaction(ours, "chat/rollback", params)
 
 
-async def not_rolled_back(ours: Editor, content_id: str, *include: str, chat: str = "c") -> Any:
+async def refused_rollback(ours: Editor, content_id: str, *include: str, chat: str = "c") -> Any:
     """The error of a rollback that is refused."""
     params = {"chatId": chat, "contentId": content_id, "include": list(include)}
     return await refused(ours, "chat/rollback", params)
 
 
-def shown(told: list[tuple[str, Any]]) -> list[str]:
-    return [params["message"] for params in values(told, "$/showMessage")]
+def shown_messages(messages: list[tuple[str, Any]]) -> list[str]:
+    return [params["message"] for params in values(messages, "$/showMessage")]
 
 
 def tree(folder: Path) -> dict[str, str]:
@@ -47,23 +47,23 @@ def tree(folder: Path) -> dict[str, str]:
 @pytest.mark.requirement("FIELD:ChatRollbackParams.chatId", "FIELD:ChatRollbackParams.contentId")
 async def test_a_chat_goes_back_and_the_client_is_shown_what_remains(tmp_path, folder):
     async with current(data=tmp_path, folder=folder) as ours:
-        first = await said(ours, "say one")
-        second = await said(ours, writes(a="1"))
+        first = await send_prompt(ours, "say one")
+        second = await send_prompt(ours, writes(a="1"))
         await ours.ask("chat/addFlag", {"chatId": "c", "contentId": second, "text": "here"})
-        told = await rolled_back(ours, second)
-        names = [name for name, _ in told]
+        messages = await roll_back(ours, second)
+        names = [name for name, _ in messages]
         assert names == ["chat/cleared", "text", "text", "$/showMessage", "answer"]
-        assert values(told) == ["say one", "one"]
-        assert shown(told) == ["1 new file deleted."]
+        assert values(messages) == ["say one", "one"]
+        assert shown_messages(messages) == ["1 new file deleted."]
         assert tree(folder) == {}
-        assert (await not_rolled_back(ours, second))["code"] == -32602
-        assert (await not_rolled_back(ours, first, chat="no"))["code"] == -32602
+        assert (await refused_rollback(ours, second))["code"] == -32602
+        assert (await refused_rollback(ours, first, chat="no"))["code"] == -32602
         assert not (await ours.ask("chat/open", {"chatId": "no"}))["found"]
-        await said(ours, "again", model=ECHO)
+        await send_prompt(ours, "again", model=ECHO)
     async with current(data=tmp_path, folder=folder) as ours:
         texts = await reopened(ours)
         assert texts == ["say one", "one", "again", "again"]
-        names = [name for name, _ in await rolled_back(ours, first)]
+        names = [name for name, _ in await roll_back(ours, first)]
         assert names[:2] == ["chat/cleared", "answer"]
         assert (await ours.ask("chat/list"))["chats"] == []
 
@@ -71,15 +71,15 @@ async def test_a_chat_goes_back_and_the_client_is_shown_what_remains(tmp_path, f
 @pytest.mark.requirement("FIELD:ChatRollbackParams.include", "VALUE:ChatRollbackInclude=messages")
 async def test_messages_and_files_go_back_each_without_the_other(tmp_path, folder):
     async with current(data=tmp_path, folder=folder) as ours:
-        first = await said(ours, writes(a="1", b="x"))
-        second = await said(ours, writes(a="2"))
-        third = await said(ours, writes(a="3"))
-        told = await rolled_back(ours, third, "tools")
-        assert [name for name, _ in told] == ["$/showMessage", "answer"]
+        first = await send_prompt(ours, writes(a="1", b="x"))
+        second = await send_prompt(ours, writes(a="2"))
+        third = await send_prompt(ours, writes(a="3"))
+        messages = await roll_back(ours, third, "tools")
+        assert [name for name, _ in messages] == ["$/showMessage", "answer"]
         assert tree(folder) == {"a": "2", "b": "x"}
-        assert (await rolled_back(ours, second, "messages"))[0][0] == "chat/cleared"
+        assert (await roll_back(ours, second, "messages"))[0][0] == "chat/cleared"
         assert tree(folder) == {"a": "2", "b": "x"}
-        assert shown(await rolled_back(ours, first)) == ["2 new files deleted."]
+        assert shown_messages(await roll_back(ours, first)) == ["2 new files deleted."]
         assert tree(folder) == {}
 
 
@@ -94,25 +94,25 @@ async def test_a_file_changed_by_others_stops_a_rollback(tmp_path, folder, monke
     (folder / "kept").chmod(0o640)
     async with current(data=tmp_path, folder=folder) as ours:
         changed = writes(kept="new", mine="1", gone="2", big="small", full="small")
-        first = await said(ours, changed)
+        first = await send_prompt(ours, changed)
         (folder / "mine").write_text("the user's")
         (folder / "kept").unlink()
         begun = len(ours.seen)
-        error = await not_rolled_back(ours, first)
+        error = await refused_rollback(ours, first)
         assert error["data"] == {"code": "not_restorable"}
-        assert shown(since(ours, begun)) == [error["message"]]
+        assert shown_messages(since(ours, begun)) == [error["message"]]
         assert f"{folder / 'mine'}: changed since" in error["message"]
         assert f"{folder / 'big'}: too large to be stored before the change" in error["message"]
         assert "kept:" not in error["message"]
         left = {"mine": "the user's", "gone": "2", "big": "small", "full": "small"}
         assert tree(folder) == left
-        assert (await not_rolled_back(ours, first))["message"] == error["message"]
-        assert (await not_rolled_back(ours, first, "tools"))["data"]
+        assert (await refused_rollback(ours, first))["message"] == error["message"]
+        assert (await refused_rollback(ours, first, "tools"))["data"]
         assert tree(folder) == left
         if patiently:  # to ask once more is to want the rest
             monkeypatch.setattr("eca_server.connection.features.rollback.ASKED_AGAIN", (0.0, 60.0))
         how = ("tools",) if patiently else ("tools", "rest")
-        [words] = shown(await rolled_back(ours, first, *how))
+        [words] = shown_messages(await roll_back(ours, first, *how))
         assert words.startswith("2 files restored, 1 new file deleted.\n\nNot restored:\n- ")
         assert tree(folder) == {"mine": "the user's", "kept": "old", "big": "small", "full": full}
         assert (folder / "kept").stat().st_mode & 0o777 == 0o640
@@ -121,26 +121,26 @@ async def test_a_file_changed_by_others_stops_a_rollback(tmp_path, folder, monke
 async def test_a_client_that_drops_messages_has_those_of_a_rollback_in_its_chat(tmp_path, folder):
     vscode = {"clientInfo": {"name": "VsCode"}}
     async with current(data=tmp_path, folder=folder, **vscode) as ours:
-        first = await said(ours, writes(mine="1"))
+        first = await send_prompt(ours, writes(mine="1"))
         (folder / "mine").write_text("the user's")
-        error = await not_rolled_back(ours, first)
+        error = await refused_rollback(ours, first)
         assert ours.contents()[-1]["text"] == f"\n\n{error['message']}\n\n"
         assert error["message"] not in str(await ours.turn("say more", model=SCRIPT))
         (folder / "mine").write_text("1")
-        await rolled_back(ours, first)
+        await roll_back(ours, first)
         last = {"type": "text", "text": "\n\n1 new file deleted.\n\n"}
         assert contents(ours.seen)[-1] == ("system", last)
 
 
 async def test_what_commands_changed_stays_and_the_user_is_notified(tmp_path, folder):
     async with current(data=tmp_path, folder=folder) as ours:
-        denied = await said(ours, call("shell_command", command="touch b"), agent="plan")
+        denied = await send_prompt(ours, call("shell_command", command="touch b"), agent="plan")
         assert ours.contents(kind="toolCallRejected")
-        assert shown(await rolled_back(ours, denied)) == []
-        first = await said(
+        assert shown_messages(await roll_back(ours, denied)) == []
+        first = await send_prompt(
             ours, f"{writes(a='1')}\n{call('shell_command', command='touch b')}", agent="code"
         )
-        [words] = shown(await rolled_back(ours, first))
+        [words] = shown_messages(await roll_back(ours, first))
         assert words == "1 new file deleted.\n\nChanges made by shell commands were not undone."
         assert tree(folder) == {"b": ""}
 
@@ -152,13 +152,13 @@ async def test_what_a_hook_makes_of_a_written_file_is_undone_too(tmp_path, folde
     actions = [{"type": "shell", "shell": command}]
     hooks = {"format": {"type": "postToolCall", "matcher": ".*write_file", "actions": actions}}
     async with current({"hooks": hooks}, data=tmp_path, folder=folder) as ours:
-        first = await said(ours, writes(f="new", g="new"))
+        first = await send_prompt(ours, writes(f="new", g="new"))
         assert tree(folder) == {"f": "formatted\n", "g": "new"}
         if is_late:
             (folder / "f").write_text("the user's")
-            assert "changed since" in (await not_rolled_back(ours, first))["message"]
+            assert "changed since" in (await refused_rollback(ours, first))["message"]
             return
-        await rolled_back(ours, first)
+        await roll_back(ours, first)
     assert tree(folder) == {"f": "old"}
 
 
@@ -184,18 +184,18 @@ async def test_what_cannot_be_put_back_is_later(
     (folder / "b").write_text("old")
     (folder / "c").write_text("old")
     async with current(data=tmp_path, folder=folder) as ours:
-        first = await said(ours, f"{writes(a='1', b='2', c='3')}\n{writes(b='4', c='5')}")
+        first = await send_prompt(ours, f"{writes(a='1', b='2', c='3')}\n{writes(b='4', c='5')}")
         (folder / "c").write_text("old")  # by hand
         with monkeypatch.context() as patched:
             patched.setattr(f"eca_server.agent.chat.{broken}", by)
-            error = await not_rolled_back(ours, first)
+            error = await refused_rollback(ours, first)
         assert f"- {folder / 'b'}: {why}" in error["message"]
         assert "the messages were not removed" in error["message"]
         assert tree(folder) == {**meanwhile, "c": "old"}
-        await said(ours, "say more")
+        await send_prompt(ours, "say more")
     async with current(data=tmp_path, folder=folder) as ours:
         assert [each["messageCount"] for each in (await ours.ask("chat/list"))["chats"]] == [5]
-        [words] = shown(await rolled_back(ours, first))
+        [words] = shown_messages(await roll_back(ours, first))
         done = ["1 file restored", "1 new file deleted"][: len(meanwhile)]
         assert words == f"{', '.join(done)}."
         assert tree(folder) == {"b": "old", "c": "old"}
@@ -209,11 +209,11 @@ async def test_what_was_refused_is_not_done_later(tmp_path, folder, monkeypatch)
         return False
 
     async with current(data=tmp_path, folder=folder) as ours:
-        first = await said(ours, writes(a="1"))
+        first = await send_prompt(ours, writes(a="1"))
         monkeypatch.setattr(Store, "note_rollback", note_late)
-        error = await not_rolled_back(ours, first)
+        error = await refused_rollback(ours, first)
         assert error["message"] == "Nothing was undone: the rollback cannot be recorded on disk."
-        await said(ours, "say more")
+        await send_prompt(ours, "say more")
         [chat] = (await ours.ask("chat/list"))["chats"]
         assert chat["messageCount"] > 2
         assert tree(folder) == {"a": "1"}
@@ -224,32 +224,34 @@ async def test_moves_and_links_are_seen_through(tmp_path, folder):
     (folder / "here" / "f").write_text("1")
     moved = call("move_file", source="here", destination="there/deep")
     async with current(data=tmp_path, folder=folder) as ours:
-        first = await said(ours, f"{writes(**{'here/f': '2'})}\n{moved}")
-        second = await said(ours, writes(**{"there/deep/f": "3", "there/new": "4"}))
+        first = await send_prompt(ours, f"{writes(**{'here/f': '2'})}\n{moved}")
+        second = await send_prompt(ours, writes(**{"there/deep/f": "3", "there/new": "4"}))
         (folder / "there").rename(tmp_path / "outside")
         (folder / "there").symlink_to(tmp_path / "outside")
-        assert "now a link to" in (await not_rolled_back(ours, second))["message"]
+        assert "now a link to" in (await refused_rollback(ours, second))["message"]
         (folder / "there").unlink()
         (tmp_path / "outside").rename(folder / "there")
-        assert shown(await rolled_back(ours, first)) == ["2 files restored, 1 new file deleted."]
+        assert shown_messages(await roll_back(ours, first)) == [
+            "2 files restored, 1 new file deleted."
+        ]
         assert tree(folder) == {"here/f": "1"}
 
 
 async def test_a_different_file_in_the_place_of_a_moved_one_stays(tmp_path, folder):
     (folder / "old").write_text("ours")
     async with current(data=tmp_path, folder=folder) as ours:
-        first = await said(ours, call("move_file", source="old", destination="new"))
+        first = await send_prompt(ours, call("move_file", source="old", destination="new"))
         (folder / "new").write_text("not ours")  # as in another repository in this place
-        assert "new: changed since" in (await not_rolled_back(ours, first))["message"]
+        assert "new: changed since" in (await refused_rollback(ours, first))["message"]
         assert tree(folder) == {"new": "not ours"}
         (folder / "new").write_text("ours")
-        assert shown(await rolled_back(ours, first)) == ["1 file restored."]
+        assert shown_messages(await roll_back(ours, first)) == ["1 file restored."]
         assert tree(folder) == {"old": "ours"}
 
 
 async def test_a_stop_drops_a_prompt_that_waits_for_a_rollback(tmp_path):
     async with current(data=tmp_path) as ours:
-        await said(ours, "say one")
+        await send_prompt(ours, "say one")
         begun, done = len(ours.seen), trio.Event()
         worked = ours.connection.chats.open("c").mailbox.do(done.wait)
         await ours.prompt("hello", model=ECHO)
@@ -264,7 +266,7 @@ async def test_a_stop_drops_a_prompt_that_waits_for_a_rollback(tmp_path):
 
 async def test_a_chat_deleted_while_it_goes_back_is_gone_after_a_shutdown(tmp_path):
     async with current(data=tmp_path) as ours:
-        await said(ours, "say one")
+        await send_prompt(ours, "say one")
         done = trio.Event()
         ours.connection.chats.open("c").mailbox.do(done.wait)
         await ours.ask("chat/delete", {"chatId": "c"})
@@ -280,7 +282,7 @@ async def test_a_chat_deleted_while_it_goes_back_is_gone_after_a_shutdown(tmp_pa
 @pytest.mark.parametrize("taken_again", [True, False])
 async def test_a_chat_deleted_twice_while_it_goes_back_is_deleted_then(tmp_path, taken_again):
     async with current(data=tmp_path) as ours:
-        await said(ours, "say one")
+        await send_prompt(ours, "say one")
         done, memory = trio.Event(), ours.connection.chats.memory
         worked = ours.connection.chats.open("c").mailbox.do(done.wait)
         await ours.ask("chat/delete", {"chatId": "c"})
@@ -315,7 +317,7 @@ async def test_a_chat_is_not_read_back_while_its_rollback_is_being_finished(tmp_
     monkeypatch.setattr(Store, "content", late)
     monkeypatch.setattr("eca_server.agent.chat.restoring.lock", impatient_lock)
     async with current(data=tmp_path) as ours:
-        await said(ours, "say one")
+        await send_prompt(ours, "say one")
         memory = ours.connection.chats.memory
         steps = (UndoStep(path=str(tmp_path / "f"), change=1),)
         await memory.store.note_rollback(Rollback(chat="c", cut=None, steps=steps))
@@ -338,17 +340,17 @@ async def test_a_chat_is_not_read_back_while_its_rollback_is_being_finished(tmp_
 )
 async def test_a_fork_continues_beside_the_chat_it_came_from(tmp_path, folder):
     async with current(data=tmp_path, folder=folder) as ours:
-        await said(ours, "say one")
-        second = await said(ours, "say two")
-        third = await said(ours, "say three")
+        await send_prompt(ours, "say one")
+        second = await send_prompt(ours, "say two")
+        third = await send_prompt(ours, "say three")
         for content_id in (second, third):
             flag = {"chatId": "c", "contentId": content_id, "text": "here"}
             await ours.ask("chat/addFlag", flag)
         await ours.ask("chat/update", {"chatId": "c", "title": "Mine (9)"})
-        told = await reaction(ours, "chat/fork", {"chatId": "c", "contentId": second})
-        assert told[0][0] == "chat/opened"
-        new = told[0][1]["chatId"]
-        assert told[1:] == [
+        messages = await reaction(ours, "chat/fork", {"chatId": "c", "contentId": second})
+        assert messages[0][0] == "chat/opened"
+        new = messages[0][1]["chatId"]
+        assert messages[1:] == [
             ("text", "say one"), ("text", "one"), ("text", "say two"), ("flag", "here"),
             ("metadata", "Mine (10)"),
             ("text", "\n\nThis chat was forked to Mine (10).\n\n"), ("answer", {"chatId": new}),
@@ -369,7 +371,7 @@ async def test_in_a_chat_deleted_meanwhile_nothing_is_reported_of_its_fork(tmp_p
         ours.connection.chats.delete("c")
 
     async with current(data=tmp_path) as ours:
-        content_id = await said(ours, "say one")
+        content_id = await send_prompt(ours, "say one")
         await ours.ask("chat/update", {"chatId": "c", "title": "Mine"})
         chat, begun = ours.connection.chats.open("c"), len(ours.seen)
         monkeypatch.setattr(Store, "append", append)
@@ -381,7 +383,7 @@ async def test_in_a_chat_deleted_meanwhile_nothing_is_reported_of_its_fork(tmp_p
 
 async def test_a_chat_deleted_meanwhile_has_its_files_back_and_its_id_is_free(tmp_path, folder):
     async with current(data=tmp_path, folder=folder) as ours:
-        first = await said(ours, writes(**{f"f{number}": "1" for number in range(5)}))
+        first = await send_prompt(ours, writes(**{f"f{number}": "1" for number in range(5)}))
         asked = ours.request("chat/rollback", {"chatId": "c", "contentId": first})
         delete = ours.request("chat/delete", {"chatId": "c"})
         await ours.send(asked, delete, ours.prompt_request("hello", model=ECHO))
@@ -393,9 +395,9 @@ async def test_a_chat_deleted_meanwhile_has_its_files_back_and_its_id_is_free(tm
 
 async def test_where_chats_are_not_stored_the_user_is_notified_that_files_stay(folder):
     async with current(folder=folder) as ours:
-        first = await said(ours, writes(a="1"))
-        second = await said(ours, "say hello")
-        assert shown(await rolled_back(ours, second)) == []
-        [words] = shown(await rolled_back(ours, first))
+        first = await send_prompt(ours, writes(a="1"))
+        second = await send_prompt(ours, "say hello")
+        assert shown_messages(await roll_back(ours, second)) == []
+        [words] = shown_messages(await roll_back(ours, first))
         assert words == "No file was restored: this server stores no chats and file contents."
         assert tree(folder) == {"a": "1"}

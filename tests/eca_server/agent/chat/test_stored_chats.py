@@ -21,7 +21,7 @@ from eca_server.agent.chat.store.worker import LIMITS
 from eca_server.models.history import Message, TextPart
 from tests.eca_server.agent.chat.current import current, set_store_limits, since
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, call, editor
-from tests.eca_server.agent.chat.test_rollback import full_disk, said
+from tests.eca_server.agent.chat.test_rollback import full_disk, send_prompt
 
 TITLES = {"chat": {"title": True}}
 
@@ -29,18 +29,18 @@ TITLES = {"chat": {"title": True}}
 async def stored(data: Path) -> str:
     """Store a chat that the user named and marked; the marked message's id."""
     async with current(data=data) as ours:
-        first = await said(ours, "one", model=ECHO)
+        first = await send_prompt(ours, "one", model=ECHO)
         await ours.ask("chat/addFlag", {"chatId": "c", "contentId": first, "text": "here"})
         await ours.ask("chat/update", {"chatId": "c", "title": "mine"})
     return first
 
 
-async def shown(ours: Editor) -> tuple[str, list[str]]:
+async def shown_title_and_texts(ours: Editor) -> tuple[str, list[str]]:
     """The title and the texts of the chat, when it is opened."""
     begun = len(ours.seen)
     answer = await ours.ask("chat/open", {"chatId": "c"})
-    told = since(ours, begun)
-    return answer["title"], [words for name, words in told if name in ("text", "flag")]
+    messages = since(ours, begun)
+    return answer["title"], [words for name, words in messages if name in ("text", "flag")]
 
 
 def fails_once(_ours: Editor, patch: pytest.MonkeyPatch) -> Callable[[], None]:
@@ -83,9 +83,9 @@ async def test_a_chat_that_could_not_be_read_is_read_back_with_a_later_turn(tmp_
         assert len(chat.history.model_context) == 6
         assert chat.storage.is_restored
         texts = ["one", "here", "one", "two", "two", "three", "three"]
-        assert await shown(ours) == ("mine", texts)
+        assert await shown_title_and_texts(ours) == ("mine", texts)
     async with current(data=tmp_path) as ours:
-        assert await shown(ours) == ("mine", texts)
+        assert await shown_title_and_texts(ours) == ("mine", texts)
 
 
 async def test_a_late_disk_holds_up_no_list_and_says_so(tmp_path):
@@ -101,8 +101,8 @@ async def test_a_late_disk_holds_up_no_list_and_says_so(tmp_path):
                 answer = (await ours.turn("/resume", "d")).text
             assert [each["id"] for each in listed["chats"]] == ["c"]
             assert "The stored chats cannot be read: the disk does not respond." in answer
-            said = [each["message"] for each in ours.notified("$/showMessage")]
-            assert sum("Stored chats cannot be listed or opened" in each for each in said) == 1
+            notices = [each["message"] for each in ours.notified("$/showMessage")]
+            assert sum("Stored chats cannot be listed or opened" in each for each in notices) == 1
             mend()
         set_store_limits(ours, late=30)
         listed = await ours.ask("chat/list")
@@ -120,12 +120,12 @@ async def test_a_deletion_that_cannot_be_written_is_reported_and_the_chat_is_not
             assert await ours.ask("chat/delete", {"chatId": "c"}) == {}
             listed = await ours.ask("chat/list")
             assert [each["id"] for each in listed["chats"]] == ["other"]
-            said = [each["message"] for each in ours.notified("$/showMessage")]
-            assert any("The chat c is not deleted" in each for each in said), said
+            notices = [each["message"] for each in ours.notified("$/showMessage")]
+            assert any("The chat c is not deleted" in each for each in notices), notices
             patch.setattr(queries, "clear", full_disk)
             await ours.ask("chat/clear", {"chatId": "other", "messages": True})
-            said = ours.notified("$/showMessage")[-1]["message"]
-            assert "The chat other is not cleared" in said
+            notice = ours.notified("$/showMessage")[-1]["message"]
+            assert "The chat other is not cleared" in notice
         await ours.turn("anew", "c", model=ECHO)
         listed = await ours.ask("chat/list")
         assert {each["id"]: each["messageCount"] for each in listed["chats"]} == {"c": 2}
@@ -143,9 +143,9 @@ async def test_a_chat_cleared_unread_keeps_its_title_and_later_messages(tmp_path
             await ours.turn("three", model=ECHO)
         await ours.turn("four", model=ECHO)
         texts = ["three", "three", "four", "four"]
-        assert await shown(ours) == ("mine", texts)
+        assert await shown_title_and_texts(ours) == ("mine", texts)
     async with current(data=tmp_path) as ours:
-        assert await shown(ours) == ("mine", texts)
+        assert await shown_title_and_texts(ours) == ("mine", texts)
 
 
 SLEEPER = call("shell_command", command="echo $$ > pid; exec sleep 100")
@@ -222,8 +222,8 @@ async def test_it_fails_if_a_tool_cannot_be_ended(tmp_path, monkeypatch, is_dele
             begun = trio.current_time()
             error = (await shut_down(ours))["error"]
             assert trio.current_time() - begun < 2
-        told = "shutdown: a tool of the chat c could not be ended"
-        assert error == {"code": -32603, "message": told}
+        message = "shutdown: a tool of the chat c could not be ended"
+        assert error == {"code": -32603, "message": message}
         assert ours.connection.was_shut_down
         os.kill(pid, signal.SIGKILL)
 

@@ -65,7 +65,7 @@ def test_an_output_has_one_outcome(event, result, output, problem):
         ("sessionEnd", 2, "no", "no", False),
         ("preRequest", 1, "", "exit code 1", False),
         ("preRequest", -9, "x", "x", False),
-        ("preRequest", -11, "", "ended by signal 11", False),
+        ("preRequest", -11, "", "ended by SIGSEGV", False),
     ],
 )
 def test_an_exit_code_blocks_or_fails(event, status, stderr, why, blocks):

@@ -16,7 +16,7 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import server_cases
 from eca_protocol.testing.conformance.run import Incident, Run
 from eca_protocol.testing.conformance.verdicts import Finding
-from eca_server.workbench.conformance import progress
+from eca_server.system import live_line
 from eca_server.workbench.conformance.cli import run
 from eca_server.workbench.conformance.progress import Progress
 from eca_server.workbench.conformance.table import render_table
@@ -161,15 +161,15 @@ class _Terminal(io.StringIO):
 
 async def test_the_time_advances_on_a_terminal_while_no_case_ends(autojump_clock, monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(progress.time, "monotonic", trio.current_time)
+    monkeypatch.setattr(live_line.time, "monotonic", trio.current_time)
     out = _Terminal()
     with trio.move_on_after(2.5):
-        await Progress(out, 7).keep_current()
+        await Progress(out, 7).line.keep_current()
     lines = [f"0 of 7 cases, {seconds} s, starting the target" for seconds in range(3)]
     assert out.getvalue().split("\r\x1b[K") == ["", *lines, ""]
     file = io.StringIO()
     silent = Progress(file, 7)
-    await silent.keep_current()
+    await silent.line.keep_current()
     silent.add(next(iter(server_cases().values())), [])
     assert file.getvalue() == ""
 
