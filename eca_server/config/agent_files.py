@@ -52,7 +52,7 @@ _COLON: Final = "mapping values are not allowed"
 """The begin of the YAML library's error for a colon in an unquoted text, often a description."""
 
 _FILE = re.compile(r"---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)(.*)", re.DOTALL | re.MULTILINE)
-_ENTRY = re.compile(r"(.+?)\((.+)\)\Z", re.DOTALL)
+_ENTRY = re.compile(r"([^(]+)\((.+)\)\Z", re.DOTALL)
 _COMMANDS = re.compile(r"(?:eca_{1,2})?shell_command\Z")
 _KEYS: Final[Mapping[str, str]] = {
     "description": "description",

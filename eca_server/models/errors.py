@@ -294,6 +294,6 @@ def is_binary(body: bytes) -> bool:
 
 def _first_words(text: str) -> str:
     """Return the title of a page, else the first line, masked, at most 200 characters."""
-    title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
-    plain = title.group(1) if title else re.sub(r"<[^>]*>", " ", text)
+    title = re.search(r"<title[^<>]*>(.*?)(?:</title>|\Z)", text, re.IGNORECASE | re.DOTALL)
+    plain = title.group(1) if title else re.sub(r"<[^<>]*>", " ", text)
     return next((mask(line.strip())[:200] for line in plain.splitlines() if line.strip()), "")

@@ -17,7 +17,7 @@ MOST_AFTER: Final = 4_000
 MOST_LINES: Final = 40
 """The maximum of lines of a completion."""
 
-_FENCED: Final = re.compile(r"\s*(`{3,}|~{3,})[^\n]*\n(?P<text>.*?)(\n?[ \t]*\1`*\s*)?", re.DOTALL)
+_OPENING: Final = re.compile(r"\s*(```|~~~)[^\n]*\n")
 _SIGNIFICANT: Final = 3
 """Characters from which on an equal text counts as a repetition."""
 
@@ -83,14 +83,23 @@ def split_at(text: str, *, line: int, character: int) -> Document:
 
 def extract_completion(answer: str, document: Document) -> str:
     """Return the text for the cursor from a chat model's answer, possibly empty."""
-    text = answer.replace("\r", "")
-    if fenced := _FENCED.fullmatch(text):
-        text = fenced["text"]
+    text = _unfenced(answer.replace("\r", ""))
     for repeated in (document.line_before, document.line_before.lstrip()):
         if len(repeated.strip()) >= _SIGNIFICANT and text.startswith(repeated):
             text = text[len(repeated) :]
             break
     return trim_completion(text, document)
+
+
+def _unfenced(text: str) -> str:
+    """Return the content of a text that is one fenced block, closed or not, else the text."""
+    opening = _OPENING.match(text)
+    if opening is None:
+        return text
+    content = text[opening.end() :]
+    end = content.rstrip()
+    before = end.rstrip(opening[1][0])
+    return before.rstrip(" \t").removesuffix("\n") if end.endswith(opening[1]) else content
 
 
 def trim_completion(text: str, document: Document) -> str:

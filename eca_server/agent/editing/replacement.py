@@ -17,7 +17,7 @@ _FENCE: Final = re.compile(r"[ \t]*(`{3,}|~{3,})([^`\n]*)\n?")
 _MAYBE_FENCE: Final = re.compile(r"[ \t]*(`{1,2}|~{1,2}|`{3,}[^`\n]*|~{3,}[^\n]*)?")
 _ANY_FENCE: Final = re.compile(r"^[ \t]*(```|~~~)", re.MULTILINE)
 _BLOCK: Final = re.compile(
-    r"^[ \t]*(?P<fence>`{3,}|~{3,})[^`\n]*\n(?P<text>.*?)^[ \t]*(?P=fence)[`~]*[ \t]*$",
+    r"^[ \t]*(?P<fence>`{3,}+|~{3,}+)[^`\n]*\n(?P<text>.*?)^[ \t]*(?P=fence)[`~]*[ \t]*$",
     re.MULTILINE | re.DOTALL,
 )
 _MOST_FENCES: Final = 20

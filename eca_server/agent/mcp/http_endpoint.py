@@ -36,7 +36,7 @@ _OURS: Final = frozenset(
 _SAME_METHOD: Final = frozenset({307, 308})  # the redirects that preserve method and body
 _UNAUTHORIZED: Final = 401
 _SHOWN: Final = 200
-_TAG: Final = re.compile(r"(?is)<(script|style)\b.*?</\1>|<[^>]*>")
+_TAG: Final = re.compile(r"(?is)<(script|style)\b.*?(?:</\1>|\Z)|<[^<>]*>")
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 

@@ -49,7 +49,7 @@ _BEHIND_CD = _PIPES | {"", "&&"}
 _PROGRAM = re.compile(r"[A-Za-z0-9_][\w.+-]*", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9][\w:.-]*", re.ASCII)
 _SHORT = re.compile(r"-([A-Za-z]+)\d*", re.ASCII)
-_VERSION = re.compile(r"(?:\.exe)?[\d.-]*$", re.ASCII)
+_VERSION = re.compile(r"(?:\.exe|(?<![\d.-]))[\d.-]*$", re.ASCII)
 _PLAIN = re.compile(r"[\w./:@%+,=-]+", re.ASCII)
 _RUNS_ITS_VALUE = re.compile(
     r"-.*(?:exec|eval|command|cmd|program|shell|script|hook|plugin|config|rsh).*"

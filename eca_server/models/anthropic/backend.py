@@ -38,7 +38,7 @@ _LEAST_ANSWER = 1_024
 _OVER_WINDOW = re.compile(r"exceed context limit: (\d+) \+ \d+ > (\d+)")
 _OVER_LIMIT = re.compile(r"max_tokens: \d+ > (\d+)")
 _THINKING_REFUSED = re.compile(
-    r"(?=.*thinking)(?=.*(block|signature|expected|modified))", re.IGNORECASE | re.DOTALL
+    r"\A(?=.*thinking)(?=.*(block|signature|expected|modified))", re.IGNORECASE | re.DOTALL
 )
 _REASONING_DROPPED = (
     "The provider refused the model's earlier reasoning; the chat continues without it."

@@ -29,7 +29,7 @@ from eca_server.origins import is_same_origin
 from eca_server.secret import mask
 
 _BEARER: Final = re.compile(r"(?i)(?:^|,)\s*bearer\b")
-_PARAMETER: Final = re.compile(r'([\w-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
+_PARAMETER: Final = re.compile(r'(?<![\w-])([\w-]++)\s*+=\s*+(?:"((?:[^"\\]|\\.)*+)"|([^\s,"]+))')
 _PROTECTED: Final = "/.well-known/oauth-protected-resource"
 _OAUTH: Final = "/.well-known/oauth-authorization-server"
 _OPENID: Final = "/.well-known/openid-configuration"
