@@ -2,8 +2,8 @@
 
 A command has ten seconds; then its process group is killed. It ends when its shell ends: a daemon
 that keeps the output open (a password manager's) is not waited for. Its output is a secret and
-appears in no message. A successful output is used for five minutes, and after that until a newer one is there.
-This module blocks: call it in a worker thread.
+appears in no message. A successful output is used for five minutes, and after that until there is
+a newer one. This module blocks: call it in a worker thread.
 """
 
 from __future__ import annotations
