@@ -1,14 +1,16 @@
 """The commands of `${cmd:...}` in the user's configuration, and their output.
 
-A command has ten seconds; then its process group is killed. Its output is a secret and appears in
-no message. A successful output is used for five minutes, and after that until a newer one is there.
-This module blocks: call it in a worker thread.
+A command has ten seconds; then its process group is killed. It ends when its shell ends: a daemon
+that keeps the output open (a password manager's) is not waited for. Its output is a secret and
+appears in no message. A successful output is used for five minutes, and after that until there is
+a newer one. This module blocks: call it in a worker thread.
 """
 
 from __future__ import annotations
 
 import logging
 import math
+import os
 import subprocess
 import threading
 import time
@@ -34,6 +36,7 @@ LARGEST: Final = 64 * 1024
 NOT_RUN: Final = "expected the output of a command, which is not run yet"
 """Message of a reference to a command that was skipped; no error of the user's."""
 
+_DRAIN: Final = 0.5  # seconds for the rest of an output that a daemon keeps open
 _FORGET_SECONDS: Final = 86_400.0  # after which an output is no substitute for a newer one
 _SHOWN: Final = 60  # characters of a command in a message
 
@@ -115,28 +118,26 @@ class CommandOutputs:
         except (OSError, ValueError) as error:
             raise UnresolvedReference(f"could not run `{shown}`: {error}") from None
         group = platforms.ProcessGroup(child.pid)
-        chunks: list[bytes] = []
-        reader = threading.Thread(target=_read, args=(child, chunks), daemon=True)
-        deadline = time.monotonic() + self.timeout
+        output = bytearray()
+        reader = threading.Thread(target=_read, args=(child, output), daemon=True)
+        is_late = False
         try:
             reader.start()
-            reader.join(self.timeout)
+            child.wait(self.timeout)
+            reader.join(_DRAIN)
+        except subprocess.TimeoutExpired:
+            is_late = True
         finally:
             GUARD.remove(child.pid)
-        is_late = reader.is_alive()
-        if not is_late and chunks and len(chunks[0]) <= LARGEST:
-            try:
-                child.wait(max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                is_late = True
         _kill(child, group)
+        reader.join(_DRAIN)
+        data = bytes(output)
+        if len(data) > LARGEST:
+            raise UnresolvedReference(f"`{shown}` printed more than {LARGEST:,} bytes")
         if is_late:
             raise UnresolvedReference(
                 f"`{shown}` took longer than {self.timeout:g} s and was ended"
             )
-        data = chunks[0] if chunks else b""
-        if len(data) > LARGEST:
-            raise UnresolvedReference(f"`{shown}` printed more than {LARGEST:,} bytes")
         if child.returncode != 0:
             raise UnresolvedReference(f"`{shown}` failed with exit code {child.returncode}")
         try:
@@ -146,10 +147,11 @@ class CommandOutputs:
         return text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text
 
 
-def _read(child: subprocess.Popen[bytes], into: list[bytes]) -> None:
+def _read(child: subprocess.Popen[bytes], into: bytearray) -> None:
     assert child.stdout is not None
     with suppress(OSError), child.stdout as output:
-        into.append(output.read(LARGEST + 1))
+        while len(into) <= LARGEST and (piece := os.read(output.fileno(), LARGEST)):
+            into += piece
 
 
 def _kill(child: subprocess.Popen[bytes], group: platforms.ProcessGroup) -> None:

@@ -50,8 +50,11 @@ IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 _REFUSED = TextPart("[omitted: the provider did not accept it]")
 
-_INPUT = re.compile(r"\b(image|file) input\b", re.IGNORECASE)
-"""The name of the cause in refusals with any status: llama.cpp's is 500, OpenRouter's is 404."""
+_INPUT = re.compile(r"\b(image|file) input\b|\bimage: unknown format", re.IGNORECASE)
+"""The cause in refusals of any status: llama.cpp's and Ollama's is 500, OpenRouter's is 404."""
+
+_NAMED = re.compile(r"image|pdf|\bdocuments?\b|multimodal|mime|media.type", re.IGNORECASE)
+"""A text on attachments, in a refusal as a bad request."""
 
 _AnyPart = TypeVar("_AnyPart", bound=Part)
 
@@ -81,17 +84,22 @@ def data_url(part: Attachment) -> str:
 def suspected_attachments(
     messages: Sequence[Message], error: BackendError, origin: Origin
 ) -> AbstractSet[Attachment]:
-    """Return the attachments that may have caused a refusal.
+    """Return the attachments that may have caused a refusal: first the new ones, then all.
 
-    Attachments before an answer of the same model were accepted: only their total can be too large.
+    Those before an answer of the same model were probably accepted. But their total can be too
+    large, or an earlier server has left them out.
     """
-    too_much = error.kind in ("invalid_image", "request_too_large")
-    is_named = _INPUT.search(error.message) is not None
-    if not (too_much or is_named or error.status in (400, 415, 422)):
+    is_bad_request = error.status in (400, 415, 422)
+    is_about_attachments = (
+        error.kind in ("invalid_image", "request_too_large")
+        or _INPUT.search(error.message) is not None
+        or (is_bad_request and _NAMED.search(error.message) is not None)
+    )
+    if not (is_about_attachments or is_bad_request):
         return frozenset()
     answers = (n for n in range(len(messages) - 1, -1, -1) if messages[n].origin == origin)
     new = frozenset(attachments_in(messages[next(answers, 0) :]))
-    return new or (frozenset(attachments_in(messages)) if too_much else new)
+    return new or frozenset(attachments_in(messages) if is_about_attachments else ())
 
 
 def attachments_in(messages: Iterable[Message]) -> Iterator[Attachment]:

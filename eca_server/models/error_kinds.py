@@ -1,7 +1,8 @@
 """The class of an error, from its status, its code and its text: tables, and their precedence.
 
 A code counts more than a status, and a status more than text, since statuses are unreliable. Only
-text that names an overflow overrules a status that means no more than "bad request".
+text that names an overflow overrules a status that means no more than "bad request", or the one
+of a gateway.
 """
 
 from __future__ import annotations
@@ -143,9 +144,11 @@ _WORDS: Mapping[ErrorKind, tuple[str, ...]] = {
     ),
 }
 
+_NAMED_CONTEXT = (r"context.?(length|window|size)",)
 _OVERFLOW = (
-    r"context.?(length|window|size)",
+    *_NAMED_CONTEXT,
     r"too many tokens",
+    r"tokens in request more than max",
     r"prompt is too long",
     r"input is too long",
     r"maximum (prompt|context) length",
@@ -156,6 +159,7 @@ _OVERFLOW = (
     r"longer than the maximum model length",
     r"too large for model",
     r"range of input length",
+    r"(prompt|input) length.{0,60}exceed",
     r"max_(seq|model)_len\b",
     r"inputs?` (tokens \+ `max_new_tokens` must be <=|must have less than \d+ tokens)",
 )
@@ -191,7 +195,8 @@ def classify(status: int | None, code: str | None, message: str) -> ErrorKind:
     kind = _KIND_OF_CODE.get((code or "").lower()) or _kind_of_quota(code or "")
     if kind and (code or "").lower() not in _SAY_LITTLE:
         return kind
-    if status in (None, 400, 404, 413, 422, 500) and _any(_OVERFLOW, text):
+    overflow = _NAMED_CONTEXT if status in (502, 503) else _OVERFLOW  # by gateways: LiteLLM
+    if status in (None, 400, 404, 413, 422, 500, 502, 503) and _any(overflow, text):
         is_output_limit = _any(_OUTPUT_LIMIT, text) and not _any(_LONG_INPUT, text)
         return "invalid_request" if is_output_limit else "context_overflow"
     if status == 429 and _any((r"per.?day", r"quota.*billing", r"insufficient"), text):

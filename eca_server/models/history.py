@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import attrs
 
+from eca_protocol import json
+
 if TYPE_CHECKING:
     from eca_protocol.messages import ToolCallDetails
 
@@ -214,6 +216,9 @@ _AnswerContent = TextPart | ImagePart | ToolCallPart | ServerToolPart
 
 INTERRUPTED = "[interrupted: this call has no result; check whether it took effect]"
 
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+"""An escape of half a character; alone it is refused, and models write some."""
+
 _LONGEST_NAME = 64
 
 _UNSETTLED = 4
@@ -247,9 +252,9 @@ def repair(messages: Sequence[Message]) -> tuple[Message, ...]:
 
     Afterwards the first message is the user's and the last the user's or a tool's; neighbours
     differ in role; no message and no text is empty; every call has an id of its own, a legal name,
-    arguments that are an object, and exactly one result, in its place in the `tool` message that
-    follows; no result is without its call. A refused answer is left out; an interrupted one keeps
-    its text and the calls that have a result.
+    arguments that are an object without halves of characters, and exactly one result, in its place
+    in the `tool` message that follows; no result is without its call. A refused answer is left out;
+    an interrupted one keeps its text and the calls that have a result.
     """
     return Repair().rest(messages)
 
@@ -358,7 +363,11 @@ def _answer_with_results(
         is_error = result is None or result.is_error
         readable = part.arguments is not None and part.raw.strip()
         legal = attrs.evolve(part, id=call_id, name=_legal(part.name))
-        repaired.append(legal if readable else attrs.evolve(legal, raw="{}", arguments={}))
+        if not readable:
+            legal = attrs.evolve(legal, raw="{}", arguments={})
+        elif _SURROGATE.search(part.raw):
+            legal = attrs.evolve(legal, raw=json.dumps(part.arguments).decode())
+        repaired.append(legal)
         answers.append(ToolResultPart(call_id=call_id, parts=parts, is_error=is_error))
     if message.interrupted and not answers:
         repaired = [part for part in repaired if not isinstance(part, ReasoningPart | BlockPart)]

@@ -262,9 +262,8 @@ class HTTPBackend(ABC):
                     yield Note(replacement.note)
             elif self.leave_out(request, error, payload):
                 pass
-            elif not suspected and (
-                suspected := suspected_attachments(request.messages, error, self.origin)
-            ):
+            elif more := suspected_attachments(request.messages, error, self.origin):
+                suspected |= more
                 request = attrs.evolve(
                     request, messages=without_attachments(request.messages, suspected)
                 )

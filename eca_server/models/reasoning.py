@@ -22,6 +22,11 @@ ReasoningHistory = Literal["all", "turn", "off"]
 BLANK = " "
 """The reasoning of an answer that has none; DeepSeek refuses an empty text."""
 
+REASONING_DROPPED = (
+    "The provider refused the model's earlier reasoning; the chat continues without it."
+)
+"""The note for the user if a request was repeated without reasoning."""
+
 _DEMANDED = re.compile(
     r"(reasoning_content|content\[\]\.thinking)\b.{0,80}\b(missing|passed back|required)", re.DOTALL
 )
@@ -64,3 +69,14 @@ def without_reasoning(message: Message) -> Message:
     """Return the message without its reasoning; the same object if it has none."""
     parts = tuple(part for part in message.parts if not isinstance(part, ReasoningPart))
     return message if len(parts) == len(message.parts) else attrs.evolve(message, parts=parts)
+
+
+def unsigned(messages: Sequence[Message], origin: Origin) -> list[Message]:
+    """Return a history in which a model's answers are those of a different model.
+
+    So nothing that the provider has signed or encrypted is sent back.
+    """
+    return [
+        attrs.evolve(message, origin=None) if message.origin == origin else message
+        for message in messages
+    ]

@@ -14,6 +14,7 @@ from eca_protocol.messages import ChatContent, ChatMetadataContent
 from eca_server.models.backend import Request
 from eca_server.models.history import Message, TextPart
 from eca_server.models.models import Model
+from eca_server.printable import visible
 
 _log = logging.getLogger("eca_server.agent.chat")
 
@@ -96,7 +97,7 @@ async def make_title(model: Model, prompt: str, instruction: str | None = None) 
     """
     message = Message(role="user", parts=(TextPart(prompt[:_READ]),))
     text = await model.text(Request(system=_system(instruction), messages=[message]))
-    lines = text.strip().splitlines()
+    lines = visible(text).strip().splitlines()
     title = lines[0].strip().strip("\"'`*#").strip() if lines else ""
     if len(title) > LONGEST:
         title = title[: LONGEST - 1].rstrip() + "…"

@@ -1,9 +1,9 @@
 """The validation of a call's arguments against the JSON Schema of its tool.
 
 The rules of this module: all errors are reported together, so that the model can fix its call.
-Nothing is converted (5.0 is not an integer, "5" is not a number). The keywords `type`,
-`properties`, `required`, `enum`, `items`, `minimum`, `maximum` and `additionalProperties: false`
-are supported; others are ignored.
+An integer may be written as 5.0, as in JSON Schema, and becomes 5; "5" is not a number. The
+keywords `type`, `properties`, `required`, `enum`, `items`, `minimum`, `maximum` and
+`additionalProperties: false` are supported; others are ignored.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 def check_arguments(
     arguments: Mapping[str, Any], schema: Mapping[str, Any], *, is_closed: bool = False
 ) -> dict[str, Any]:
-    """Return valid arguments, without optional ones that are null.
+    """Return valid arguments, without optional ones that are null, and with integers as such.
 
     Models write null for an omitted argument; it is dropped unless the schema permits null.
 
@@ -58,7 +58,21 @@ def check_arguments(
     if errors:
         errors[_MOST:] = ["and more"] * (len(errors) > _MOST)
         raise ToolError(f"Invalid arguments: {'; '.join(errors)}.")
-    return present
+    return {name: _with_integers(value, properties.get(name)) for name, value in present.items()}
+
+
+def _with_integers(value: Any, schema: object) -> Any:
+    """Return a valid value with 5 in place of 5.0 where the schema demands an integer."""
+    known = _mapping(schema)
+    types = _names(known.get("type"))
+    if isinstance(value, float) and "integer" in types and "number" not in types:
+        return int(value)
+    if isinstance(value, Mapping):
+        members = _mapping(known.get("properties"))
+        return {name: _with_integers(each, members.get(name)) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_with_integers(each, known.get("items")) for each in value]
+    return value
 
 
 def errors_in(value: object, schema: object, path: str = "") -> Iterator[str]:
@@ -115,6 +129,8 @@ def _member_errors(value: Mapping[str, Any], schema: Mapping[str, Any], path: st
 def _is(value: object, name: str) -> bool:
     if isinstance(value, bool):
         return name == "boolean" or name not in _TYPES
+    if name == "integer" and isinstance(value, float):
+        return value.is_integer()
     return isinstance(value, _TYPES.get(name, (object,)))
 
 

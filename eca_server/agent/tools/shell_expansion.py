@@ -41,6 +41,8 @@ def with_braces(word: Word) -> list[Word]:
         return [word]
     if "{}" in text or not _is_balanced(text):
         raise Unsure("braces that do not come in pairs")
+    if text.count("{") > _MOST_WORDS:
+        raise Unsure(f"more than {_MOST_WORDS} pairs of braces")
     texts = _braced(word.text, _MOST_WORDS)
     if texts == [word.text]:
         return [word]

@@ -25,7 +25,7 @@ from eca_server.models.backend import BackendError, ModelInfo, Request
 from eca_server.models.encoding import HistoryEncoder
 from eca_server.models.events import Event, Finished, Started, Usage
 from eca_server.models.http_backend import AmendedRequest, HTTPBackend, refused_parameter
-from eca_server.models.reasoning import demands_reasoning, without_reasoning
+from eca_server.models.reasoning import REASONING_DROPPED, demands_reasoning, without_reasoning
 
 MAX_PAUSES = 10
 """The most pauses of one answer, while the provider's own tools run."""
@@ -39,9 +39,6 @@ _OVER_WINDOW = re.compile(r"exceed context limit: (\d+) \+ \d+ > (\d+)")
 _OVER_LIMIT = re.compile(r"max_tokens: \d+ > (\d+)")
 _THINKING_REFUSED = re.compile(
     r"\A(?=.*thinking)(?=.*(block|signature|expected|modified))", re.IGNORECASE | re.DOTALL
-)
-_REASONING_DROPPED = (
-    "The provider refused the model's earlier reasoning; the chat continues without it."
 )
 
 
@@ -116,7 +113,7 @@ class Anthropic(HTTPBackend):
         without = [*map(without_reasoning, request.messages)]
         if without == list(request.messages) or not _THINKING_REFUSED.search(error.message):
             return None
-        note = None if request.cache_key in self._notified else _REASONING_DROPPED
+        note = None if request.cache_key in self._notified else REASONING_DROPPED
         self._notified.add(request.cache_key)
         return AmendedRequest(request=attrs.evolve(request, messages=without), note=note)
 

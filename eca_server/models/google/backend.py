@@ -23,13 +23,10 @@ from eca_server.models.google.decoder import MODEL_ERRORS, GeminiDecoder
 from eca_server.models.google.generations import generation_of
 from eca_server.models.google.messages import ContentWriter, legal_name
 from eca_server.models.google.request import refused_option, write_request
-from eca_server.models.history import Message
 from eca_server.models.http_backend import AmendedRequest
+from eca_server.models.reasoning import REASONING_DROPPED, unsigned
 
 _SIGNATURE = re.compile(r"thought.?signature", re.IGNORECASE)
-_REASONING_DROPPED = (
-    "The provider refused the model's earlier reasoning; the chat continues without it."
-)
 
 
 class Google(CorrectingBackend):
@@ -79,12 +76,12 @@ class Google(CorrectingBackend):
         if error.code == "MISSING_THOUGHT_SIGNATURE" or (
             error.status == 400 and _SIGNATURE.search(error.message)
         ):
-            unsigned = [self._unsigned(message) for message in request.messages]
-            if unsigned == list(request.messages):
+            messages = unsigned(request.messages, self.origin)
+            if messages == list(request.messages):
                 return None
-            note = None if request.cache_key in self._notified else _REASONING_DROPPED
+            note = None if request.cache_key in self._notified else REASONING_DROPPED
             self._notified.add(request.cache_key)
-            return AmendedRequest(request=attrs.evolve(request, messages=unsigned), note=note)
+            return AmendedRequest(request=attrs.evolve(request, messages=messages), note=note)
         return super().amend(request, error)
 
     @override
@@ -101,10 +98,6 @@ class Google(CorrectingBackend):
             for each in listed["models" if "models" in listed else "publisherModels"]
             if methods not in each or "generateContent" in each[methods]
         ]
-
-    def _unsigned(self, message: Message) -> Message:
-        """Return the message without its origin, as if a different model had made it."""
-        return attrs.evolve(message, origin=None) if message.origin == self.origin else message
 
 
 def _model(listed: Mapping[str, Any]) -> ModelInfo:

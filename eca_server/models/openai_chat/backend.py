@@ -1,19 +1,33 @@
-"""The backend for Chat Completions."""
+"""The backend for Chat Completions.
+
+If the provider refuses the reasoning of earlier answers, which a gateway passes on, the request is
+repeated once without it, and the user is notified.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
+import attrs
 from typing_extensions import override
 
 from eca_server.models.backend import BackendError, Request
 from eca_server.models.corrections import CorrectingBackend
 from eca_server.models.encoding import HistoryEncoder
+from eca_server.models.http_backend import AmendedRequest
 from eca_server.models.openai_chat.decoder import UNREADABLE_CALL, ChatDecoder
 from eca_server.models.openai_chat.messages import ChatWriter
 from eca_server.models.openai_chat.profiles import PROFILES, Profile, profile_after
 from eca_server.models.openai_chat.request import DROPPABLE, write_request
+from eca_server.models.reasoning import REASONING_DROPPED, unsigned
+
+_SIGNATURE_REFUSED = re.compile(
+    r"thought.?signature|signature.{0,20}thinking|thinking.{0,60}cannot be modified"
+    r"|encrypted.content|reasoning_details",
+    re.IGNORECASE,
+)
 
 
 class OpenAIChat(CorrectingBackend):
@@ -34,6 +48,7 @@ class OpenAIChat(CorrectingBackend):
         profile = profile or PROFILES.get(self.server, Profile())
         self.headers = {**self.headers, **profile.headers}
         self._use(profile)
+        self._notified: set[str | None] = set()
 
     @override
     def write(self, request: Request) -> dict[str, Any]:
@@ -60,6 +75,17 @@ class OpenAIChat(CorrectingBackend):
             return super().leave_out(request, error, payload)
         self._use(demanded)
         return True
+
+    @override
+    def amend(self, request: Request, error: BackendError) -> AmendedRequest | None:
+        """Also retry without what the provider has signed or encrypted."""
+        messages = unsigned(request.messages, self.origin)
+        refused = error.status == 400 and _SIGNATURE_REFUSED.search(error.message)
+        if not refused or messages == list(request.messages):
+            return super().amend(request, error)
+        note = None if request.cache_key in self._notified else REASONING_DROPPED
+        self._notified.add(request.cache_key)
+        return AmendedRequest(request=attrs.evolve(request, messages=messages), note=note)
 
     def _use(self, profile: Profile) -> None:
         self._profile = profile

@@ -16,12 +16,11 @@ from eca_server.models.openai_responses.decoder import ResponsesDecoder
 from eca_server.models.openai_responses.input_items import ResponsesWriter
 from eca_server.models.openai_responses.profiles import PROFILES, Profile
 from eca_server.models.openai_responses.request import DROPPABLE, write_request
+from eca_server.models.reasoning import REASONING_DROPPED
 
 _SUMMARY = "reasoning.summary"
 
-_REASONING_REFUSED = re.compile(
-    r"invalid_encrypted_content|encrypted content|\brs_\w+|reasoning'? item", re.IGNORECASE
-)
+_REASONING_REFUSED = re.compile(r"encrypted.content|\brs_\w+|reasoning'? item", re.IGNORECASE)
 """A refusal of reasoning items that were sent back: from a different account, with a changed key,
 without the item that followed, or by an id that is not stored."""
 
@@ -77,8 +76,7 @@ class OpenAIResponses(HTTPBackend):
             return None
         self._refused_items |= sent_ids
         self._encoder = self._empty_histories()
-        note = "The provider refused the model's earlier reasoning; the chat continues without it."
-        return AmendedRequest(request=request, note=note)
+        return AmendedRequest(request=request, note=REASONING_DROPPED)
 
     @override
     def refused_field(self, error: BackendError, payload: Mapping[str, Any]) -> str | None:

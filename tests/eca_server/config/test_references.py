@@ -1,7 +1,9 @@
 """References in texts of the configuration: `${env:...}`, `${file:...}`, `${cmd:...}`."""
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -132,6 +134,15 @@ def test_the_output_of_a_command_is_put_in_and_is_a_secret(shell):
     assert key_of(shell, "pwd | awk '{print $1}'") == Secret(str(shell.home))
     assert key_of(shell, "A=a; echo ${A}b") == Secret("ab")
     assert key_of(shell, "ls -a | grep -c config.json || true") == Secret("0")
+
+
+@pytest.mark.parametrize("daemon", ["sleep 99", "setsid sleep 99"])
+def test_a_daemon_that_keeps_the_output_open_is_not_waited_for(shell, daemon):
+    begun = time.monotonic()
+    assert key_of(shell, f"{daemon} & echo $! > pid; echo planted") == Secret("planted")
+    assert time.monotonic() - begun < 9
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(int((shell.home / "pid").read_text()), signal.SIGKILL)
 
 
 def test_an_output_is_cached_for_five_minutes(shell, monkeypatch):

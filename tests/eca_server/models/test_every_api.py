@@ -287,6 +287,7 @@ SECRETS_REFUSED = {
     "google": ("Corrupted thought signature.", MISSING_SIGNATURE),
     "openai-responses": (
         "The encrypted content could not be verified.",
+        "reasoning `encrypted_content` was not issued to this caller",
         "Item with id 'rs_0' not found. Items are not persisted.",
         "Item 'rs_0' was provided without its required following item.",
         "Item 'msg_1' was provided without its required 'reasoning' item: 'rs_0'.",

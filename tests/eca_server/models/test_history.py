@@ -7,6 +7,7 @@ import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eca_protocol import json as strict_json
 from eca_server.models.history import (
     BlockPart,
     CompactionPart,
@@ -76,6 +77,14 @@ def test_a_valid_history_is_left_alone(exchanges):
         history += [user(text), *called, model(*parts)]
     history.append(user("last"))
     assert repair(history) == tuple(history)
+
+
+def test_half_a_character_in_arguments_is_not_sent_back():
+    raw = '{"a": "\\\\ud83d \\ud83d\\ude00 \\ud83d"}'
+    call = tool_call(raw=raw, arguments=strict_json.loads(raw.encode()))
+    repaired = repair([user(), model(call), tool(tool_result())])
+    [sent] = repaired[1].parts
+    assert sent.raw == '{"a":"\\\\ud83d \N{GRINNING FACE} \ufffd"}'
 
 
 def test_an_interrupted_answer_keeps_its_text_and_nothing_unfinished():

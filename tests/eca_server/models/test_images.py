@@ -129,6 +129,20 @@ async def test_what_was_taken_before_is_not_blamed(api):
 
 
 @each_api
+async def test_what_an_earlier_server_left_out_does_not_block_the_chat(api):
+    words = "At least one of the image dimensions exceed max allowed size: 8000 pixels"
+    refused = api.refusing(400, words=words)
+    new = ImagePart(media_type="image/jpeg", data=b"\xff\xd8\xffnew")
+    async with api.talking([refused, refused, api.reply(HI)]) as (provider, backend):
+        messages = [*history(), model("No picture?", origin=api.origin), user("And?", new)]
+        events = await events_of(backend, messages)
+        bodies = [request.body for request in provider.requests]
+    assert [times(new, body) for body in bodies] == [1, 0, 0]
+    assert [times(SHOWN, body) for body in bodies] == [1, 1, 0]
+    assert len(notes(events)) == 1
+
+
+@each_api
 async def test_a_refusal_that_was_about_something_else_is_an_error_and_no_picture_is_lost(api):
     refused = api.refusing(400, words=f"messages: something is wrong (plain-key-{api.name})")
     async with api.talking([refused, refused, api.reply(HI)]) as (provider, backend):
@@ -161,6 +175,7 @@ def test_only_what_is_new_is_suspected_but_where_the_sum_is_too_much(
     [
         (500, "image input is not supported - you may need to provide the mmproj"),
         (404, "No endpoints found that support image input"),
+        (500, "failed to process inputs: image: unknown format"),  # from Ollama
     ],
 )
 def test_a_refusal_that_names_images_has_any_status(status, words):

@@ -57,6 +57,12 @@ async def test_a_long_title_is_cut() -> None:
     assert title.endswith("…")
 
 
+async def test_a_title_has_no_invisible_characters() -> None:
+    async with editor({"chat": {"title": True}}) as ours:
+        await ours.turn("Fix\x1b the\u202e \x00bug", model=ECHO)
+        assert await ours.title() == "Fix the bug"
+
+
 @pytest.mark.requirement("W-27b")
 @pytest.mark.parametrize("cost", [-0.5, float("inf"), float("nan"), -1])
 def test_a_missing_cost_is_not_sent(cost: float) -> None:

@@ -57,6 +57,14 @@ def test_what_fits_is_given_on_unchanged():
     assert check_arguments({"path": "a", "limit": None, "range": None}, SCHEMA) == {"path": "a"}
 
 
+def test_an_integer_may_be_written_with_a_zero_behind_the_point():
+    written = {"path": "a", "limit": 5.0, "lines": [1.0], "range": {"start": 2.0}, "ratio": 2.0}
+    arguments = check_arguments(written, SCHEMA)
+    assert str(arguments) == (
+        "{'path': 'a', 'limit': 5, 'lines': [1], 'range': {'start': 2}, 'ratio': 2.0}"
+    )
+
+
 def test_everything_that_is_missing_or_wrong_is_reported_at_once_but_not_without_end():
     assert wrong(limit="5", range={}, lines=[1, "x", True]) == (
         "Invalid arguments: path is missing; "
@@ -74,7 +82,8 @@ def test_everything_that_is_missing_or_wrong_is_reported_at_once_but_not_without
     [
         ({"path": None}, "path: expected string, got null"),
         ({"path": ["a"]}, "path: expected string, got a list"),
-        ({"limit": 5.0}, "limit: expected integer, got 5.0"),
+        ({"limit": 5.5}, "limit: expected integer, got 5.5"),
+        ({"limit": 11.0}, "limit: expected 10 or less, got 11.0"),
         ({"limit": True}, "limit: expected integer, got true"),
         ({"limit": 0}, "limit: expected 1 or more, got 0"),
         ({"limit": 11}, "limit: expected 10 or less, got 11"),

@@ -257,7 +257,7 @@ LEADING_OUT = [
     "$(echo cat) x", "c?t x", "for f in . ..; do cat $f/outside/x; done", "read x''y < f; cat a$xy",
     "for f in a; do :; done; cat b/$f/$g", "for x in .; do cat $x$x/outside/x; done",
     "cd li* && cat x", "CDPATH=..; cd outside && cat x", "for f in $(ls); do cat $f; done",
-    "export x=$(cat {.,.}./outside/x)",
+    "export x=$(cat {.,.}./outside/x)", "cat " + "{,}" * 2_000,
 ]  # fmt: skip
 STAYING_INSIDE = [
     "ls", "cat a b/c", "cat ./a", "cat a/../b", "cd sub && cat ../x",

@@ -84,6 +84,32 @@ async def test_litellm_gets_the_reasoning_of_claude_back_with_its_signatures():
     ]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Corrupted thought signature.",
+        "messages.1.content.0: Invalid `signature` in `thinking` block",
+        "The encrypted content gAAA could not be verified",
+    ],
+)
+async def test_reasoning_that_a_provider_behind_a_gateway_refuses_is_left_out(words):
+    details = [{"type": "reasoning.encrypted", "data": "abc", "index": 0}]
+    thought = chunk({"choices": [{"index": 0, "delta": {"reasoning_details": details}}]})
+    error = {"message": "Provider returned error", "metadata": {"raw": words}}
+
+    def script(request) -> Reply:
+        is_sent = any("reasoning_details" in each for each in request.body["messages"])
+        return Reply(status=400, body={"error": error}) if is_sent else reply(thought, "Hi")
+
+    async with talking(script, profile=PROFILES["openrouter"]) as (provider, backend):
+        answer, _ = await ask(backend)
+        request = Request(messages=[user(), answer.message(ORIGIN), user()])
+        first, second = [await ask(backend, request) for _ in range(2)]
+        assert [first[0].text, second[0].text] == ["Hi", "Hi"]
+        assert [len(notes(events)) for _, events in (first, second)] == [1, 0]
+        assert len(provider.requests) == 5
+
+
 @pytest.mark.parametrize("history", [STOPPED, SHOWN, [*SHOWN, model("Hi"), user()]])
 async def test_mistral_needs_no_refusal(history):
     async with talking([reply("Hi")], profile=PROFILES["mistral"]) as (provider, backend):
