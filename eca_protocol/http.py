@@ -281,8 +281,7 @@ class HTTPClient:
             response = await _send(transport, request, deadlines, resend=resend)
         # From here on the transport limits each read of the socket, which costs far less than a
         # scope around each chunk. A test's transport may have no limits, so it gets scopes.
-        request.extensions["timeout"]["read"] = deadlines.idle
-        idle = deadlines.idle
+        request.extensions["timeout"]["read"] = idle = deadlines.idle
         socket_idle = None if self._transport else idle
         http_response = HTTPResponse(response, request.url, idle=idle, socket_idle=socket_idle)
         try:
