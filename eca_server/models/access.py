@@ -28,7 +28,8 @@ VERSION = re.compile(r"v\d\w*")
 def join_url(base: str, path: str) -> str:
     """Add `path` to the path of `base`, and merge the queries of both.
 
-    A version that ends the one and begins the other appears once.
+    A version that ends the one and begins the other appears once, and so does the whole path: some
+    users copy the full URL of requests.
 
     Raises:
         BackendError: the base is not a URL.
@@ -41,7 +42,7 @@ def join_url(base: str, path: str) -> str:
     version, _, rest = after.partition("/")
     if VERSION.fullmatch(version) and before.endswith(f"/{version}"):
         after = rest
-    joined = f"{before}/{after}"
+    joined = before if before.endswith(f"/{after}") else f"{before}/{after}"
     queries = "&".join(piece for piece in (parts.query, query) if piece)
     return urlunsplit((parts.scheme, parts.netloc, joined, queries, ""))
 

@@ -390,6 +390,8 @@ def backend_at(url: str, http: HTTPClient, **options) -> OpenAIChat:
         ("http://h", "/v1/x", "http://h/v1/x"),
         ("http://h/api/v1/", "/v1/x", "http://h/api/v1/x"),
         ("http://h/v2", "/v1/x", "http://h/v2/v1/x"),
+        ("http://h/v1/x/y/", "/x/y", "http://h/v1/x/y"),
+        ("http://h/v1/x", "/v1/x", "http://h/v1/x"),
     ],
 )
 def test_the_path_is_added_to_the_base_and_queries_are_preserved(base, path, url):
