@@ -110,6 +110,8 @@ class FileIndex:
             self._refresh_requested = trio.Event()
             if not self._has_all.is_set():
                 await self._load()
+            if len(self._catalogue) >= self.stored_from:
+                await trio.sleep(_PATIENCE)  # let the search that requested it end first
             started, gitignore = trio.current_time(), self.gitignore
             self._catalogue = await self._in_listing_thread(partial(self._listing, gitignore))
             self._set_has_all()

@@ -382,7 +382,7 @@ async def test_a_first_search_uses_a_stored_listing(start, project, mock_clock, 
     assert names(await search.matches(), project) == ["src/util/text.py"]
     listings.resume.set()
     while len(await index.search("py", limit=10)) < 2:
-        await trio.sleep(0)
+        mock_clock.jump(0.1)  # the listing begins after the search
     assert await until_stored("new.py", "src/util/text.py") != written
 
 
