@@ -63,7 +63,7 @@ def _split(text: str, tokens: Sequence[Token]) -> tuple[list[tuple[int, int]], l
     pieces: list[str] = []
     is_nested = False
     start = 0
-    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+    for token, following in zip(tokens, [*tokens, None][1:], strict=True):
         if isinstance(token, Word):
             for code in token.nested:
                 is_nested = True

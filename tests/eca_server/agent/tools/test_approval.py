@@ -140,7 +140,8 @@ NAMED = Approval(allow=commands("cd [a-z]+ && npm .*", "npm .* > log"))
         (ECHO, "echo $(echo $(touch x))", "ask"),
         (ECHO, "echo $(echo x) $((1 + 2))", "allow"),
         *((ALL, command, "allow") for command in (
-            "a; b", "a | b > c", "echo $(a; b) `c`", "for i in a; do b; done", "(a)", "a 2> b",
+            "a; b", "a | b > c", "echo $(a; b) `c`", "for i in a; do b; done", "(a)", "a 2> b", "",
+            " ",
         )),
         (NAMED, "cd web && npm test", "allow"),
         (NAMED, "npm test > log", "allow"),
