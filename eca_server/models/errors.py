@@ -288,8 +288,11 @@ def _complaint(item: Mapping[str, Any]) -> str:
 
 
 def is_binary(body: bytes) -> bool:
-    """Return whether the beginning of a body holds control bytes, as pictures and archives do."""
-    return _CONTROL.search(body, 0, 1024) is not None
+    """Return whether the beginning of a body holds control bytes, as pictures and archives do.
+
+    White space in front does not count: a body that arrives in pieces is read without it.
+    """
+    return _CONTROL.search(body.lstrip(), 0, 1024) is not None
 
 
 def _first_words(text: str) -> str:
