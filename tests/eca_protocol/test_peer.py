@@ -397,3 +397,19 @@ async def test_a_handler_may_call_back_while_its_request_runs():
         question = await wire.receive()
         await wire.send(success(question["id"], "yes"))
         assert await wire.receive() == success(1, "yes")
+
+
+async def test_a_task_that_is_started_while_the_peer_is_left_is_cancelled():
+    started = anyio.Event()
+    with anyio.fail_after(10):
+        async with conversation({}) as (peer, _):
+
+            async def start_a_late_one() -> None:
+                try:
+                    started.set()
+                    await anyio.sleep_forever()
+                finally:
+                    peer.start_soon(anyio.sleep_forever)
+
+            peer.start_soon(start_a_late_one)
+            await started.wait()
