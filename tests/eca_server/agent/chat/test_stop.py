@@ -73,14 +73,12 @@ async def test_a_stop_before_an_unusable_call_is_looked_at_is_no_error(script, c
 @pytest.mark.parametrize(
     ("script", "before", "shown"),
     [
-        ("speed 2\nthink a b c d e f", "reasonText", {"user", "reasonText"}),
+        ("speed 9\nthink a b c d e f", "reasonText", {"user", "reasonText"}),
         ("say some\nwait forever", "text", {"user", "text"}),
         ("say nothing", None, {"user"}),  # the stop is read with the prompt
     ],
 )
-async def test_a_stopped_turn_is_shown_again_as_it_was(
-    tmp_path, script, before, shown, autojump_clock
-):
+async def test_a_stopped_turn_is_shown_again_as_it_was(tmp_path, script, before, shown):
     async with current(data=tmp_path) as ours:
         await ours.send(
             ours.prompt_request(script, model=SCRIPT),
