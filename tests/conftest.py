@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.eca_server import fork_server
+
 settings.register_profile(
     "ci",
     derandomize=True,
@@ -94,6 +96,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[ARMED] = 0.0
     if getattr(config.option, "dist", "no") == "load":  # pytest-xdist, by `-n`
         config.option.dist = "worksteal"  # neighbours share a worker, and so its fixtures
+        if sys.platform == "linux":
+            fork_server.start()  # all workers share it
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -9,7 +9,6 @@ standard streams and signals on, and exits with its code.
 
 import atexit
 import contextlib
-import functools
 import gc
 import importlib
 import json
@@ -32,6 +31,8 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parents[2]
 ECA = (sys.executable, "-P", "-m", "eca_server")
 MODULE = "--module"
+ADDRESS = "ECA_TESTS_ADDRESS"
+READY = b"ready"
 PACKAGES = (
     "agent",
     "cli",
@@ -81,7 +82,6 @@ def command(program: str | None = None) -> tuple[str, ...]:
     """Return the words that start a forked `eca-server`, or this module, without its arguments."""
     if sys.platform != "linux":
         return ECA if program is None else (sys.executable, "-m", program)
-    _starter()
     forked = str(REPOSITORY / "tests/eca_server/forked.py")
     module = () if program is None else (MODULE, program)
     return sys.executable, "-I", "-S", forked, _address(), *module
@@ -94,11 +94,6 @@ def write_programs(folder: Path) -> None:
     for name, start in {"eca-server": words, "ecp": f"{words} ecp"}.items():
         (folder / name).write_text(f'#!/bin/sh\nexec {start} "$@"\n')
         (folder / name).chmod(0o755)
-
-
-def _address() -> str:
-    """Return the address of the process that forks, in the abstract namespace."""
-    return f"eca-tests-{os.getpid()}"
 
 
 class ForkedProcess:
@@ -116,12 +111,13 @@ class ForkedProcess:
         theirs, ours = os.pipe()
         self._status, status = os.pipe()
         order = json.dumps({"arguments": command[len(ECA) :], "cwd": str(cwd), "env": dict(env)})
-        starter = _starter()
-        socket.send_fds(starter, [order.encode()], [theirs, stdout, stderr, status])
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as starter:
+            starter.connect(f"\0{_address()}")
+            socket.send_fds(starter, [order.encode()], [theirs, stdout, stderr, status])
+            self.pid = int(starter.recv(32))
         os.close(theirs)
         os.close(status)
         self.stdin = open(ours, "wb", buffering=0)  # noqa: SIM115, PTH123 - closed by its user
-        self.pid = int(starter.recv(32))
         self.returncode: int | None = None
 
     def wait(self, timeout: float | None = None) -> int:
@@ -146,30 +142,31 @@ class ForkedProcess:
         self.send_signal(signal.SIGTERM)
 
 
-@functools.cache
-def _starter() -> socket.socket:
-    """Start the process that forks all others; it ends with this one."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    listener.bind(f"\0{_address()}")
-    listener.listen()
-    process = subprocess.Popen(
-        (sys.executable, "-P", __file__, str(listener.fileno())),
-        stdin=theirs,
-        pass_fds=[listener.fileno()],
-        stdout=subprocess.DEVNULL,
-        env={"PATH": os.defpath, "PYTHONPATH": str(REPOSITORY), "LANG": "C.UTF-8"},
-    )
-    theirs.close()
-    listener.close()
-    atexit.register(_stop, ours, process)
-    ours.recv(32)  # its imports are no part of any test's time
-    return ours
+def _address() -> str:
+    """Return the address of the process that forks; it answers when its imports are done."""
+    if ADDRESS not in os.environ:
+        start()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as starter:
+        starter.connect(f"\0{os.environ[ADDRESS]}")
+        starter.send(READY)
+        starter.recv(32)  # its imports are no part of any test's time
+    return os.environ[ADDRESS]
 
 
-def _stop(starter: socket.socket, process: subprocess.Popen[bytes]) -> None:
-    starter.close()
-    process.wait()
+def start() -> None:
+    """Start the process that forks for this process and its children; it ends with this one."""
+    os.environ[ADDRESS] = address = f"eca-tests-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(f"\0{address}")
+        listener.listen()
+        process = subprocess.Popen(
+            (sys.executable, "-P", __file__, str(listener.fileno())),
+            stdin=subprocess.PIPE,
+            pass_fds=[listener.fileno()],
+            stdout=subprocess.DEVNULL,
+            env={"PATH": os.defpath, "PYTHONPATH": str(REPOSITORY), "LANG": "C.UTF-8"},
+        )
+    atexit.register(process.communicate)
 
 
 def _import_all() -> None:
@@ -207,11 +204,11 @@ def _exit(end: SystemExit) -> None:
     os._exit(end.code if isinstance(end.code, int) else 0)
 
 
-def _fork_servers(orders: socket.socket, listener: socket.socket) -> bool:
-    """Fork a server for each order until there are no more; return whether this is one."""
+def _fork_servers(listener: socket.socket) -> bool:
+    """Fork a server for each order until stdin ends; return whether this is one."""
     running: dict[int, tuple[int, int]] = {}
     while True:
-        readable, _, _ = select.select([orders, listener, *running], [], [])
+        readable, _, _ = select.select([0, listener, *running], [], [])
         for pidfd in {*readable} & {*running}:
             pid, status = running.pop(pidfd)
             os.close(pidfd)
@@ -219,26 +216,24 @@ def _fork_servers(orders: socket.socket, listener: socket.socket) -> bool:
             with contextlib.suppress(BrokenPipeError):
                 os.write(status, str(code).encode())
             os.close(status)
-        if listener in readable:
-            connection, _ = listener.accept()
-        elif orders in readable:
-            connection = orders
-        else:
-            continue
-        data, fds, _, _ = socket.recv_fds(connection, 2**20, 4)
-        if not data and connection is orders:
+        if 0 in readable:
             return False
-        pid = os.fork()
-        if not pid:
-            _become_server(json.loads(data), fds[:3])
-            return True
-        for fd in fds[:3]:
-            os.close(fd)
-        running[os.pidfd_open(pid)] = (pid, fds[3])
+        if listener not in readable:
+            continue
+        connection, _ = listener.accept()
+        data, fds, _, _ = socket.recv_fds(connection, 2**20, 4)
+        if data and data != READY:
+            pid = os.fork()
+            if not pid:
+                _become_server(json.loads(data), fds[:3])
+                return True
+            for fd in fds[:3]:
+                os.close(fd)
+            running[os.pidfd_open(pid)] = (pid, fds[3])
+            data = str(pid).encode()
         with contextlib.suppress(BrokenPipeError):  # the sender was killed
-            connection.send(str(pid).encode())
-        if connection is not orders:
-            connection.close()
+            connection.send(data)
+        connection.close()
 
 
 if __name__ == "__main__":
@@ -247,12 +242,9 @@ if __name__ == "__main__":
     from eca_server.__main__ import main
 
     gc.freeze()
-    connection = socket.socket(fileno=os.dup(0))
     listening = socket.socket(fileno=int(sys.argv[1]))
-    connection.send(b"ready")
-    if _fork_servers(connection, listening):
-        connection.detach()  # they are closed in a server
-        listening.detach()
+    if _fork_servers(listening):
+        listening.detach()  # it is closed in a server
         try:
             if sys.argv[1:2] == [MODULE]:
                 del sys.argv[:2]
