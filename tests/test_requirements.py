@@ -108,6 +108,7 @@ def test_the_script_ends_well_if_all_rows_that_are_due_are_shown(tmp_path: Path)
     assert f"{len(DUE)} shown by tests" in done.stdout
 
 
+@pytest.mark.long
 def test_a_suite_that_cannot_be_collected_is_a_failure_that_says_why(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_broken.py").write_text("import no_such_module\n")

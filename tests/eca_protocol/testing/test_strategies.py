@@ -5,9 +5,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import hypothesis
 import pytest
 from hypothesis import Phase, given, settings
-from hypothesis import find as find_smallest
 from hypothesis import strategies as st
 from hypothesis.errors import InvalidArgument
 
@@ -30,14 +30,17 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing import _hypothesis_entry_point, strategies
 
 SHAPE = shape_of(ChatContent)
-FIND = settings(
-    phases=(Phase.generate, Phase.shrink), max_examples=1000, derandomize=True, database=None
-)
+FIND = settings(phases=(Phase.generate,), max_examples=1000, derandomize=True, database=None)
+SHRINK = settings(FIND, phases=(Phase.generate, Phase.shrink))
 assert isinstance(SHAPE, Tagged)
 
 
 def find(strategy: st.SearchStrategy[Any], condition: Callable[[Any], bool]) -> Any:
-    return find_smallest(strategy, condition, settings=FIND)
+    return hypothesis.find(strategy, condition, settings=FIND)
+
+
+def find_smallest(strategy: st.SearchStrategy[Any], condition: Callable[[Any], bool]) -> Any:
+    return hypothesis.find(strategy, condition, settings=SHRINK)
 
 
 @pytest.mark.parametrize("cls", [*SHAPE.members.values(), SHAPE.unknown])
@@ -46,12 +49,14 @@ def test_every_content_is_found(cls: type) -> None:
 
 
 def test_a_counterexample_is_as_small_as_it_can_be() -> None:
-    assert find(strategies.params("chat/prompt"), lambda _: True) == ChatPromptParams(message="")
-    assert find(
+    assert find_smallest(strategies.params("chat/prompt"), lambda _: True) == ChatPromptParams(
+        message=""
+    )
+    assert find_smallest(
         strategies.params("chat/prompt"),
         lambda params: any(isinstance(context, FileContext) for context in params.contexts),
     ) == ChatPromptParams(message="", contexts=(FileContext(path=""),))
-    assert find(
+    assert find_smallest(
         strategies.contents(),
         lambda content: isinstance(content, ChatToolCallRunContent) and content.manual_approval,
     ) == ChatToolCallRunContent(origin="mcp", id="", name="", server="", manual_approval=True)
@@ -120,8 +125,8 @@ def test_every_method_can_be_refused(method: str) -> None:
 
 def test_hypothesis_finds_the_strategies_by_type() -> None:
     _hypothesis_entry_point.register()
-    assert find(st.from_type(ChatTextContent), lambda _: True) == ChatTextContent(text="")
-    found = find(
+    assert find_smallest(st.from_type(ChatTextContent), lambda _: True) == ChatTextContent(text="")
+    found = find_smallest(
         st.from_type(ChatContentReceivedParams), lambda params: params.content.type == "text"
     )
     assert found == ChatContentReceivedParams(
@@ -143,7 +148,7 @@ print("eca_protocol.testing.strategies" in sys.modules)
 
 
 def test_an_unknown_content_keeps_what_it_came_with() -> None:
-    found = find(
+    found = find_smallest(
         strategies.contents(),
         lambda content: isinstance(content, UnknownContent) and content.type is not None,
     )

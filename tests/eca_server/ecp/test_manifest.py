@@ -188,6 +188,7 @@ def test_a_probable_mistake_is_a_warning(expected: str) -> None:
     assert any(warning.endswith(expected) for warning in warnings), warnings
 
 
+@pytest.mark.long
 def test_a_long_manifest_with_few_aliases_is_read() -> None:
     grader = "    - {type: text_match, condition: equals, value: a}\n"
     steps = f"  - input: i\n    graders:\n{grader * 20}" * 700

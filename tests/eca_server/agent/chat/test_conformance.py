@@ -49,8 +49,10 @@ def row(edition: Revision, chapters: Sequence[str]) -> Any:
         for each in case.rows
         if binds(each, edition) and ":" not in each and each not in NOT_HERE
     }
-    mark = pytest.mark.requirement(*sorted(judged))
-    return pytest.param(edition, cases, judged, id=f"{edition.value}-{chapters[0]}", marks=mark)
+    marks = [pytest.mark.requirement(*sorted(judged))]
+    if edition is not Revision.CURRENT:
+        marks.append(pytest.mark.long)
+    return pytest.param(edition, cases, judged, id=f"{edition.value}-{chapters[0]}", marks=marks)
 
 
 @pytest.mark.parametrize(
