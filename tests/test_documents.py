@@ -17,6 +17,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from itertools import takewhile
 from pathlib import Path
 
@@ -141,11 +142,16 @@ def test_each_option_of_a_form_exists(block):
     for line in block.code.splitlines():
         ours = shlex.split(re.split(r" -- |#", line)[0])
         options = [word.partition("=")[0] for word in ours if word.startswith("--")]
-        command = [*takewhile(lambda word: not re.match(r"--|[A-Z]", word), ours)]
-        known = subprocess.run(
-            [*command, "--help"], capture_output=True, text=True, check=True, env=os.environ
-        ).stdout
+        known = _help(*takewhile(lambda word: not re.match(r"--|[A-Z]", word), ours))
         assert not [option for option in options if option not in known], line
+
+
+@cache
+def _help(*command: str) -> str:
+    help_command = [*command, "--help"]
+    return subprocess.run(
+        help_command, capture_output=True, text=True, check=True, env=os.environ
+    ).stdout
 
 
 def test_each_block_with_a_name_is_run_by_the_checks():
