@@ -47,10 +47,12 @@ class Discovery:
 
     Attributes:
         catalog: known facts of models: the packaged ones until newer ones are loaded.
+        unreachable: the endpoints that could not be reached when they were last asked.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self.unreachable: set[Endpoint] = set()
         self._listings: dict[Endpoint, Listing | None] = {}
         self._catalog_loaded = False
         self.catalog = Catalog()
@@ -71,16 +73,21 @@ class Discovery:
 
     async def ask(self, endpoint: Endpoint, backend: Backend) -> bool:
         """Ask an endpoint for its models; return whether they have changed."""
+        level = logging.DEBUG if endpoint in self.unreachable else logging.INFO
+        self.unreachable.discard(endpoint)
         try:
             with trio.fail_after(LIST_SECONDS):
                 if is_local(endpoint.url):
                     await _check_port(endpoint.url)
                 models = chat_models(await backend.models())
         except (BackendError, OSError, ValueError) as fault:
-            _log.info("%s lists no models: %s", endpoint.provider, fault)
+            _log.log(level, "%s lists no models: %s", endpoint.provider, fault)
+            if isinstance(fault, OSError) or getattr(fault, "kind", "") == "network":
+                self.unreachable.add(endpoint)
             return False
         except trio.TooSlowError:
-            _log.info("%s lists no models within %g s", endpoint.provider, LIST_SECONDS)
+            _log.log(level, "%s lists no models within %g s", endpoint.provider, LIST_SECONDS)
+            self.unreachable.add(endpoint)
             return False
         except Exception:  # noqa: BLE001 - an endpoint's answer must not end the server
             _log.exception("the list of models of %s is unreadable", endpoint.provider)

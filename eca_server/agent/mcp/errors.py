@@ -6,16 +6,18 @@ from typing import Literal, TypeAlias
 
 from eca_protocol.errors import ECAError
 
-MCPErrorKind: TypeAlias = Literal["start", "protocol", "closed", "timeout", "login", "refused"]
+MCPErrorKind: TypeAlias = Literal[
+    "start", "unreachable", "protocol", "closed", "timeout", "login", "refused"
+]
 
 
 class MCPError(ECAError):
     """A server could not be started, reached or understood, or did not answer.
 
     Attributes:
-        kind: `start` (it never ran), `protocol` (a protocol error of the server), `closed` (it
-            has ended), `timeout`, `login` (it requires a login), `refused` (it answered this
-            request with an error).
+        kind: `start` (it never ran), `unreachable` (neither, for want of a network), `protocol`
+            (a protocol error of the server), `closed` (it has ended), `timeout`, `login` (it
+            requires a login), `refused` (it answered this request with an error).
         url: the login page, if it is known.
     """
 

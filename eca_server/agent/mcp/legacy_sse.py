@@ -14,7 +14,7 @@ import trio
 from eca_protocol.errors import HTTPError, RemoteProtocolError
 from eca_protocol.http import Deadlines, HTTPResponse
 from eca_protocol.sse import SSEDecoder
-from eca_server.agent.mcp.errors import MCPError
+from eca_server.agent.mcp.errors import MCPError, MCPErrorKind
 from eca_server.agent.mcp.http_endpoint import HTTPEndpoint
 from eca_server.agent.mcp.http_transport import MAX_MESSAGE, HTTPTransport, Timeouts, is_events
 from eca_server.agent.mcp.inbox import Outgoing
@@ -50,7 +50,8 @@ class LegacySSE(HTTPTransport):
                     )
         except HTTPError as error:
             if self._messages is None:
-                self._inbox.finish(MCPError(f"it cannot be reached: {error}", kind="start"))
+                kind: MCPErrorKind = "unreachable" if error.kind == "connect" else "start"
+                self._inbox.finish(MCPError(f"it cannot be reached: {error}", kind=kind))
             else:
                 self._inbox.finish(MCPError(f"its stream was lost: {error}", kind="closed"))
         except (MCPError, RemoteProtocolError) as error:

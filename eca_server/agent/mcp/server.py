@@ -2,7 +2,8 @@
 
 Rules: one task owns a server's session from its start to its end, so that any code can stop it by a
 plain call; an error of the server changes only its own status; a crashed server is restarted a few
-times, or until it is reached again if it is at a `url`; one that has never run is not.
+times, or until it is reached again if it is at a `url`; one that has never run is not, unless its
+`url` could not be reached.
 """
 
 from __future__ import annotations
@@ -129,10 +130,11 @@ class Server:
         if begins:
             self.error = None
             self.was_awaited = False
+            self._run.scope.cancel()  # it may wait for the network
             self._run = _Run()
         self._move(Input.START)
         if begins:
-            self._nursery.start_soon(self._run_to_end)
+            self._nursery.start_soon(self._run_to_end, self._run)
 
     def stop(self) -> None:
         """Stop the server; its end is reported later. Report the status of a stopped one."""
@@ -220,17 +222,15 @@ class Server:
         if self.state is not State.STOPPING:
             self._on_change(self)
 
-    async def _run_to_end(self) -> None:
-        with self._run.scope:
+    async def _run_to_end(self, run: _Run) -> None:
+        with run.scope:
             await self._live()
+        run.ended.set()
         if self.state is State.STOPPING:
             self._forget()
-            self._run.ended.set()
             self._move(Input.ENDED)
             if self._starts_again:
                 self.start()
-        else:
-            self._run.ended.set()
 
     async def _live(self) -> None:
         """Run sessions, with restarts after crashes, until the server fails for good."""
@@ -242,6 +242,12 @@ class Server:
             await trio.lowlevel.checkpoint_if_cancelled()  # a stop came in the same instant
             self._forget()
             self.error = error
+            if error.kind == "unreachable" and not has_run:
+                if self.state is State.STARTING:
+                    self._move(Input.FAILED)
+                await trio.sleep(RECONNECT_SECONDS)
+                continue
+            self._end_failure()
             if error.kind == "login":
                 return self._move(Input.LOGIN)
             ran = self.state is State.RUNNING
@@ -265,6 +271,11 @@ class Server:
                 self._run.listed.set()
             await trio.sleep(wait)
 
+    def _end_failure(self) -> None:
+        """Announce the start of a server that could not be reached before."""
+        if self.state is State.FAILED:
+            self._move(Input.START)
+
     async def _serve(self) -> MCPError:
         """Run one session from start to end; return the reason of its end."""
         if self.settings.config_error is not None:
@@ -277,6 +288,7 @@ class Server:
                 await trio.lowlevel.checkpoint_if_cancelled()
                 self.instructions = session.instructions
                 self._session = session
+                self._end_failure()
                 self.error = None
                 self._move(Input.READY)
                 async with trio.open_nursery() as nursery:

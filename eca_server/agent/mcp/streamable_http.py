@@ -139,8 +139,9 @@ class StreamableHTTP(HTTPTransport):
             if opens or outcome.kind in _NEVER_SENT:
                 if not opens:
                     await self._inbox.fail(message, f"the request was not sent: {outcome}")
-                is_gone = outcome.kind == "connect" and self._handshake is not None
-                kind: MCPErrorKind = "closed" if is_gone else "start"
+                kind: MCPErrorKind = "start"
+                if outcome.kind == "connect":
+                    kind = "unreachable" if self._handshake is None else "closed"
                 self._inbox.finish(MCPError(f"it cannot be reached: {outcome}", kind=kind))
             else:
                 await self._inbox.fail(

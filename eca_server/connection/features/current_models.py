@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import trio
 
@@ -25,6 +25,9 @@ from eca_server.models.listings import Endpoint
 from eca_server.models.models import Models
 
 _log = logging.getLogger("eca_server.models")
+
+RETRY_SECONDS: Final = 60.0
+"""Seconds until an unreachable endpoint is asked for its models again."""
 
 
 class CurrentModels:
@@ -77,22 +80,32 @@ class CurrentModels:
         return has_changed
 
     async def discover(self) -> None:
-        """Discover models now and after each change of settings or keys, until it is stopped."""
+        """Discover models now and after each change of settings or keys, until it is stopped.
+
+        Unreachable endpoints are asked again each minute: the network may come back, or the user
+        may start a model of this machine.
+        """
         with self._discovering:
             while True:
                 self._renewed = trio.Event()
-                await self._look()
+                self._discovery.unreachable.clear()
+                await self._look(self._discovery.is_due)
+                while unreachable := frozenset(self._discovery.unreachable):
+                    with trio.move_on_after(RETRY_SECONDS):
+                        await self._renewed.wait()
+                        break
+                    await self._look(unreachable.__contains__)
                 await self._renewed.wait()
 
     def stop_discovery(self) -> None:
         """End the requests for models."""
         self._discovering.cancel()
 
-    async def _look(self) -> None:
+    async def _look(self, is_due: Callable[[Endpoint], bool]) -> None:
         models, catalog = self.current, self._settings.config.catalog
         async with trio.open_nursery() as nursery:
             for endpoint, backend in models.endpoints.items():
-                if self._discovery.is_due(endpoint):
+                if is_due(endpoint):
                     nursery.start_soon(self._learn, partial(self._list, endpoint, backend))
             if catalog.refresh and models.has_paid_models:
                 load = partial(self._discovery.load_catalog, self._http, catalog.url)

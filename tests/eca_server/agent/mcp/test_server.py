@@ -194,6 +194,33 @@ async def test_a_server_at_a_url_is_reached_again_however_long_the_network_was_a
         assert statuses[-3:] == ["running", "starting", "stopped"]
 
 
+async def test_a_server_that_could_not_be_reached_has_failed_until_it_can_be(autojump_clock):
+    away = MCPError("it cannot be reached", kind="unreachable")
+    async with started(refuses=away) as (server, place, statuses):
+        await trio.sleep(1_000)
+        assert (statuses, server.error) == (["starting", "failed"], away)
+        assert place.attempts == 1 + 1_000 // RECONNECT_SECONDS
+        place.refuses = None
+        await trio.sleep(RECONNECT_SECONDS)
+        assert (statuses[2:], server.error) == (["starting", "running"], None)
+    async with started(refuses=away) as (server, place, statuses):
+        place.refuses = None
+        server.start()  # the user does not wait
+        await trio.sleep(100)
+        assert (statuses[2:], place.attempts) == (["starting", "running"], 2)
+    for refusal, status in ((REFUSAL, "failed"), (MCPError("no", kind="login"), "requires-auth")):
+        async with started(refuses=away) as (server, place, statuses):
+            place.refuses = refusal
+            await trio.sleep(1_000)
+            assert (statuses[2:], place.attempts) == (["starting", status], 2)
+    async with started(refuses=away) as (server, place, statuses):
+        server.stop()
+        await server.ended()
+        place.refuses = None
+        await trio.sleep(1_000)
+        assert (statuses[2:], place.attempts) == (["stopped"], 1)
+
+
 async def test_a_stop_counts_at_any_moment(autojump_clock):
     async with started() as (server, place, statuses):
         place.session.end()
@@ -231,7 +258,7 @@ async def test_a_start_while_it_stops_starts_it_when_it_has_ended(autojump_clock
         assert place.open == 1
 
 
-WORDS = ["start", "stop", "end", "refuse", "accept", "login", "wait", "tick"]
+WORDS = ["start", "stop", "end", "refuse", "accept", "login", "unreachable", "wait", "tick"]
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=30), st.sampled_from([0.0, 0.5]))
@@ -248,8 +275,8 @@ def test_after_any_sequence_of_events_the_last_command_wins(words, closing):
                             place.session.end()
                     case "refuse":
                         place.refuses = REFUSAL
-                    case "login":
-                        place.refuses = MCPError("no", kind="login")
+                    case "login" | "unreachable":
+                        place.refuses = MCPError("no", kind=word)
                     case "accept":
                         place.refuses = None
                     case "wait":

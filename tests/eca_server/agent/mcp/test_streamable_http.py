@@ -456,7 +456,7 @@ async def test_a_server_that_is_not_there_is_asked_three_times_and_an_ended_one_
     async with web.web_server() as gone:
         url = gone.url
     error = await web.fails_to_start(url)
-    assert error.kind == "start"
+    assert error.kind == "unreachable"
     assert "cannot be reached" in error.message
     async with web.serving({"tools/call": lambda e: e.text(308, "", location=url)}) as (_, session):
         result = await web.call(session)

@@ -11,6 +11,7 @@ import trio
 
 from eca_protocol.http_server import HTTPRequest, Responder, serve
 from eca_protocol.testing.provider import Provider, reply
+from eca_server.models.backend import BackendError
 from eca_server.models.discovery import Discovery
 from tests.eca_server.agent.chat.editor import Editor, editor
 from tests.eca_server.connection.features.session import announced
@@ -126,6 +127,24 @@ async def test_a_changed_configuration_is_looked_at_again(tmp_path):
         connection.put_in_force(connection.load(environ=environ))
         assert (await announced(ours))["models"] == OURS
         assert (await announced(ours))["models"] == ["p/n", *OURS]
+
+
+async def test_models_of_an_endpoint_that_can_be_reached_later_are_found(tmp_path, monkeypatch):
+    refusals = [ConnectionRefusedError(), BackendError("network", "no route"), None]
+
+    async def check_port(_: str) -> None:
+        refusal = refusals.pop(0)
+        if refusal is not None:
+            raise refusal
+
+    monkeypatch.setattr("eca_server.models.discovery._check_port", check_port)
+    monkeypatch.setattr("eca_server.connection.features.current_models.RETRY_SECONDS", 0.01)
+    async with (
+        Provider(models=["m"]) as there,
+        discovering(tmp_path, p=provider(there.url)) as ours,
+    ):
+        assert (await announced(ours))["models"] == ["p/m", *OURS]
+    assert refusals == []
 
 
 @pytest.mark.parametrize("variable", ["OLLAMA_API_URL", "OLLAMA_HOST"])
