@@ -241,13 +241,11 @@ class Server:
             error = await self._serve()
             await trio.lowlevel.checkpoint_if_cancelled()  # a stop came in the same instant
             self._forget()
-            self.error = error
             if error.kind == "unreachable" and not has_run:
-                if self.state is State.STARTING:
-                    self._move(Input.FAILED)
-                await trio.sleep(RECONNECT_SECONDS)
+                await self._wait_for_network(error)
                 continue
             self._end_failure()
+            self.error = error
             if error.kind == "login":
                 return self._move(Input.LOGIN)
             ran = self.state is State.RUNNING
@@ -271,9 +269,17 @@ class Server:
                 self._run.listed.set()
             await trio.sleep(wait)
 
+    async def _wait_for_network(self, error: MCPError) -> None:
+        """Announce that the server cannot be reached, once, and wait until the next attempt."""
+        self.error = error
+        if self.state is State.STARTING:
+            self._move(Input.FAILED)
+        await trio.sleep(RECONNECT_SECONDS)
+
     def _end_failure(self) -> None:
-        """Announce the start of a server that could not be reached before."""
+        """Announce the start of a server that can be reached now."""
         if self.state is State.FAILED:
+            self.error = None
             self._move(Input.START)
 
     async def _serve(self) -> MCPError:
