@@ -181,24 +181,26 @@ async def run_sleeper(ours: Editor, folder: Path) -> int:
     return int(noted.read_text())
 
 
-async def deaf(turn: Turn) -> None:
-    """Write something, and do not end when cancelled."""
-    turn.messages.append(Message(role="user", parts=(TextPart("heard"),)))
-    turn.say("begun")
-    with trio.CancelScope(shield=True):
-        await trio.sleep(0.1)
-
-
 async def test_a_turn_that_is_closed_without_its_body_is_on_disk_too(tmp_path, monkeypatch):
     monkeypatch.setattr("eca_server.agent.chat.turn.STOP_SECONDS", 0.02)
+    release = trio.Event()
+
+    async def deaf(turn: Turn) -> None:
+        turn.messages.append(Message(role="user", parts=(TextPart("heard"),)))
+        turn.say("begun")
+        with trio.CancelScope(shield=True):
+            await release.wait()
+
     async with editor(keeps_chats=True, XDG_DATA_HOME=str(tmp_path)) as ours:
         chat = ours.connection.chats.open("c")
         for _ in range(2):
+            release = trio.Event()
             chat.prompt(Prompt(text="hi", body=deaf))
             await ours.content("text", text="begun")
             turn = chat.turn
             await ours.expect_stopped()
             assert not turn.ended.is_set()
+            release.set()
             await turn.ended.wait()
         await ours.turn("hello", model=ECHO)
         assert (await shut_down(ours))["result"] is None
