@@ -17,11 +17,11 @@ def test_what_is_not_plain_is_found(tmp_path: Path) -> None:
         "def test_nobody_is_told() -> None: ...\n",
         encoding="utf-8",
     )
-    found = [
+    problems = [
         (each.line, each.text.partition(":")[0])
         for each in findings(module, names=True, texts=True)
     ]
-    assert found == [
+    assert problems == [
         (1, "a docstring begins with 'What'"),
         (3, "a docstring begins with 'How'"),
         (5, "'stands in'"),

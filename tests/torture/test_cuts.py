@@ -186,10 +186,10 @@ class Caller:
         with self.torture.timed("turn", TURN_SECONDS):
             turn(self.server, f"This is round {self.prompts}.", chat, model=None)
         self.server.settle()
-        seen = self.server.seen[place:]
-        assert sum(map(is_finished, seen)) == 1, "a turn has not one end"
-        answers = text_of(seen)
-        is_told = bool(problems_in(seen)) or answers.endswith(END)
+        turn_messages = self.server.seen[place:]
+        assert sum(map(is_finished, turn_messages)) == 1, "a turn has not one end"
+        answers = text_of(turn_messages)
+        is_told = bool(problems_in(turn_messages)) or answers.endswith(END)
         assert is_told, f"cut in silence: {answers!r}"
         assert set(re.findall(r"<(\d+)>", answers)) <= {str(self.prompts)}, f"foreign: {answers!r}"
         return answers

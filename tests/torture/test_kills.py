@@ -124,9 +124,9 @@ class Victims:
         assert not missing, f"not listed: {missing}"
         for chat in [*self.begun][-2:]:
             begun = len(server.seen)
-            found = prompts_of(server, chat)
+            shown_prompts = prompts_of(server, chat)
             answers, expected = text_of(server.seen[begun:]), self.answered.pop(chat, "")
-            lost = [prompt[:80] for prompt in self.begun[chat] if prompt not in found]
+            lost = [prompt[:80] for prompt in self.begun[chat] if prompt not in shown_prompts]
             assert not lost, f"{chat} has lost {lost}"
             is_kept = len(answers) >= len(expected)
             assert is_kept, f"{len(answers)} of {len(expected)} characters of an answer are kept"
@@ -140,11 +140,11 @@ class Victims:
             path = self.place.project / name
             assert not path.exists() or path.read_text() in contents, f"{name} is half-written"
         until = time.monotonic() + 5
-        while (left := self.temporary()) and time.monotonic() < until:
+        while (leftovers := self.temporary()) and time.monotonic() < until:
             server.settle()
-        for path in left:
+        for path in leftovers:
             path.unlink()
-        assert not left, f"temporary files are left: {left}"
+        assert not leftovers, f"temporary files are left: {leftovers}"
 
     def age_temporary(self) -> None:
         """Make the files that the killed server was writing old enough to be removed."""

@@ -54,8 +54,8 @@ def configured(random: Random, sizes: Mapping[str, int]) -> dict[str, Any]:
 
 def statuses(server: Stranger) -> dict[str, str]:
     """Return the last status of each MCP server."""
-    told = (each["params"] for each in server.seen if each.get("method") == "tool/serverUpdated")
-    return {each["name"]: each["status"] for each in told if each["type"] == "mcp"}
+    updates = (each["params"] for each in server.seen if each.get("method") == "tool/serverUpdated")
+    return {each["name"]: each["status"] for each in updates if each["type"] == "mcp"}
 
 
 def running(server: Stranger) -> set[str]:
@@ -86,8 +86,8 @@ def play(place: Place, torture: Torture, random: Random, sizes: Mapping[str, int
             server.prompt("say first", chat="c")
             ask_until(server, lambda: any(map(is_finished, server.seen)), torture)
         assert "first" in text_of(server.seen)
-        told = {word.strip(",.") for word in text_of(server.seen, "system").split()}
-        unnamed = {name for name in servers if name.startswith("deaf")} - told
+        shown_words = {word.strip(",.") for word in text_of(server.seen, "system").split()}
+        unnamed = {name for name in servers if name.startswith("deaf")} - shown_words
         # Of many late servers the first ten are named.
         is_cut = re.search(r"and \d+ more", text_of(server.seen, "system")) is not None
         assert is_cut or not unnamed, f"the first turn does not name {sorted(unnamed)}"

@@ -121,10 +121,10 @@ def test_every_method_can_be_refused(method: str) -> None:
 def test_hypothesis_finds_the_strategies_by_type() -> None:
     _hypothesis_entry_point.register()
     assert find(st.from_type(ChatTextContent), lambda _: True) == ChatTextContent(text="")
-    found = find(
+    example = find(
         st.from_type(ChatContentReceivedParams), lambda params: params.content.type == "text"
     )
-    assert found == ChatContentReceivedParams(
+    assert example == ChatContentReceivedParams(
         chat_id="", role="user", content=ChatTextContent(text="")
     )
 
@@ -143,8 +143,8 @@ print("eca_protocol.testing.strategies" in sys.modules)
 
 
 def test_an_unknown_content_keeps_what_it_came_with() -> None:
-    found = find(
+    example = find(
         strategies.contents(),
         lambda content: isinstance(content, UnknownContent) and content.type is not None,
     )
-    assert found == UnknownContent(type="", raw={"type": ""})
+    assert example == UnknownContent(type="", raw={"type": ""})
