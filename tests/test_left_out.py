@@ -62,7 +62,7 @@ async def test_what_upstream_has_is_there_or_named_in_the_guide(tmp_path: Path) 
                 await ours.turn(f"/{name}")
             )
         updates = [
-            each["params"] for each in ours.seen if each.get("method") == "tool/serverUpdated"
+            each["params"] for each in ours.received if each.get("method") == "tool/serverUpdated"
         ]
     commands = UPSTREAM_COMMANDS - {each.name for each in COMMANDS}
     tools = UPSTREAM_TOOLS - {each["name"] for each in updates[-1]["tools"]}

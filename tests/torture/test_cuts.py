@@ -62,7 +62,7 @@ class Line:
     def __init__(self, place: Place, chat: str) -> None:
         self.place = place
         self.chat = chat
-        self.seen: list[Any] = []
+        self.received: list[Any] = []
 
     def play(self, fault: Fault | None, torture: Torture) -> dict[LoginAccessConfig, int]:
         """Have a whole session, as far as the fault lets it; return the bytes that passed."""
@@ -81,7 +81,7 @@ class Line:
                     is_whole = self.talk(client)
                     begun = children(process.pid)
                     # A connection may be cut while the process still starts.
-                    within = END_SECONDS if self.seen else END_SECONDS + START_SECONDS
+                    within = END_SECONDS if self.received else END_SECONDS + START_SECONDS
                     with torture.timed("end of the process", within):
                         code = process.wait(within)
         finally:
@@ -117,15 +117,15 @@ class Line:
         while head := HEADER.match(data, position):
             position = head.end() + int(head[1])
             if position <= len(data):  # the last frame may be cut
-                self.seen.append(json.loads(data[head.end() : position]))
-        return {each["id"] for each in self.seen if "result" in each} == {1, 2, 3, 4}
+                self.received.append(json.loads(data[head.end() : position]))
+        return {each["id"] for each in self.received if "result" in each} == {1, 2, 3, 4}
 
     @property
     def is_begun(self) -> bool:
         """Tell whether a part of the model's answer came."""
         return any(
             each.get("params", {}).get("role") == "assistant" and content_of(each).get("type")
-            for each in self.seen
+            for each in self.received
         )
 
 
@@ -182,11 +182,11 @@ class Caller:
 
     def turn(self, chat: str) -> str:
         self.prompts += 1
-        place = len(self.server.seen)
+        place = len(self.server.received)
         with self.torture.timed("turn", TURN_SECONDS):
             turn(self.server, f"This is round {self.prompts}.", chat, model=None)
         self.server.settle()
-        turn_messages = self.server.seen[place:]
+        turn_messages = self.server.received[place:]
         assert sum(map(is_finished, turn_messages)) == 1, "a turn has not one end"
         answers = text_of(turn_messages)
         is_told = bool(problems_in(turn_messages)) or answers.endswith(END)

@@ -60,7 +60,7 @@ class BadDisk:
             prompts_by_chat = {chat: [self.say(server, chat, "before")] for chat in chats}
             self.note(prompts_by_chat)
             self.set(f"{kind} {number}")
-            begun = len(server.seen)
+            begun = len(server.received)
             for chat in chats:
                 prompts_by_chat[chat].append(self.say(server, chat, "meanwhile"))
             self.read(server, chats)
@@ -70,7 +70,7 @@ class BadDisk:
                 prompts_by_chat[chat].append(self.say(server, chat, "after"))
             with self.torture.timed("shutdown", ANSWER_SECONDS):
                 answer = server.answer(server.ask("shutdown"), seconds=2 * ANSWER_SECONDS)
-            problems = [*problems_in(server.seen[begun:]), *filter(None, [answer.get("error")])]
+            problems = [*problems_in(server.received[begun:]), *filter(None, [answer.get("error")])]
             self.torture.count("told", bool(problems))
         self.set("good")
         if (recovers and "error" not in answer) or not problems:
@@ -90,7 +90,7 @@ class BadDisk:
         """
         earlier = [chat for chat in self.prompts if chat not in chats]
         for _ in range(2):
-            is_late = any("does not answer" in text for text in problems_in(server.seen))
+            is_late = any("does not answer" in text for text in problems_in(server.received))
             within = LATE_SECONDS if is_late else ANSWER_SECONDS
             self.torture.count("known late", is_late)
             with self.torture.timed("late list" if is_late else "list", within):

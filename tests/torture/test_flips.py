@@ -98,7 +98,7 @@ class Damage:
         async with current(data=data, folder=work) as ours:
             with self.torture.timed("listing and opening", SECONDS):
                 missing = await self.missing_in(ours)
-            problems = problems_in(ours.seen)
+            problems = problems_in(ours.received)
             silent = bool(missing) and not problems
             # A flipped letter of an id in a file that is sound cannot be noticed.
             assert not silent or is_unnoticeable(probe), f"lost in silence: {missing}"
@@ -125,10 +125,10 @@ class Damage:
         return missing
 
     async def opened(self, ours: Editor, chat: str) -> list[str]:
-        begun = len(ours.seen)
+        begun = len(ours.received)
         answer: Any = await ours.ask("chat/open", {"chatId": chat})
         assert isinstance(answer["found"], bool)
-        return prompts_in(ours.seen[begun:], chat)
+        return prompts_in(ours.received[begun:], chat)
 
 
 def is_unnoticeable(data: Path) -> bool:

@@ -285,7 +285,7 @@ def test_the_text_of_a_pipe_is_the_context_of_the_message(tmp_path: Path) -> Non
     with provider_in_thread([reply("Fine")]) as provider:
         providers = {"p": {"url": provider.url, "key": "planted-key-1", "models": {"m": {}}}}
         config = json.dumps({"providers": providers, "defaultModel": "p/m"})
-        done = eca(tmp_path, "chat", "Review this", said="+a line\n@b.txt", ECA_CONFIG=config)
+        done = eca(tmp_path, "chat", "Review this", stdin="+a line\n@b.txt", ECA_CONFIG=config)
         (request,) = provider.requests
     assert (done.returncode, done.stdout, done.stderr) == (0, "Fine\n", "")
     assert "+a line" in str(request.body)

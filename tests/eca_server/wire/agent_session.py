@@ -20,7 +20,7 @@ class Agent(Stranger):
 
     def contents(self, chat: str = "c") -> list[Content]:
         """Return all that came for the chat."""
-        return contents_of(self.seen, chat)
+        return contents_of(self.received, chat)
 
     def results(self, request: int = -1) -> list[str]:
         """Return the results of calls in the last or the given request."""
@@ -36,7 +36,7 @@ class Agent(Stranger):
 
     def largest_frame(self) -> int:
         """Return the bytes of the largest message that came."""
-        return max(len(json.dumps(value, ensure_ascii=False).encode()) for value in self.seen)
+        return max(len(json.dumps(value, ensure_ascii=False).encode()) for value in self.received)
 
     def largest_request(self) -> int:
         """Return the bytes of the largest request to the model, if there was one."""

@@ -64,7 +64,7 @@ def with_family(start_server: Start, folder: Path, starting: Starter) -> tuple[S
     )
     if prompt:
         server.send_prompt(prompt, model="simulator/script")
-    assert select.select([heard], [], [], SECONDS)[0], server.seen[-3:]
+    assert select.select([heard], [], [], SECONDS)[0], server.received[-3:]
     os.close(heard)
     server.settle()  # the call that started the child has returned
     family = children(server.pid)
@@ -151,7 +151,7 @@ def wait_for(server: Stranger, name: str, status: str) -> Any:
         is_update = message.get("method") == "tool/serverUpdated"
         return is_update and (params["name"], params["status"]) == (name, status)
 
-    announced = [message for message in server.seen if is_it(message)]
+    announced = [message for message in server.received if is_it(message)]
     return (announced or server.until(is_it))[-1]["params"]
 
 

@@ -95,7 +95,7 @@ def test_all_of_it_counts_or_is_reported_and_none_of_it_is_written_to(start_serv
         assert (hooked["hook_name"], hooked["prompt"]) == ("h", asked)
         for place in IN_THE_PROMPT:
             assert system.count(f"Word of {place}.") == 1, place
-        assert "agents" not in str(params_of(server.seen, "$/showMessage"))
+        assert "agents" not in str(params_of(server.received, "$/showMessage"))
         server.tell("mcp/enableServer", {"name": "s"})
         server.until(lambda each: each.get("params", {}).get("status") == "failed")
         assert server.leave() == 0

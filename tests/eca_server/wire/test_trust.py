@@ -165,7 +165,7 @@ def test_a_folder_that_is_opened_does_nothing_until_it_is_accepted(opened, site,
     nothing_was_done(site, marks)
     (shown,) = (
         each["params"]["message"]
-        for each in opened.seen
+        for each in opened.received
         if each.get("method") == "$/showMessage" and "Workspace trust" in str(each)
     )
     assert all(word in shown for word in ("program", "sender", "planted", "`/trust`"))
@@ -178,7 +178,7 @@ def test_a_folder_that_is_opened_does_nothing_until_it_is_accepted(opened, site,
         (marks / "planted-program").exists,
         lambda: site.asked("/planted/sender"),
         lambda: site.asked("/planted/new"),
-        seen=lambda: (site.requests, list(marks.iterdir()), opened.seen[-4:]),
+        seen=lambda: (site.requests, list(marks.iterdir()), opened.received[-4:]),
     )
     assert site.asked("/planted/github") == []
     assert site.asked("/planted/openai") == site.asked("/planted/own") == []

@@ -46,7 +46,7 @@ def set_store_limits(ours: Editor, **limits: float) -> None:
 
 async def reaction(ours: Editor, method: str, params: Any = None) -> list[tuple[str, Any]]:
     """Send a request; return what comes up to its answer, in short."""
-    begun = len(ours.seen)
+    begun = len(ours.received)
     await ours.ask(method, params)
     return since(ours, begun)
 
@@ -63,7 +63,7 @@ async def reopened(ours: Editor, chat: str = "c") -> list[str]:
 
 def since(ours: Editor, begun: int) -> list[tuple[str, Any]]:
     """Return the messages since a moment, in short: method or content type, and key values."""
-    return [_short(message) for message in ours.seen[begun:]]
+    return [_short(message) for message in ours.received[begun:]]
 
 
 def _short(message: Mapping[str, Any]) -> tuple[str, Any]:

@@ -234,9 +234,9 @@ async def test_a_stop_closes_the_call_and_the_next_request_is_valid(tmp_path, sc
         assert order(of_calls(ours))[-1] == end
         if (tmp_path / "pid").exists():
             assert_gone({int((tmp_path / "pid").read_text())})
-        length = len(ours.seen)
+        length = len(ours.received)
         await ours.ask("chat/queryCommands", {"query": ""})
-        assert len(ours.seen) == length + 1
+        assert len(ours.received) == length + 1
         await ours.turn("next")
         messages = provider.requests[-1].body["messages"]
         made = [c["id"] for each in messages for c in each.get("tool_calls") or ()]

@@ -121,7 +121,7 @@ async def test_a_rollback_waits_for_a_stopped_call_that_writes(tmp_path, folder,
             second = chat.history[2].content_id
             error = await refused_rollback(ours, second)
         assert "Nothing was undone: a stopped tool call is still running." in error["message"]
-        begun_again = len(ours.seen)
+        begun_again = len(ours.received)
         again = ours.request("chat/rollback", {"chatId": "c", "contentId": second})
         await ours.send(again)
         goes_on.set()

@@ -89,7 +89,7 @@ EMPTY = "The model returned an empty answer."
 
 
 def system_texts(ours: Editor, chat: str = "c") -> list[str]:
-    received = [each for role, each in contents(ours.seen, chat) if role == "system"]
+    received = [each for role, each in contents(ours.received, chat) if role == "system"]
     return [each["text"].strip() for each in received if each["type"] == "text"]
 
 

@@ -112,7 +112,7 @@ async def test_a_chat_is_deleted_by_a_command_once_the_user_has_said_so(tmp_path
         assert ours.contents().text.endswith("The chat old was deleted.")
         assert [each["id"] for each in (await ours.ask("chat/list"))["chats"]] == ["c"]
         assert "There is no chat 'old'" in (await ours.turn("/delete-chat old")).text
-        begun = len(ours.seen)
+        begun = len(ours.received)
         await ours.prompt("/delete-chat")
         assert "Delete this chat?" in await answered(ours, "Delete it")
         await ours.until(lambda each: each.get("method") == "chat/deleted")
@@ -155,10 +155,12 @@ async def test_what_fills_the_context_is_sent_with_the_usage_and_shown_by_a_comm
 async def resumed(ours: Editor, command: str, chat: str) -> list[str]:
     """Resume a chat in another one; return the texts and the title that are shown after it."""
     assert "Added 2 messages to this chat. Send" in (await ours.turn(command, chat)).text
-    begun = len(ours.seen)
+    begun = len(ours.received)
     await ours.content("metadata", chat)
-    assert "chat/cleared" in str(ours.seen[begun])
-    return [each.get("text", each.get("title")) for _, each in contents(ours.seen[begun:], chat)]
+    assert "chat/cleared" in str(ours.received[begun])
+    return [
+        each.get("text", each.get("title")) for _, each in contents(ours.received[begun:], chat)
+    ]
 
 
 async def test_a_chat_is_forked_by_a_command_and_resumed_by_its_id(tmp_path, monkeypatch):

@@ -212,9 +212,9 @@ async def test_a_stop_ends_a_summary_and_nothing_is_lost():
         await ours.prompt("two")
         await ours.content("progress", text="Compacting the chat")
         await case.provider.until(lambda: len(case.provider.requests) == 2)
-        begun = len(ours.seen)
+        begun = len(ours.received)
         await ours.expect_stopped()
-        last = [message["params"]["content"]["text"] for message in ours.seen[begun:]]
+        last = [message["params"]["content"]["text"] for message in ours.received[begun:]]
         assert last == ["Stopped.", ""]
         await case.provider.until(lambda: case.provider.requests[1].closed_by_client)
         assert COMPACTED in await case.turn("three")

@@ -20,7 +20,7 @@ from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Content, Editor, co
 async def test_a_turn_is_opened_runs_and_is_idle_before_it_is_finished_and_a_stop_is_stopping(
     client,
 ):
-    begun = len(client.seen)
+    begun = len(client.received)
     await client.turn("hi", model=ECHO)
     told = [name for name, _ in since(client, begun)]
     assert told == [
@@ -52,7 +52,7 @@ async def test_a_chat_is_listed_and_shown_again_after_a_restart(tmp_path):
         assert [other["id"], other["title"]] == ["d", "another"]
         by_age = await ours.ask("chat/list", {"limit": 1, "sortBy": "createdAt"})
         assert [each["id"] for each in by_age["chats"]] == ["d"]
-        begun = len(ours.seen)
+        begun = len(ours.received)
         opened = await ours.ask("chat/open", {"chatId": "c"})
         told = since(ours, begun)
         assert told == [
@@ -109,9 +109,9 @@ async def opening(ours: Editor) -> dict[str, Any]:
 async def test_a_long_chat_is_shown_while_others_continue_and_what_is_new_is_behind_it(client):
     asked = await opening(client)
     assert client.connection.peer.transport._outbox.size < 100_000
-    begun = len(client.seen)
+    begun = len(client.received)
     await client.ask("chat/list")
-    assert asked["id"] not in [each.get("id") for each in client.seen]
+    assert asked["id"] not in [each.get("id") for each in client.received]
     await client.turn("new", model=ECHO)
     await client.answer(asked)
     told = [each.partition(" ")[0] for each in values(since(client, begun))]
@@ -122,7 +122,7 @@ async def test_a_long_chat_is_shown_while_others_continue_and_what_is_new_is_beh
 async def test_a_long_chat_that_is_gone_is_not_shown_to_its_end(client, ending):
     asked = await opening(client)
     await client.ask(f"chat/{ending}", {"chatId": "c"})
-    begun = len(client.seen)
+    begun = len(client.received)
     assert (await client.answer(asked))["found"] is (ending == "clear")
     await client.ask("chat/list")
     assert "text" not in [name for name, _ in since(client, begun)]
@@ -184,7 +184,7 @@ async def test_a_cleared_chat_knows_nothing_and_keeps_its_costs(tmp_path):
         await ours.ask("chat/update", {"chatId": "mine", "title": "Mine"})
         await ours.ask("chat/clear", {"chatId": "mine"})
         assert ours.connection.chats.get("mine").title == "Mine"
-        begun = len(ours.seen)
+        begun = len(ours.received)
         await ours.turn("hi", "nobody's", model=ECHO)
         assert since(ours, begun)[0] == ("chat/opened", {"chatId": "nobody's"})
         await ours.turn("two", model=ECHO)
@@ -249,13 +249,13 @@ async def test_the_users_own_title_sticks():
 async def test_an_older_client_is_sent_newer_things_only_on_request(ours):
     await ours.turn("hi", model=ECHO)
     await ours.tell("chat/selectedModelChanged", {"model": ECHO, "chatId": "c"})
-    begun = len(ours.seen)
+    begun = len(ours.received)
     told = await reaction(ours, "chat/open", {"chatId": "c"})
     names = [name for name, _ in told]
     assert names == ["chat/cleared", "chat/opened", "text", "text", "answer"]
-    del ours.seen[begun:]
+    del ours.received[begun:]
     await ours.ask("chat/delete", {"chatId": "c"})
-    methods = {message["method"] for message in ours.seen if "method" in message}
+    methods = {message["method"] for message in ours.received if "method" in message}
     assert methods == {
         "$/progress", "config/updated", "tool/serverUpdated", "chat/contentReceived",
     }  # fmt: skip
@@ -264,11 +264,11 @@ async def test_an_older_client_is_sent_newer_things_only_on_request(ours):
 
 async def flagged(ours: Editor, method: str, content_id: str, **more: Any) -> list[Content]:
     """Add or remove a flag; return the contents of the chat as it is shown then."""
-    begun = len(ours.seen)
+    begun = len(ours.received)
     told = await reaction(ours, f"chat/{method}", {"chatId": "c", "contentId": content_id, **more})
     assert told[0] == ("chat/cleared", {"chatId": "c", "messages": True})
     assert told[-1] == ("answer", {})
-    return [content for _, content in contents(ours.seen[begun:])]
+    return [content for _, content in contents(ours.received[begun:])]
 
 
 def order(shown: list[Content]) -> list[str]:
@@ -329,7 +329,7 @@ async def test_a_flag_set_while_a_turn_runs_comes_to_its_place_at_the_end(client
     await client.turn("before", model=ECHO)
     [prompt] = client.contents().prompt_ids
     await client.hang()
-    begun = len(client.seen)
+    begun = len(client.received)
     asked = {"chatId": "c", "contentId": prompt, "text": "here"}
     told = await reaction(client, "chat/addFlag", asked)
     assert told == [("flag", "here"), ("answer", {})]

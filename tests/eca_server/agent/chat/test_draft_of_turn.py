@@ -165,7 +165,7 @@ RUNNING = "SELECT turn FROM running_turn UNION ALL SELECT turn FROM running_piec
 
 
 def words(ours: Editor, begun: int = 0) -> list[tuple[str, str]]:
-    received = contents(ours.seen[begun:])
+    received = contents(ours.received[begun:])
     return [(role, each["text"]) for role, each in received if each["type"] == "text"]
 
 

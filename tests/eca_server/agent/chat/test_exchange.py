@@ -180,7 +180,7 @@ async def test_a_chat_is_exported_and_imported_as_a_new_one(tmp_path: Path) -> N
         ):
             assert told in (await ours.turn(command, model=SCRIPT)).text
         for path in ("sub/eca-chat-my-chat.edn", "chat.json"):
-            begun = len(ours.seen)
+            begun = len(ours.received)
             assert "Imported 2 messages" in (await ours.turn(f"/import {path}")).text
             told = since(ours, begun)
             names = [name for name, _ in told]

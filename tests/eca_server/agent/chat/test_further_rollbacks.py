@@ -154,9 +154,11 @@ async def test_a_turn_whose_prompt_the_other_server_removes_is_not_stored(tmp_pa
 
 async def echoed(ours: Editor, text: str, **params: Any) -> str:
     """Send a prompt; the content id of its echo, whatever becomes of its turn."""
-    begun = len(ours.seen)
+    begun = len(ours.received)
     await ours.prompt(text, trust=True, **{"model": SCRIPT, **params})
-    while not (known := [c["contentId"] for r, c in contents(ours.seen[begun:]) if r == "user"]):
+    while not (
+        known := [c["contentId"] for r, c in contents(ours.received[begun:]) if r == "user"]
+    ):
         await ours.until(lambda _: True)
     return str(known[0])
 

@@ -20,7 +20,7 @@ async def inline_turn(
     ours: Editor, message: str, chat: str = "i", **params: Any
 ) -> tuple[Any, list[tuple[str, Any]]]:
     """The answer to an inline prompt, and all that came until its turn ended."""
-    begun, asked = len(ours.seen), inline(ours, message, chat, **params)
+    begun, asked = len(ours.received), inline(ours, message, chat, **params)
     await ours.send(asked)
     await ours.expect_finished(chat)
     return await ours.answer(asked), since(ours, begun)
@@ -144,7 +144,7 @@ async def test_without_a_source_or_an_id(client):
     assert asked["chatId"] == "subagent-mine"
     key = "sk-0123456789abcdef0123"
     await inline_turn(client, f"/login nobody {key}", "k")
-    assert key not in str(client.seen)
+    assert key not in str(client.received)
     asked, _ = await inline_turn(client, "one", "x" * 300, model=ECHO)
     assert asked["status"] == "prompting"
     assert "one" in client.contents("x" * 300).text
@@ -154,11 +154,13 @@ async def test_one_that_is_deleted_while_it_begins_says_nothing(tmp_path: Path) 
     async with current(data=tmp_path) as ours:
         await ours.turn("say one", model=SCRIPT)
     async with current(data=tmp_path) as ours:
-        begun = len(ours.seen)
+        begun = len(ours.received)
         delete = ours.request("chat/delete", {"chatId": "i"})
         await ours.send(inline(ours, "two", sourceChatId="c", model=ECHO), delete)
         await ours.answer(delete)
         await ours.turn("three", "other", model=ECHO)
         assert await kinds(ours) == {"c": None, "other": None}
-        told = [each for each in ours.seen[begun:] if each.get("params", {}).get("chatId") == "i"]
+        told = [
+            each for each in ours.received[begun:] if each.get("params", {}).get("chatId") == "i"
+        ]
         assert [each["method"] for each in told] == ["chat/deleted"]

@@ -38,7 +38,7 @@ async def chatting(data: Path, config: Any = None, **environ: str) -> AsyncItera
     """A session that stores its logins in `data`, and must never show the key."""
     async with editor(config or CONFIG, XDG_DATA_HOME=str(data), **environ) as ours:
         yield ours
-        assert KEY not in json.dumps(ours.seen)
+        assert KEY not in json.dumps(ours.received)
 
 
 async def test_a_key_pasted_after_the_command_is_stored_and_shown_nowhere(tmp_path, caplog):
@@ -79,7 +79,7 @@ async def test_a_key_in_the_command_of_a_side_question_is_masked_too(words, tmp_
         received = await ours.turn(f"{words}/login p {KEY}", model=ECHO)
         assert received[1]["text"] == f"{words}/login p {MASKED}"
         await ours.until(lambda each: "Stored the key of p" in str(each))
-        assert KEY not in json.dumps(ours.seen)
+        assert KEY not in json.dumps(ours.received)
     assert stored(tmp_path) == {"p": {"key": KEY}}
 
 
@@ -94,7 +94,7 @@ async def test_a_key_that_is_sent_to_a_running_turn_reaches_no_model(tmp_path):
         await ours.expect_finished(times=2)
         shown = ours.contents().text
         assert shown.count("may be the key that `/login` asks for") == 1
-        assert KEY not in json.dumps(ours.seen)
+        assert KEY not in json.dumps(ours.received)
         sent = str([each.body for each in provider.requests])
         assert [each in sent for each in (KEY, "word", "a sentence")] == [False, True, True]
         await ours.turn(KEY)
@@ -112,7 +112,7 @@ async def test_a_key_that_is_sent_to_a_subagent_is_masked(tmp_path):
         await ours.stop(worker)
         await ours.expect_finished()
         assert ours.contents(worker).text.count(f"/login p {MASKED}") == 2  # dropped and repeated
-        assert KEY not in json.dumps(ours.seen)
+        assert KEY not in json.dumps(ours.received)
     assert stored(tmp_path) == {}
 
 
@@ -152,7 +152,7 @@ async def test_a_configured_key_that_counts_before_the_login_is_named(tmp_path):
     async with chatting(tmp_path, config) as ours:
         said = (await ours.turn(f"/login p {KEY}")).text
         assert "The key in providers.p.key takes precedence over it." in said
-        assert "configured-0123" not in json.dumps(ours.seen)
+        assert "configured-0123" not in json.dumps(ours.received)
         said = (await ours.turn("/logout p")).text
         assert "The key in providers.p.key is used now" in said
 
@@ -232,7 +232,7 @@ async def test_a_device_login_is_one_turn(server, tmp_path, caplog):
         assert stored(tmp_path)["p"]["access"] == "access-1"
         assert ours.connection.models.find("p/m")
         assert (await ours.turn("a word", model=ECHO)).answer == "a word"
-        seen = json.dumps(ours.seen) + caplog.text
+        seen = json.dumps(ours.received) + caplog.text
         for secret in ("access-1", "refresh-1", "device-code-planted"):
             assert secret not in seen
         assert "Removed the stored key of p" in (await ours.turn("/logout p")).text
@@ -252,7 +252,7 @@ async def test_a_browser_login_is_one_turn(server, tmp_path):
         async with browser.stream("GET", back) as response:
             assert response.status == 200
         await ours.expect_finished()
-        assert "code-planted" not in json.dumps(ours.seen)
+        assert "code-planted" not in json.dumps(ours.received)
     assert stored(tmp_path)["p"]["refresh"] == "refresh-1"
 
 

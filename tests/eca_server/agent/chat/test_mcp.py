@@ -39,7 +39,7 @@ def offered(provider: Provider, request: int = -1) -> list[str]:
 async def test_servers_start_behind_the_introduction_and_are_announced(places, autojump_clock):
     places["git"].opening = 3
     async with running({**GIT, "off": {"command": "x", "disabled": True}}) as ours:
-        told = [each for each in ours.seen if "method" in each]
+        told = [each for each in ours.received if "method" in each]
         names = [each["params"].get("name") or each["params"].get("type") for each in told]
         assert names == ["start", None, "ECA", "finish", "git", "off", "git"]
         updated = ["tool/serverUpdated"]
@@ -98,7 +98,7 @@ async def test_no_secret_of_a_server_is_announced(places, autojump_clock):
         web = updates(ours, "web")[-1]
         assert (web["command"], web["args"], "url" in web) == ("https://x/mcp?key=***", [], False)
         assert updates(ours, "git")[-1]["args"] == ["--token", "***"]
-        assert secret not in str(ours.seen)
+        assert secret not in str(ours.received)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ async def test_a_server_that_goes_in_the_middle_of_a_call_costs_the_call(tmp_pat
         assert results(provider) == [f"{failure}. The tool may have run."]
         assert statuses(ours, "git") == ["starting", "running", "starting"]
         assert ("warning", "The MCP server git is started again: exit code 3") in shown(ours)
-        assert secret not in str(ours.seen)
+        assert secret not in str(ours.received)
 
 
 async def test_a_prompt_waits_a_moment_for_servers_and_says_who_is_missing(places, autojump_clock):

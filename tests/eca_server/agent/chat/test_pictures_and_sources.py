@@ -73,7 +73,7 @@ async def test_pictures_are_shown_where_they_come_and_given_to_the_model(tmp_pat
                 ("toolCalled", shown(JPEG, "image/jpeg")),
                 ("text", shown(PNG, "image/png")),
             ]
-            live = pictures(contents(ours.seen))
+            live = pictures(contents(ours.received))
             assert sorted(live[:2], key=lambda each: each[1][1]["mediaType"]) == expected[:2]
             assert live[2:] == expected[2:]
             told = str(provider.requests[1].body["messages"])
@@ -101,7 +101,7 @@ async def test_a_file_is_linked_until_the_chat_is_gone_where_none_is_shown(tmp_p
     async with current(**neovim) as ours:
         for chat in ("c", "d"):
             await ours.turn(script, chat, model=SCRIPT)
-        files = linked(ours.seen)
+        files = linked(ours.received)
         assert len(set(files)) == 4
         assert files[1].read_bytes() == PNG
         for each in files:
@@ -115,7 +115,7 @@ async def test_a_file_is_linked_until_the_chat_is_gone_where_none_is_shown(tmp_p
     assert [each for each in (tmp_path / "da ta").rglob("*.p*") if each.is_file()] == []
     async with current(**{**neovim, "clientInfo": {"name": "other"}}) as ours:
         await ours.turn(script, model=SCRIPT)
-        assert linked(ours.seen) == []
+        assert linked(ours.received) == []
     assert list((tmp_path / "da ta").rglob("*.png")) == []
 
 
@@ -187,7 +187,7 @@ async def test_openai_s_own_tool_is_switched_on_by_the_user_and_its_picture_show
     api = {"api": "openai-responses", "models": models}
     async with today(*script, provider=api) as (ours, provider):
         await ours.turn("Draw", model="p/m")
-        assert pictures(contents(ours.seen))[0][1] == shown(JPEG, "image/jpeg")
+        assert pictures(contents(ours.received))[0][1] == shown(JPEG, "image/jpeg")
         await ours.turn("What is it?", model="p/m")
         for request in provider.requests:
             assert request.body["tools"][-1] == drawing
@@ -295,7 +295,7 @@ async def test_calls_thoughts_and_sources_look_as_they_looked(tmp_path, places):
         await status(ours, "git", "running")
         places["git"].session.answers = gives
         await ours.turn(script, model=SCRIPT)
-        live = looks(contents(ours.seen))
+        live = looks(contents(ours.received))
         kinds = [each["type"] for each in live]
         assert kinds.count("toolCalled") == 3
         assert kinds.count("toolCallRejected") == kinds.count("url") == 1
@@ -309,6 +309,6 @@ async def test_calls_thoughts_and_sources_look_as_they_looked(tmp_path, places):
 async def test_a_call_and_a_thought_of_no_time_at_all_show_no_bare_zero(tmp_path):
     async with current(data=tmp_path, folder=tmp_path) as ours:
         await ours.turn("think hm\ncall eca_no_such_tool {}\nsay done", model=SCRIPT)
-        times = [c["totalTimeMs"] for _, c in contents(ours.seen) if "totalTimeMs" in c]
+        times = [c["totalTimeMs"] for _, c in contents(ours.received) if "totalTimeMs" in c]
         assert len(times) == 2
         assert all(times)

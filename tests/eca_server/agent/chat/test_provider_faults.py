@@ -62,7 +62,7 @@ async def test_a_provider_s_error_is_explained_and_the_chat_continues(given, sho
         config = provider_config(provider.url, retry={"baseDelayMs": 5, "maxDelayMs": 10})
         async with editor(config) as ours:
             assert (await ours.turn("go")).finishes == 1
-            received = contents(ours.seen)
+            received = contents(ours.received)
             answered, said = (
                 text_of([each for role, each in received if role == wanted])
                 for wanted in ("assistant", "system")
@@ -71,7 +71,7 @@ async def test_a_provider_s_error_is_explained_and_the_chat_continues(given, sho
             assert told in said
             assert "p/m" in said
             assert (await ours.turn("next")).text.endswith("all is well")
-            assert KEY not in json.dumps(ours.seen).decode() + caplog.text
+            assert KEY not in json.dumps(ours.received).decode() + caplog.text
         assert elsewhere.requests == elsewhere.other_requests == []  # a redirect is not followed
 
 
@@ -84,9 +84,9 @@ async def test_nothing_of_a_stream_at_full_speed_is_passed_on_once_the_stop_was_
             behind = ours.request("chat/queryContext", {"query": ""})
             await ours.send(notification("chat/promptStop", {"chatId": "c"}), behind)
             await ours.answer(behind)
-            begun = len(ours.seen)
+            begun = len(ours.received)
             await ours.expect_finished()
-            last = [content_of(each).get("text") for each in ours.seen[begun:]]
+            last = [content_of(each).get("text") for each in ours.received[begun:]]
             assert last == ["\n\nStopped.", ""]
             provider.until(lambda: provider.requests[0].closed_by_client)
             assert (await ours.turn("next")).answer == "fine"

@@ -47,7 +47,7 @@ async def test_the_login_stays_with_github_and_no_token_is_ever_shown(tmp_path, 
             await ours.turn(f"/login github-copilot {LOGIN}")
             assert "Hi" in (await ours.turn("hello")).text
             assert "*** and ***" in (await ours.turn("hello")).text
-            seen = json.dumps(ours.seen) + caplog.text
+            seen = json.dumps(ours.received) + caplog.text
         assert all(LOGIN not in str(request.headers) for request in provider.requests)
     assert LOGIN not in seen
     assert "tid=planted1" not in seen

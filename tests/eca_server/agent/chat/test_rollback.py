@@ -97,7 +97,7 @@ async def test_a_file_changed_by_others_stops_a_rollback(tmp_path, folder, monke
         first = await send_prompt(ours, changed)
         (folder / "mine").write_text("the user's")
         (folder / "kept").unlink()
-        begun = len(ours.seen)
+        begun = len(ours.received)
         error = await refused_rollback(ours, first)
         assert error["data"] == {"code": "not_restorable"}
         assert shown_messages(since(ours, begun)) == [error["message"]]
@@ -129,7 +129,7 @@ async def test_a_client_that_drops_messages_has_those_of_a_rollback_in_its_chat(
         (folder / "mine").write_text("1")
         await roll_back(ours, first)
         last = {"type": "text", "text": "\n\n1 new file deleted.\n\n"}
-        assert contents(ours.seen)[-1] == ("system", last)
+        assert contents(ours.received)[-1] == ("system", last)
 
 
 async def test_what_commands_changed_stays_and_the_user_is_notified(tmp_path, folder):
@@ -252,7 +252,7 @@ async def test_a_different_file_in_the_place_of_a_moved_one_stays(tmp_path, fold
 async def test_a_stop_drops_a_prompt_that_waits_for_a_rollback(tmp_path):
     async with current(data=tmp_path) as ours:
         await send_prompt(ours, "say one")
-        begun, done = len(ours.seen), trio.Event()
+        begun, done = len(ours.received), trio.Event()
         worked = ours.connection.chats.open("c").mailbox.do(done.wait)
         await ours.prompt("hello", model=ECHO)
         await ours.stop()
@@ -373,12 +373,12 @@ async def test_in_a_chat_deleted_meanwhile_nothing_is_reported_of_its_fork(tmp_p
     async with current(data=tmp_path) as ours:
         content_id = await send_prompt(ours, "say one")
         await ours.ask("chat/update", {"chatId": "c", "title": "Mine"})
-        chat, begun = ours.connection.chats.open("c"), len(ours.seen)
+        chat, begun = ours.connection.chats.open("c"), len(ours.received)
         monkeypatch.setattr(Store, "append", append)
         await ours.ask("chat/fork", {"chatId": "c", "contentId": content_id})
         chat.titling.announce()
         await ours.ask("chat/queryContext", {"query": ""})
-        assert contents(ours.seen[begun:]) == []
+        assert contents(ours.received[begun:]) == []
 
 
 async def test_a_chat_deleted_meanwhile_has_its_files_back_and_its_id_is_free(tmp_path, folder):

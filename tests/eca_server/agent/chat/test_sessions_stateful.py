@@ -170,14 +170,14 @@ class Session:
         chats = self._ours.connection.chats
         while True:
             await self._answered()
-            known = len(self._ours.seen)
+            known = len(self._ours.received)
             idle = [
                 c for c in CHATS if (chat := chats.get(c)) is None or chat.mailbox.state is IDLE
             ]
             await self._answered()
             if all(each in idle or self.waits(each) for each in CHATS):
                 break
-            if len(self._ours.seen) == known + 1:
+            if len(self._ours.received) == known + 1:
                 await self._ours.until(lambda _: True)
         for turn in tuple(chats._bodies):
             if turn.is_mute:

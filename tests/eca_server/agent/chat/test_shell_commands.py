@@ -290,13 +290,13 @@ async def test_an_unapproved_change_is_rejected_after_a_while(tmp_path, autojump
         def waits(message: Any) -> bool:
             return message["params"]["content"].get("manualApproval") is True
 
-        asked = next(filter(waits, ours.seen[2:]), None) or await ours.until(waits)
+        asked = next(filter(waits, ours.received[2:]), None) or await ours.until(waits)
         assert asked["params"]["content"]["file"] == str(tmp_path / "new.txt")
         began = trio.current_time()
         closing = await ours.until(lambda message: message["params"]["isComplete"])
         assert DRAFT_SECONDS <= trio.current_time() - began < DRAFT_SECONDS + 5
         assert closing["params"]["metadata"]["tokensUsed"] > 0
-        texts = [each["params"]["content"].get("text", "") for each in ours.seen[2:]]
+        texts = [each["params"]["content"].get("text", "") for each in ours.received[2:]]
         assert "Rejected: Creating file new.txt." in "".join(texts)
         assert "".join(texts).endswith("Well.")
         assert not (tmp_path / "new.txt").exists()

@@ -156,13 +156,13 @@ async def test_one_that_fails_does_not_end_the_turn(monkeypatch):
 async def test_a_side_question_is_asked_at_once_in_a_chat_of_its_own():
     script = [reply("a", wait("go"), "b"), reply("because")]
     async with running(*script) as (ours, provider):
-        begun = len(ours.seen)
+        begun = len(ours.received)
         await steer(ours, "/btw why is\nthat?")
         opened = await ours.until(lambda each: each.get("method") == "chat/opened")
         new = opened["params"]["chatId"]
         assert opened["params"]["title"] == "btw: why is that?"
         await ours.expect_finished(new)
-        assert text([each for _, each in contents(ours.seen[begun:], new)]).endswith("because")
+        assert text([each for _, each in contents(ours.received[begun:], new)]).endswith("because")
         told = str(conversation(provider))
         assert ["task" in told, "that?" in told] == [True, True]
         await finish(ours, provider)

@@ -37,10 +37,10 @@ async def test_stops_at_once_end_a_turn_once_and_silently(
     await ours.prompt(script, model=SCRIPT)
     if before:
         await ours.content(before)
-    begun, moment = len(ours.seen), trio.current_time()
+    begun, moment = len(ours.received), trio.current_time()
     await ours.send(stop, stop, stop)
     await ours.expect_finished()
-    received = types([content for _, content in contents(ours.seen[begun:])])
+    received = types([content for _, content in contents(ours.received[begun:])])
     assert [each for each in received if each != "progress"][-len(told) :] == told
     assert trio.current_time() - moment < 0.5
     assert "usage" not in ours.contents().types
@@ -90,7 +90,7 @@ async def test_a_stopped_turn_is_shown_again_as_it_was(
             await ours.content(before, **({"text": "some"} if before == "text" else {}))
             await ours.stop()
         await ours.expect_finished()
-        live = _shown(contents(ours.seen))
+        live = _shown(contents(ours.received))
         assert live.keys() == shown
         assert _shown(await ours.reopen()) == live
     async with current(data=tmp_path) as ours:

@@ -37,7 +37,7 @@ async def stored(data: Path) -> str:
 
 async def shown_title_and_texts(ours: Editor) -> tuple[str, list[str]]:
     """The title and the texts of the chat, when it is opened."""
-    begun = len(ours.seen)
+    begun = len(ours.received)
     answer = await ours.ask("chat/open", {"chatId": "c"})
     messages = since(ours, begun)
     return answer["title"], [words for name, words in messages if name in ("text", "flag")]

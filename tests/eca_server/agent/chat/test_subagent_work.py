@@ -29,7 +29,7 @@ PASSING = {"progress", "usage"}
 def told(ours: Editor, begun: int = 0) -> list[Mapping[str, Any]]:
     return [
         each["params"]
-        for each in ours.seen[begun:]
+        for each in ours.received[begun:]
         if each.get("method") == "chat/contentReceived"
         and each["params"]["content"]["type"] not in PASSING
     ]
@@ -88,7 +88,7 @@ async def test_a_chat_that_is_opened_again_shows_what_its_subagents_did(tmp_path
     ends = [("toolCalled", details)]
 
     async with current(CONFIG, data=tmp_path, folder=tmp_path) as ours:
-        begun = len(ours.seen)
+        begun = len(ours.received)
         await ours.ask("chat/open", {"chatId": "c"})
         opened = told(ours, begun)
         assert len(child) > 8
@@ -97,14 +97,14 @@ async def test_a_chat_that_is_opened_again_shows_what_its_subagents_did(tmp_path
         assert summaries(opened) == summaries(live) == ["scout"]
         history = await ours.ask("chat/history", {"chatId": "c"})
         assert of_child(history["contents"], "c") == child
-        begun = len(ours.seen)
+        begun = len(ours.received)
         await ours.ask("chat/fork", {"chatId": "c", "contentId": last})
         fork = told(ours, begun)[0]["chatId"]
         assert of_child(told(ours, begun), fork) == child
         await ours.ask("chat/delete", {"chatId": "c"})
 
     async with current(CONFIG, data=tmp_path, clientInfo={"name": "Neovim"}) as ours:
-        begun = len(ours.seen)
+        begun = len(ours.received)
         await ours.ask("chat/open", {"chatId": fork})
         assert around_child(told(ours, begun)) == [*begins, *ends]
         assert is_on_disk(b"found it", tmp_path)

@@ -95,7 +95,7 @@ async def test_a_task_is_done_in_a_chat_of_its_own_and_its_last_message_is_the_r
         assert contents[-1]["state"] == "finished"
         usages = [each for each in received if each["type"] == "usage"]
         assert usages[-1]["sessionTokens"] == 1 + 2
-        others = [each for each in ours.seen if each.get("method") != "chat/contentReceived"]
+        others = [each for each in ours.received if each.get("method") != "chat/contentReceived"]
         assert chat_id not in str(others)
         assert lengths == [4]
 
@@ -183,12 +183,12 @@ async def test_subagents_end_with_their_parent_and_only_so_many_work_at_once(end
             assert ended.count("finished") == MOST_SUBAGENTS
         else:
             await ours.ask(ends, {"chatId": "c"} if ends == "chat/delete" else None)
-        begun = len(ours.seen)
+        begun = len(ours.received)
         await chat.close()
         for child in children:
             await child.ended.wait()
         await trio.testing.wait_all_tasks_blocked(0.01)
-        assert not [each for each in ours.seen[begun:] if "params" in each]
+        assert not [each for each in ours.received[begun:] if "params" in each]
         assert ours.connection.parts.subagents.value == MOST_SUBAGENTS
 
 

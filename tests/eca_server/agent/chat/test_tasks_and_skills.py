@@ -253,7 +253,7 @@ async def test_questions_are_shown_one_at_a_time_and_the_answers_sent_to_the_mod
         for number in range(len(replies)):
             asked = await ours.question()
             await ours.ask("chat/list")
-            assert sum(each.get("method") == METHOD for each in ours.seen) == number + 1
+            assert sum(each.get("method") == METHOD for each in ours.received) == number + 1
             runs |= {each["summary"]: each for each in of_calls(ours) if "manualApproval" in each}
             params = asked["params"]
             call = runs[f"Asking: {params['question']}"]

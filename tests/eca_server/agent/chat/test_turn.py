@@ -12,11 +12,11 @@ from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, contents, editor, t
     "ARROW:chat-text-3", "ARROW:chat-text-5", "ARROW:chat-text-7", "ARROW:chat-text-9",
 )  # fmt: skip
 async def test_a_turn_is_written_in_the_order_of_the_diagram(ours):
-    begun = len(ours.seen)
+    begun = len(ours.received)
     asked = ours.prompt_request("Hello there", model=ECHO)
     await ours.send(asked)
     await ours.expect_finished()
-    first, echo, answer, *rest = ours.seen[begun:]
+    first, echo, answer, *rest = ours.received[begun:]
     assert first["params"] == {
         "chatId": "c",
         "role": "system",

@@ -33,7 +33,7 @@ async def test_every_request_after_the_handshake_has_the_session_id():
     async with web.serving(headers=mine) as (server, session):
         assert web.text_of(await web.call(session)) == "called"
         await server.has_seen("GET")
-    first, *rest = server.seen
+    first, *rest = server.exchanges
     assert first.kind == "initialize"
     assert first.headers["content-type"] == "application/json"
     assert first.headers["accept"] == "application/json, text/event-stream"
@@ -367,7 +367,7 @@ async def test_a_session_keeps_the_id_that_it_was_opened_with(opened, used):
     async with web.serving({"initialize": introduces, "tools/list": renames}) as (server, session):
         await session.list_tools()
         assert web.text_of(await web.call(session)) == "called"
-    ids = {exchange.headers.get("mcp-session-id") for exchange in server.seen[1:]}
+    ids = {exchange.headers.get("mcp-session-id") for exchange in server.exchanges[1:]}
     assert ids == {used}
     assert ("DELETE" in server.kinds()) is (used is not None)
 
@@ -406,11 +406,11 @@ async def test_the_users_headers_and_certificate_are_not_sent_to_a_different_ori
         target = other.url
         server.on["initialize"] = lambda e: e.text(307, "", location=target)
         error = await web.fails_to_start(server.url, headers=BEARER)
-        assert other.seen == []
+        assert other.exchanges == []
         assert "must not go" in error.message
         async with web.session_at(server.url, http=http) as session:
             assert web.text_of(await web.call(session)) == "called"
-        assert "authorization" not in other.seen[0].headers
+        assert "authorization" not in other.exchanges[0].headers
         assert http.shows == {server.url: True, other.url: False}
         server.on["initialize"] = lambda e: e.text(307, "", location="/mcp")
         assert "more than 3 redirects" in (await web.fails_to_start(server.url)).message

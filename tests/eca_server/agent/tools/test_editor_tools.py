@@ -222,7 +222,9 @@ async def test_an_editor_that_did_not_say_it_can_is_not_asked(tmp_path, capabili
         assert not editor_has_diagnostics(asks.editor.connection.session)
         with pytest.raises(ToolError, match="does not support diagnostics"):
             await asks.tool.prepare({})
-        assert not any(each.get("method") == "editor/getDiagnostics" for each in asks.editor.seen)
+        assert not any(
+            each.get("method") == "editor/getDiagnostics" for each in asks.editor.received
+        )
     async with asking(tmp_path) as asks:
         assert editor_has_diagnostics(asks.editor.connection.session)
 
@@ -237,7 +239,7 @@ async def test_only_an_editor_that_navigates_in_an_edition_that_has_it_is_asked(
         forced = {"protocolRevision": "2025-10"}
         await ours.start(capabilities=CURRENT, initializationOptions=forced)
         assert not editor_navigates(ours.connection.session, "references")
-        listed = [each["params"]["tools"] for each in ours.seen if "tools" in str(each)][-1]
+        listed = [each["params"]["tools"] for each in ours.received if "tools" in str(each)][-1]
         names = {tool["name"] for tool in listed}
         assert not names & {"eca_editor_references", "eca_ask_user"}
         assert "eca_editor_diagnostics" in names

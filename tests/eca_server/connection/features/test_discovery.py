@@ -35,7 +35,7 @@ async def discovering(cache: Path, **providers: Any) -> AsyncIterator[Editor]:
 
 def first_told(ours: Editor) -> dict[str, Any]:
     """Return the chat part of the introduction."""
-    first = next(each for each in ours.seen if each.get("method") == "config/updated")
+    first = next(each for each in ours.received if each.get("method") == "config/updated")
     return dict(first["params"]["chat"])
 
 

@@ -126,9 +126,9 @@ async def test_a_server_is_added_changed_and_removed(home):
         removed = await ours.ask("mcp/removeServer", {"name": "new"})
         assert removed == {"name": "new", "removed": True}
         assert "new" not in ours.connection.config.mcp_servers
-        methods = [each.get("method") for each in ours.seen]
+        methods = [each.get("method") for each in ours.received]
         assert "tool/serverRemoved" in methods[: methods.index(None, len(methods) - 1) + 1]
-        assert SECRET not in json.dumps(ours.seen)
+        assert SECRET not in json.dumps(ours.received)
     assert home.stored["everywhere"] == {}
     logins = home.data / "eca-python" / "logins.json"
     assert SECRET not in logins.read_text()
@@ -285,12 +285,12 @@ async def test_the_browser_opens_for_who_asks_for_a_login_and_the_link_can_be_cl
             await status(ours, "web", "requires-auth")
             await trio.testing.wait_all_tasks_blocked()
             assert opened == [link] * times
-        begun = len(ours.seen)
+        begun = len(ours.received)
         await ours.turn("say hi", model=SCRIPT)
         clicked = "\n\n[Log in to the MCP server web](https://login.example/page?a=%28b%29)\n\n"
-        shown = [(role, each.get("text")) for role, each in contents(ours.seen[begun:])]
+        shown = [(role, each.get("text")) for role, each in contents(ours.received[begun:])]
         assert (("assistant", clicked) in shown) is (client == "VsCode")
-        assert link in text([each for _, each in contents(ours.seen[begun:])])
+        assert link in text([each for _, each in contents(ours.received[begun:])])
         await ours.tell("mcp/startServer", {"name": "web"})
         await status(ours, "web", "starting")
         await status(ours, "web", "requires-auth")
@@ -298,9 +298,9 @@ async def test_the_browser_opens_for_who_asks_for_a_login_and_the_link_can_be_cl
         await ours.tell("mcp/disableServer", {"name": "web"})
         await status(ours, "web", "disabled")
         assert len(given_up) == before + 1
-        begun = len(ours.seen)
+        begun = len(ours.received)
         await ours.turn("say hi", model=SCRIPT)
-        assert link not in text([each for _, each in contents(ours.seen[begun:])])
+        assert link not in text([each for _, each in contents(ours.received[begun:])])
         await ours.ask("mcp/removeServer", {"name": "web"})
         assert len(given_up) == before + 2
 
@@ -411,7 +411,7 @@ async def test_what_looks_like_a_secret_is_stored_with_the_logins(home, settings
     async with home.editor() as ours:
         await ours.ask("mcp/addServer", {"name": "s", "disabled": True, **settings})
         found = ours.connection.config.mcp_servers["s"]
-        assert "planted" not in json.dumps(ours.seen)
+        assert "planted" not in json.dumps(ours.received)
     assert "planted" not in json.dumps(home.stored)
     assert found.config_error is None
     for key, value in settings.items():
@@ -439,7 +439,7 @@ async def test_a_server_is_announced_with_its_references_as_they_were_written(
     async with home.editor() as ours:
         told = await status(ours, "s", "failed")
         assert "***" in await until_shown(ours)
-        assert SECRET not in json.dumps(ours.seen)
+        assert SECRET not in json.dumps(ours.received)
     assert {key: told[key] for key in settings} == settings
 
 
@@ -479,7 +479,7 @@ async def test_a_secret_in_the_systems_keyring_counts_as_soon_as_that_is_open(ho
     async with home.editor() as ours:
         await status(ours, "new", "running")
         assert ours.connection.config.mcp_servers["new"].env == {"API_KEY": SECRET, "É_KEY": "\n"}
-        assert "$/showMessage" not in [each.get("method") for each in ours.seen]
+        assert "$/showMessage" not in [each.get("method") for each in ours.received]
         await ours.ask("mcp/removeServer", {"name": "new"})
     assert keyring.stored == {}
 

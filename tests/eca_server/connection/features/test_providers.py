@@ -35,7 +35,7 @@ async def page(
     async with editor(config, started=False, **environ) as ours:
         await ours.start(initializationOptions={"protocolRevision": "current"})
         yield ours
-    assert KEY not in json.dumps(ours.seen)
+    assert KEY not in json.dumps(ours.received)
 
 
 async def providers(ours: Editor) -> dict[str, Any]:
@@ -102,7 +102,9 @@ async def test_a_key_is_typed_in_counts_at_once_and_is_forgotten_again(tmp_path)
         assert kind == "secret"
         given = {"provider": "openai", "data": {key: f" {KEY}\n"}}
         assert await ours.ask("providers/loginInput", given) == {"action": "done"}
-        news = [each["params"] for each in ours.seen if each.get("method") == "providers/updated"]
+        news = [
+            each["params"] for each in ours.received if each.get("method") == "providers/updated"
+        ]
         assert [(each["id"], each["auth"]) for each in news] == [
             ("openai", {"status": "authenticated", "type": "api-key", "source": "login"})
         ]
@@ -135,7 +137,7 @@ async def test_a_login_with_a_code_continues_behind_the_answer(tmp_path):
             with_key = {"provider": "p", "method": "api-key"}
             assert (await ours.ask("providers/login", with_key))["action"] == "input"
             for secret in ("access-1", "refresh-1", "device-code-planted"):
-                assert secret not in json.dumps(ours.seen)
+                assert secret not in json.dumps(ours.received)
 
 
 async def test_a_login_in_the_browser_that_is_begun_again_counts_once(tmp_path):
@@ -201,7 +203,7 @@ async def test_a_request_that_waits_is_answered_before_the_shutdown_is(tmp_path)
             await ours.send(waiting)
             await asked.wait()
             await ours.ask("shutdown", None)
-            refusal, _ = [each for each in ours.seen if "id" in each][-2:]
+            refusal, _ = [each for each in ours.received if "id" in each][-2:]
             assert (refusal["id"], type(refusal["error"]["code"])) == (waiting["id"], int)
         answers.set()
 
@@ -226,14 +228,14 @@ async def test_a_login_that_fails_is_reported_and_a_bug_of_ours_ends_it_alone(
             server.says["/device"] = [(200, BEGUN)]
             await ours.ask("providers/login", login)
             assert "p" in await providers(ours)
-            assert "The login with p failed; see the log." in str(ours.seen)
+            assert "The login with p failed; see the log." in str(ours.received)
         assert not (tmp_path / "eca-python" / "logins.json").exists()
 
 
 async def test_a_login_of_the_chat_is_announced_to_clients_that_show_the_providers(tmp_path):
     async with page(tmp_path) as ours:
         await ours.turn(f"/login groq {KEY}")
-        assert "providers/updated" not in [each.get("method") for each in ours.seen]
+        assert "providers/updated" not in [each.get("method") for each in ours.received]
         assert (await providers(ours))["groq"]["auth"]["status"] == "authenticated"
         await ours.prompt("/logout groq")
         assert (await updated(ours, "groq"))["auth"] == {"status": "unauthenticated"}

@@ -114,7 +114,7 @@ async def test_a_stop_ends_the_question_and_the_next_prompt_asks_again(folders):
     async with folders.editor() as ours:
         question = await asked(ours, "say one")
         await ours.expect_stopped()
-        cancelled = [each for each in ours.seen if each.get("method") == "$/cancelRequest"]
+        cancelled = [each for each in ours.received if each.get("method") == "$/cancelRequest"]
         assert [each["params"]["id"] for each in cancelled] == [question["id"]]
         await ours.answer_question(question, TRUST)  # too late
         again = await asked(ours, "say two")
@@ -200,7 +200,7 @@ async def test_a_question_shows_a_folder_s_text_harmlessly_and_a_long_list_in_th
         question = (await asked(ours, "say one"))["params"]["question"]  # it joins the lines
         assert not [words for words in ("planted-server", "```") if words in question]
         assert "See the list in the chat, above: MCP server planted; hook guard." in question
-        [(role, shown)] = [e for e in contents(ours.seen) if "--all" in e[1].get("text", "")]
+        [(role, shown)] = [e for e in contents(ours.received) if "--all" in e[1].get("text", "")]
         assert role == "assistant"  # the client cuts long lines of system texts
         assert "\n` - starts the MCP server planted: planted-server --all `  \n" in shown["text"]
 
