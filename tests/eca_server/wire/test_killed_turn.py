@@ -288,8 +288,8 @@ def kill_in_rollback(
         assert time.monotonic() < ending, "the rollback does not come so far"
     kill(server)
     second = opened(start_server, project)
-    found = second.result("chat/open", {"chatId": "c"})
-    if tree(project) == after and found["found"]:  # it had not begun
+    answer = second.result("chat/open", {"chatId": "c"})
+    if tree(project) == after and answer["found"]:  # it had not begun
         second.result("chat/rollback", rollback)
     assert tree(project) == before
     assert not list(project.rglob("*.tmp"))

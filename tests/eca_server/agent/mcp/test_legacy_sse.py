@@ -123,9 +123,9 @@ async def test_a_lost_call_fails_alone_and_is_not_repeated(answer, words):
 async def test_a_call_that_is_stopped_is_cancelled():
     async with old_session() as (old, session):
         old.silent = frozenset({"tools/call"})
-        asked = await web.stop_a_call(old.server, session)
+        call = await web.stop_a_call(old.server, session)
         (cancelled,) = await old.server.has_seen("notifications/cancelled")
-    assert cancelled.message["params"]["requestId"] == asked.message["id"]
+    assert cancelled.message["params"]["requestId"] == call.message["id"]
 
 
 @pytest.mark.parametrize(

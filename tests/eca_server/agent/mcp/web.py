@@ -107,17 +107,17 @@ class WebServer:
 
     def hold(self, kind: str) -> trio.Event:
         """Hold exchanges of a kind until their client leaves, which the event says."""
-        left = trio.Event()
+        departure = trio.Event()
 
         async def holds(exchange: Exchange) -> None:
             try:
                 await exchange.begin_events()
                 await trio.sleep_forever()
             finally:
-                left.set()
+                departure.set()
 
         self.on[kind] = holds
-        return left
+        return departure
 
     async def be_decent(self, exchange: Exchange) -> None:
         kind = exchange.kind

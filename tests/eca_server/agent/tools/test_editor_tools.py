@@ -274,12 +274,12 @@ async def test_a_place_is_a_line_and_utf_16_units_that_count_from_one(tmp_path):
             ({"line": 3, "symbol": "( x )"}, 7),
             ({"line": 4}, 6),
         ]:
-            asked = {**TAU, **arguments}
-            assert await asks.answered(reply, **asked) == "No location found."
+            place = {**TAU, **arguments}
+            assert await asks.answered(reply, **place) == "No location found."
             assert asks.request["method"] == "editor/getDefinition"
             assert asks.request["params"] == {
                 "uri": uri_of(tmp_path / "a.py"),
-                "position": {"line": asked["line"], "character": character},
+                "position": {"line": place["line"], "character": character},
             }
 
 

@@ -68,8 +68,8 @@ class Project:
         (update,) = [
             each for each in await self.unsolicited() if each["method"] == "config/updated"
         ]
-        found: dict[str, Any] = update["params"]["chat"]
-        return found
+        chat: dict[str, Any] = update["params"]["chat"]
+        return chat
 
 
 @asynccontextmanager

@@ -71,7 +71,7 @@ def guard(**more: Any) -> dict[str, Any]:
     return {"hooks": {"guard": {"type": "preToolCall", "actions": [shell], **more}}}
 
 
-async def asked(ours: Editor, prompt: str | None = None) -> dict[str, Any]:
+async def next_question(ours: Editor, prompt: str | None = None) -> dict[str, Any]:
     """Send a prompt, if there is one, and return the question that comes."""
     if prompt is not None:
         await ours.prompt(prompt, model=SCRIPT)
