@@ -104,11 +104,11 @@ async def test_a_file_changed_by_others_stops_a_rollback(tmp_path, folder, monke
         assert f"{folder / 'mine'}: changed since" in error["message"]
         assert f"{folder / 'big'}: too large to be stored before the change" in error["message"]
         assert "kept:" not in error["message"]
-        left = {"mine": "the user's", "gone": "2", "big": "small", "full": "small"}
-        assert tree(folder) == left
+        expected = {"mine": "the user's", "gone": "2", "big": "small", "full": "small"}
+        assert tree(folder) == expected
         assert (await refused_rollback(ours, first))["message"] == error["message"]
         assert (await refused_rollback(ours, first, "tools"))["data"]
-        assert tree(folder) == left
+        assert tree(folder) == expected
         if patiently:  # to ask once more is to want the rest
             monkeypatch.setattr("eca_server.connection.features.rollback.ASKED_AGAIN", (0.0, 60.0))
         how = ("tools",) if patiently else ("tools", "rest")
@@ -270,11 +270,11 @@ async def test_a_chat_deleted_while_it_goes_back_is_gone_after_a_shutdown(tmp_pa
         done = trio.Event()
         ours.connection.chats.open("c").mailbox.do(done.wait)
         await ours.ask("chat/delete", {"chatId": "c"})
-        asked = ours.request("shutdown")
-        await ours.send(asked)
+        request = ours.request("shutdown")
+        await ours.send(request)
         await trio.testing.wait_all_tasks_blocked()
         done.set()
-        await ours.answer(asked)
+        await ours.answer(request)
     async with current(data=tmp_path) as ours:
         assert (await ours.ask("chat/list"))["chats"] == []
 
@@ -355,8 +355,8 @@ async def test_a_fork_continues_beside_the_chat_it_came_from(tmp_path, folder):
             ("metadata", "Mine (10)"),
             ("text", "\n\nThis chat was forked to Mine (10).\n\n"), ("answer", {"chatId": new}),
         ]  # fmt: skip
-        asked = {"chatId": "c", "contentId": "no"}
-        assert "got 'no'" in (await refused(ours, "chat/fork", asked))["message"]
+        params = {"chatId": "c", "contentId": "no"}
+        assert "got 'no'" in (await refused(ours, "chat/fork", params))["message"]
         await ours.turn("say four", new, model=SCRIPT)
         await ours.ask("chat/delete", {"chatId": "c"})
     async with current(data=tmp_path, folder=folder) as ours:
@@ -384,9 +384,9 @@ async def test_in_a_chat_deleted_meanwhile_nothing_is_reported_of_its_fork(tmp_p
 async def test_a_chat_deleted_meanwhile_has_its_files_back_and_its_id_is_free(tmp_path, folder):
     async with current(data=tmp_path, folder=folder) as ours:
         first = await send_prompt(ours, writes(**{f"f{number}": "1" for number in range(5)}))
-        asked = ours.request("chat/rollback", {"chatId": "c", "contentId": first})
+        request = ours.request("chat/rollback", {"chatId": "c", "contentId": first})
         delete = ours.request("chat/delete", {"chatId": "c"})
-        await ours.send(asked, delete, ours.prompt_request("hello", model=ECHO))
+        await ours.send(request, delete, ours.prompt_request("hello", model=ECHO))
         await ours.expect_finished()
         assert tree(folder) == {}
     async with current(data=tmp_path, folder=folder) as ours:

@@ -114,11 +114,11 @@ class Session:
 
     def called(self) -> list[tuple[str, str]]:
         """Return all calls there ever were."""
-        found = [
+        calls = [
             (chat, each["id"]) for chat in CHATS for each in self._ours.contents(chat)
             if each["type"] == "toolCallPrepare"
         ]  # fmt: skip
-        return [*dict.fromkeys(found)]
+        return [*dict.fromkeys(calls)]
 
     def waits(self, name: str) -> bool:
         """Return whether the chat's turn does nothing until the user does something."""
@@ -208,8 +208,8 @@ async def check_stored(data: Path, histories: Mapping[str, list[Message]]) -> No
     store = Store(store_path({"XDG_DATA_HOME": str(data)}), on_problem=pytest.fail)
     for name in CHATS:
         chat = await store.load(name)
-        kept = [] if chat is None else [each.message for each in chat.messages]
-        assert kept == histories.get(name, [])
+        messages = [] if chat is None else [each.message for each in chat.messages]
+        assert messages == histories.get(name, [])
     await store.close()
 
 

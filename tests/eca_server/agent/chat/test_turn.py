@@ -13,8 +13,8 @@ from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, contents, editor, t
 )  # fmt: skip
 async def test_a_turn_is_written_in_the_order_of_the_diagram(ours):
     begun = len(ours.received)
-    asked = ours.prompt_request("Hello there", model=ECHO)
-    await ours.send(asked)
+    request = ours.prompt_request("Hello there", model=ECHO)
+    await ours.send(request)
     await ours.expect_finished()
     first, echo, answer, *rest = ours.received[begun:]
     assert first["params"] == {
@@ -29,7 +29,7 @@ async def test_a_turn_is_written_in_the_order_of_the_diagram(ours):
         "role": "user",
         "content": {"type": "text", "text": "Hello there"},
     }
-    assert answer["id"] == asked["id"]
+    assert answer["id"] == request["id"]
     assert answer["result"] == {"chatId": "c", "model": ECHO, "status": "prompting"}
     received = [content for _, content in contents(rest)]
     assert types(received) == ["progress", "text", "usage", "finished"]
