@@ -32,7 +32,7 @@ from tests.eca_server.stranger import (
     message,
     text_of,
 )
-from tests.torture.proxy import KINDS, Fault, LoginAccessConfig, Proxy
+from tests.torture.proxy import KINDS, Direction, Fault, Proxy
 from tests.torture.rounds import Share, Torture, shares
 from tests.torture.servers import QUIET, Place, listed, problems_in, prompts_of, turn
 
@@ -50,9 +50,9 @@ call eca_shell_command {"command": "sleep 0.05; echo ran"}
 say the end"""
 
 
-def drawn_fault(random: Random, sizes: Mapping[LoginAccessConfig, int]) -> Fault:
+def drawn_fault(random: Random, sizes: Mapping[Direction, int]) -> Fault:
     """Draw a direction, a kind of fault and a byte."""
-    way: LoginAccessConfig = random.choice(["up", "down"])
+    way: Direction = random.choice(["up", "down"])
     return Fault(way, random.choice(KINDS), random.randrange(sizes[way]))
 
 
@@ -64,7 +64,7 @@ class Line:
         self.chat = chat
         self.received: list[Any] = []
 
-    def play(self, fault: Fault | None, torture: Torture) -> dict[LoginAccessConfig, int]:
+    def play(self, fault: Fault | None, torture: Torture) -> dict[Direction, int]:
         """Have a whole session, as far as the fault lets it; return the bytes that passed."""
         with socket.create_server(("127.0.0.1", 0)) as listener:
             near = socket.create_connection(listener.getsockname())
@@ -169,7 +169,7 @@ class Caller:
         self.server = server
         self.proxy = proxy
         self.torture = torture
-        self.sizes: dict[LoginAccessConfig, int] = {}
+        self.sizes: dict[Direction, int] = {}
         self.prompts = 0
 
     def whole_turn(self, chat: str) -> None:
