@@ -48,29 +48,29 @@ def normal_name(requirement: str) -> str:
 
 def dependencies(*names: str) -> set[str]:
     """Return these distributions and all that they require without extras."""
-    found: set[str] = set()
+    required: set[str] = set()
     pending = list(names)
     while pending:
         name = normal_name(pending.pop())
-        if name in found:
+        if name in required:
             continue
         try:
             requirements = importlib.metadata.requires(name) or []
         except importlib.metadata.PackageNotFoundError:  # one of a different system
             continue
-        found.add(name)
+        required.add(name)
         pending += [each for each in requirements if "extra ==" not in each]
-    return found
+    return required
 
 
 def unwanted_modules() -> list[str]:
     """Return the top-level modules of this environment that the binary does not need."""
-    wanted = dependencies("eca-protocol", *EXTRAS)
+    needed = dependencies("eca-protocol", *EXTRAS)
     modules = importlib.metadata.packages_distributions()
     return sorted(
         module
         for module, owners in modules.items()
-        if module.isidentifier() and not wanted & {normal_name(owner) for owner in owners}
+        if module.isidentifier() and not needed & {normal_name(owner) for owner in owners}
     )
 
 

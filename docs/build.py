@@ -41,8 +41,8 @@ def main() -> int:
 
 def _loaded_from_elsewhere(site: Path) -> Iterator[tuple[Path, str]]:
     for page in sorted(site.rglob("*.html")):
-        for found in _LOADED.finditer(page.read_text("utf-8")):
-            yield page, found[0]
+        for match in _LOADED.finditer(page.read_text("utf-8")):
+            yield page, match[0]
 
 
 if __name__ == "__main__":

@@ -30,9 +30,9 @@ def _begins_a_block(lines: list[str], index: int) -> bool:
     return not before.startswith(" ")
 
 
-def _span(found: re.Match[str]) -> str:
+def _span(match: re.Match[str]) -> str:
     """Return a link for a name that Sphinx knows; a letter right behind it needs a mark between."""
-    mark = f"\\ {found[2]}" if found[2] else ""
-    if _NAME.fullmatch(found[1]):
-        return f"`{found[1]}`{mark}"
-    return f"``{found[1].strip()}``{mark}"
+    mark = f"\\ {match[2]}" if match[2] else ""
+    if _NAME.fullmatch(match[1]):
+        return f"`{match[1]}`{mark}"
+    return f"``{match[1].strip()}``{mark}"

@@ -199,11 +199,11 @@ def _draft_only() -> str:
 def _lifecycle() -> str:
     rows = {
         state: {
-            given: (
+            trigger: (
                 f"{step.verdict.value} ({step.code})" if step.code else step.verdict.value,
                 step.next,
             )
-            for given, step in steps.items()
+            for trigger, step in steps.items()
         }
         for state, steps in LIFECYCLE.items()
     }
@@ -212,7 +212,7 @@ def _lifecycle() -> str:
 
 def _chat() -> str:
     rows = {
-        state: {given.value: (action.value, next_) for given, (action, next_) in steps.items()}
+        state: {trigger.value: (action.value, next_) for trigger, (action, next_) in steps.items()}
         for state, steps in CHAT.items()
     }
     return _by_state(rows)
@@ -220,29 +220,29 @@ def _chat() -> str:
 
 def _mcp_server() -> str:
     rows = {
-        state: {given.value: next_.value for given, next_ in steps.items()}
+        state: {trigger.value: next_.value for trigger, next_ in steps.items()}
         for state, steps in MCP_SERVER.items()
     }
-    inputs = dict.fromkeys(given for steps in rows.values() for given in steps)
+    inputs = dict.fromkeys(trigger for steps in rows.values() for trigger in steps)
     return table(
         ["", *(state.value for state in rows)],
-        [[given, *(rows[state].get(given, "") for state in rows)] for given in inputs],
+        [[trigger, *(rows[state].get(trigger, "") for state in rows)] for trigger in inputs],
     )
 
 
 def _by_state(rows: Mapping[Any, Mapping[str, tuple[str, Any]]]) -> str:
     """One line an input, one column a state; empty where the input cannot come."""
 
-    def cell(state: Any, given: str) -> str:
-        if given not in rows[state]:
+    def cell(state: Any, trigger: str) -> str:
+        if trigger not in rows[state]:
             return ""
-        done, next_ = rows[state][given]
+        done, next_ = rows[state][trigger]
         return done if next_ is state else f"{done} → {next_.value}"
 
-    inputs = dict.fromkeys(given for steps in rows.values() for given in steps)
+    inputs = dict.fromkeys(trigger for steps in rows.values() for trigger in steps)
     return table(
         ["", *(state.value for state in rows)],
-        [[given, *(cell(state, given) for state in rows)] for given in inputs],
+        [[trigger, *(cell(state, trigger) for state in rows)] for trigger in inputs],
     )
 
 

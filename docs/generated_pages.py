@@ -267,13 +267,13 @@ def _at_home(name: str) -> list[str]:
 
 def _public(package: ModuleType) -> Iterator[ModuleType]:
     """Yield the modules with an `__all__`; a package that has one stands for its modules."""
-    for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-        if found.name.rpartition(".")[2].startswith("_"):
+    for info in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        if info.name.rpartition(".")[2].startswith("_"):
             continue
-        module = importlib.import_module(found.name)
+        module = importlib.import_module(info.name)
         if getattr(module, "__all__", None) and module.__doc__:
             yield module
-        elif found.ispkg:
+        elif info.ispkg:
             yield from _public(module)
 
 

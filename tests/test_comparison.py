@@ -36,8 +36,8 @@ def test_the_figures_of_tables_are_read(capsys):
 )
 def test_what_moved_by_more_than_the_noise_is_named(before, after, moved):
     key = ("title", "row", "column")
-    found = moves([{key: value} for value in before], [{key: value} for value in after])
-    assert [move.figure for move in found] == ([key] if moved else [])
+    significant_moves = moves([{key: value} for value in before], [{key: value} for value in after])
+    assert [move.figure for move in significant_moves] == ([key] if moved else [])
 
 
 def test_a_figure_that_one_side_lacks_is_not_compared():

@@ -61,9 +61,11 @@ async def test_what_upstream_has_is_there_or_named_in_the_guide(tmp_path: Path) 
             assert f"no command `/{name}`: {why}. Available commands: " in text(
                 await ours.turn(f"/{name}")
             )
-        told = [each["params"] for each in ours.seen if each.get("method") == "tool/serverUpdated"]
+        updates = [
+            each["params"] for each in ours.received if each.get("method") == "tool/serverUpdated"
+        ]
     commands = UPSTREAM_COMMANDS - {each.name for each in COMMANDS}
-    tools = UPSTREAM_TOOLS - {each["name"] for each in told[-1]["tools"]}
+    tools = UPSTREAM_TOOLS - {each["name"] for each in updates[-1]["tools"]}
     assert commands == {*UNSUPPORTED}
     assert tools == {"git", "fetch_rule", "compact_chat"}
     untold = {"db_cache_path", "session_id", "eca_executable"}

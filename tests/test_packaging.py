@@ -146,8 +146,8 @@ def test_every_dependency_of_the_checks_is_pinned() -> None:
     lock = (REPOSITORY / "requirements-dev.lock").read_text("utf-8")
     pinned = {normal_name(pin) for pin in re.findall(r"^[\w.-]+(?:\[.*])?==", lock, re.MULTILINE)}
     extras = PROJECT["optional-dependencies"]
-    wanted = [*PROJECT["dependencies"], *extras["dev"], *extras["release"]]
-    assert {normal_name(requirement) for requirement in wanted} - {PROJECT["name"]} <= pinned
+    requirements = [*PROJECT["dependencies"], *extras["dev"], *extras["release"]]
+    assert {normal_name(requirement) for requirement in requirements} - {PROJECT["name"]} <= pinned
 
 
 MACHINE = re.compile(r"(?<![\w.~-])/(?:work|tmp|root|opt)/|files\.pythonhosted|pypi\.org|npmjs")
@@ -170,5 +170,5 @@ def tracked_texts() -> dict[str, str]:
 
 
 def test_no_file_names_a_machine_or_a_registry() -> None:
-    found = {name: MACHINE.findall(text) for name, text in tracked_texts().items()}
-    assert not {name: matches for name, matches in found.items() if matches}
+    machine_names = {name: MACHINE.findall(text) for name, text in tracked_texts().items()}
+    assert not {name: matches for name, matches in machine_names.items() if matches}

@@ -71,8 +71,8 @@ class Delay:
 
 async def timed(index: FileIndex, query: str) -> tuple[float, int]:
     began = time.perf_counter()
-    found = await index.search(query, limit=200)
-    return time.perf_counter() - began, len(found)
+    matches = await index.search(query, limit=200)
+    return time.perf_counter() - began, len(matches)
 
 
 def a_million(existing: Catalogue) -> Iterator[Entry]:
@@ -123,8 +123,10 @@ async def measure(folder: Path, stored: Path) -> list[Row]:
     million = Catalogue(a_million(listings.load(gitignore=True)))
     listings.save(million, gitignore=True)
     from_a_million = [await seconds_from_storage(root, stored) for _ in range(SERVERS)]
-    found = [(repr(query), f"{seconds * 1e3:.1f}", str(n)) for query, (seconds, n) in warm.items()]
-    print_table("A search once the index is built", ("query", "ms", "found"), found)
+    warm_rows = [
+        (repr(query), f"{seconds * 1e3:.1f}", str(n)) for query, (seconds, n) in warm.items()
+    ]
+    print_table("A search once the index is built", ("query", "ms", "found"), warm_rows)
     print_table(
         "Listing 100,000 files",
         ("what", "ms", "x git"),

@@ -38,7 +38,7 @@ class Round(NamedTuple):
         silence: the longest that one chat had to wait while others spoke.
         cpu: of the server.
         peak: resident memory of the server at most, less that at the round's beginning.
-        left: the same when the chats are deleted.
+        retained_mib: the same when the chats are deleted.
     """
 
     fastest: float
@@ -46,7 +46,7 @@ class Round(NamedTuple):
     silence: float
     cpu: float
     peak: float
-    left: float
+    retained_mib: float
 
 
 def stream_at_once(client: BareClient, deltas: int) -> Round:
@@ -55,7 +55,7 @@ def stream_at_once(client: BareClient, deltas: int) -> Round:
     for chat in range(CHATS):
         client.prompt(f"many-{chat}", f"burst {deltas}", model=SCRIPTED)
     began = time.perf_counter()
-    heard: dict[bytes, float] = {}
+    last_times: dict[bytes, float] = {}
     ends: dict[bytes, float] = {}
     silence, rest, reads = 0.0, b"", 0
     while len(ends) < CHATS:
@@ -63,8 +63,8 @@ def stream_at_once(client: BareClient, deltas: int) -> Round:
         rest = data[-LONGEST_END:]
         now = time.perf_counter() - began
         for chat in set(SPOKEN.findall(data)):
-            silence = max(silence, now - heard.get(chat, now))
-            heard[chat] = now
+            silence = max(silence, now - last_times.get(chat, now))
+            last_times[chat] = now
         for chat in ENDED.findall(data):
             ends.setdefault(chat, now)
         reads += 1
@@ -73,8 +73,8 @@ def stream_at_once(client: BareClient, deltas: int) -> Round:
     cpu = client.cpu_seconds() - cpu
     for chat in range(CHATS):
         client.request("chat/delete", {"chatId": f"many-{chat}"})
-    left = client.resident_mib() - before
-    return Round(min(ends.values()), max(ends.values()), silence, cpu, peak - before, left)
+    retained_mib = client.resident_mib() - before
+    return Round(min(ends.values()), max(ends.values()), silence, cpu, peak - before, retained_mib)
 
 
 def main() -> list[Row]:
@@ -102,14 +102,14 @@ def main() -> list[Row]:
                 f"{each.slowest:.2f} s",
                 f"{each.silence * 1e3:.0f}",
                 f"{each.peak:+.1f} MiB",
-                f"{each.left:+.1f} MiB",
+                f"{each.retained_mib:+.1f} MiB",
             )
             for deltas, each in zip(ROUNDS, rounds, strict=True)
         ],
     )
     uneven = max(each.slowest / each.fastest for each in rounds)
     silence = max(each.silence for each in rounds)
-    left = rounds[-1].left
+    retained_mib = rounds[-1].retained_mib
     what = f"{CHATS} chats at once"
     return [
         Row(
@@ -125,7 +125,10 @@ def main() -> list[Row]:
             silence <= LONGEST_SILENCE,
         ),
         Row(
-            f"{what}, memory after {CHATS * DELTAS:,}", "flat", f"{left:+.1f} MiB", left < MOST_LEFT
+            f"{what}, memory after {CHATS * DELTAS:,}",
+            "flat",
+            f"{retained_mib:+.1f} MiB",
+            retained_mib < MOST_LEFT,
         ),
     ]
 

@@ -252,8 +252,8 @@ def rows_of(here: Rig, transport: str) -> Iterator[Row]:
             f"{transport}: {what} ({unit})",
             ("client", unit, "x ours"),
             [
-                (name, f"{found[what] * scale:.1f}", f"{found[what] / ours:.1f}")
-                for name, found in best.items()
+                (name, f"{figures[what] * scale:.1f}", f"{figures[what] / ours:.1f}")
+                for name, figures in best.items()
             ],
         )
         ratio = best["official, trio"][what] / ours

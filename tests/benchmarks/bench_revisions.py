@@ -23,27 +23,30 @@ NAMES = {"id": "call-1", "name": "read_file", "server": "eca", "origin": "native
 ARGUMENTS = {"path": "src/main.py", "limit": 100}
 
 
-def said(role: m.ChatRole, content: m.ChatContent) -> m.ChatContentReceivedParams:
+def params_of(role: m.ChatRole, content: m.ChatContent) -> m.ChatContentReceivedParams:
     return m.ChatContentReceivedParams(chat_id="chat-1", role=role, content=content)
 
 
-DELTAS = [said("assistant", m.ChatTextContent(text=f"words {n} of it")) for n in range(100)]
+DELTAS = [params_of("assistant", m.ChatTextContent(text=f"words {n} of it")) for n in range(100)]
 STARTS = [
-    said("system", m.ChatProgressContent(state="running", text="Waiting model")),
-    said("user", m.ChatTextContent(text="hi", content_id="1")),
+    params_of("system", m.ChatProgressContent(state="running", text="Waiting model")),
+    params_of("user", m.ChatTextContent(text="hi", content_id="1")),
 ]
 ENDS = [
-    said("system", m.ChatUsageContent(session_tokens=100, session_cost="0.01")),
-    said("system", m.ChatProgressContent(state="finished")),
+    params_of("system", m.ChatUsageContent(session_tokens=100, session_cost="0.01")),
+    params_of("system", m.ChatProgressContent(state="finished")),
 ]
 CALL = [
-    said("assistant", m.ChatReasonStartedContent(id="r")),
-    *[said("assistant", m.ChatReasonTextContent(id="r", text="let me see")) for _ in range(5)],
-    said("assistant", m.ChatReasonFinishedContent(id="r", total_time_ms=7)),
-    *[said("assistant", m.ChatToolCallPrepareContent(**NAMES, arguments_text="{")) for _ in "123"],
-    said("assistant", m.ChatToolCallRunContent(**NAMES, arguments=ARGUMENTS)),
-    said("assistant", m.ChatToolCallRunningContent(**NAMES, arguments=ARGUMENTS)),
-    said(
+    params_of("assistant", m.ChatReasonStartedContent(id="r")),
+    *[params_of("assistant", m.ChatReasonTextContent(id="r", text="let me see")) for _ in range(5)],
+    params_of("assistant", m.ChatReasonFinishedContent(id="r", total_time_ms=7)),
+    *[
+        params_of("assistant", m.ChatToolCallPrepareContent(**NAMES, arguments_text="{"))
+        for _ in "123"
+    ],
+    params_of("assistant", m.ChatToolCallRunContent(**NAMES, arguments=ARGUMENTS)),
+    params_of("assistant", m.ChatToolCallRunningContent(**NAMES, arguments=ARGUMENTS)),
+    params_of(
         "assistant",
         m.ChatToolCalledContent(
             **NAMES, arguments=ARGUMENTS, outputs=(m.ToolCallTextOutput(text="a line"),)

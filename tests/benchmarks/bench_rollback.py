@@ -53,9 +53,9 @@ def change(client: BareClient, project: Path) -> str:
         ]
         client.prompt("c", "\n".join(written), model=SCRIPT)
         data = b""
-        while (found := CONTENT_ID.search(data)) is None:
+        while (match := CONTENT_ID.search(data)) is None:
             data += client.read()
-        ids.append(found[1].decode())
+        ids.append(match[1].decode())
         client.read_until(FINISHED)
     return ids[0]
 
@@ -85,16 +85,16 @@ def main() -> list[Row]:
             path.write_text(BEFORE)
         bare = bare_writes(project)
         process, client = start(here, project)
-        asked = {"chatId": "c", "contentId": change(client, project)}
+        params = {"chatId": "c", "contentId": change(client, project)}
         assert all(path.read_text() == "new" for path in paths(project))
         began = time.perf_counter()
-        client.request("chat/rollback", asked)
+        client.request("chat/rollback", params)
         took = time.perf_counter() - began
         assert all(path.read_text() == BEFORE for path in paths(project))
 
-        asked["contentId"] = change(client, project)
+        params["contentId"] = change(client, project)
         order = paths(project)[TURNS - 1 :: TURNS]
-        client.notify("chat/rollback", asked)
+        client.notify("chat/rollback", params)
         began = time.perf_counter()
         while order[len(order) // 2].read_text() == "new":
             assert time.perf_counter() - began < LONGEST, "the rollback does not come so far"

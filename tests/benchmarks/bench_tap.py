@@ -38,7 +38,7 @@ WRITTEN = re.compile(rb'"at":0*(\d+)}')
 
 def delays(rig: Rig, command: Sequence[str]) -> list[float]:
     """Return the time of each message, in milliseconds."""
-    found: list[float] = []
+    latencies: list[float] = []
     with rig.process(command) as process:
         assert process.stdout is not None
         output, rest = process.stdout.fileno(), b""
@@ -47,12 +47,12 @@ def delays(rig: Rig, command: Sequence[str]) -> list[float]:
             data = rest + data
             end = 0
             for written in WRITTEN.finditer(data):
-                found.append((now - int(written[1])) / 1e6)
+                latencies.append((now - int(written[1])) / 1e6)
                 end = written.end()
             rest = data[end:]
         process.wait(10)
-    assert len(found) == COUNT, len(found)
-    return found
+    assert len(latencies) == COUNT, len(latencies)
+    return latencies
 
 
 def shown(name: str, taken: list[float], cpu: float) -> tuple[str, ...]:
@@ -83,8 +83,8 @@ def main() -> list[Row]:
             taken = delays(ours, command)
             rows.append(shown(name, taken, children_seconds() - before))
             medians.append(statistics.median(taken))
-        kept = sum(line.startswith(b'{"at":') for line in record.read_bytes().splitlines())
-        assert kept == COUNT + 2, kept
+        entries = sum(line.startswith(b'{"at":') for line in record.read_bytes().splitlines())
+        assert entries == COUNT + 2, entries
     print_table(
         f"{COUNT} messages, {PER_SECOND} a second: milliseconds from write to read",
         ("", "median", "90%", "99%", "CPU s"),

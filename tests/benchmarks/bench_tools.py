@@ -184,7 +184,7 @@ def main() -> list[Row]:
     )
     rows = [Row("a call of an empty tool", "<= 3x its contents", f"{ratio:.2f}x", ratio <= 3)]
     for (name, measured), bound in zip(stops.items(), (0.05, 1.0), strict=True):
-        waits, left = zip(*measured, strict=True)
+        waits, leftovers = zip(*measured, strict=True)
         slowest = max(waits)
         rows += [
             Row(
@@ -193,7 +193,7 @@ def main() -> list[Row]:
                 f"{slowest * 1e3:.1f} ms",
                 slowest <= bound,
             ),
-            Row(f"processes left by {name}", "0", f"{sum(left)}", sum(left) == 0),
+            Row(f"processes left by {name}", "0", f"{sum(leftovers)}", sum(leftovers) == 0),
         ]
     return rows
 

@@ -67,14 +67,14 @@ async def calls(peer: Peer, count: int) -> None:
 
 
 async def receiver() -> None:
-    seen, start = 0, 0.0
+    received_count, start = 0, 0.0
 
     def count(_: object) -> None:
-        nonlocal seen, start
-        if not seen:
+        nonlocal received_count, start
+        if not received_count:
             start = time.perf_counter()
-        seen += 1
-        if seen == COUNT:
+        received_count += 1
+        if received_count == COUNT:
             peer.close()
 
     with owned_stdio() as (read_fd, write_fd):
@@ -86,7 +86,7 @@ async def receiver() -> None:
         ) as peer:
             await peer.serve()
             took = time.perf_counter() - start
-    assert seen == COUNT
+    assert received_count == COUNT
     print(COUNT / took)
 
 

@@ -42,8 +42,10 @@ class Rig:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        kept = {"PATH", "LANG", "LD_LIBRARY_PATH", "TMPDIR"}
-        self.environment = {name: os.environ[name] for name in kept & os.environ.keys()} | {
+        inherited_names = {"PATH", "LANG", "LD_LIBRARY_PATH", "TMPDIR"}
+        self.environment = {
+            name: os.environ[name] for name in inherited_names & os.environ.keys()
+        } | {
             "HOME": str(folder),
             "PYTHONPATH": str(ROOT),
             "PYTHONPYCACHEPREFIX": str(folder / "byte code"),
@@ -163,13 +165,13 @@ class BareClient:
     def stop(self, chat: str) -> None:
         self.notify("chat/promptStop", {"chatId": chat})
 
-    def read_until(self, wanted: bytes | re.Pattern[bytes]) -> None:
-        """Read up to the first place where `wanted` is in what comes."""
-        pattern = wanted if isinstance(wanted, re.Pattern) else re.compile(re.escape(wanted))
+    def read_until(self, ending: bytes | re.Pattern[bytes]) -> None:
+        """Read up to the first place where `ending` is in what comes."""
+        pattern = ending if isinstance(ending, re.Pattern) else re.compile(re.escape(ending))
         data = self._rest
-        while (found := pattern.search(data)) is None:
+        while (match := pattern.search(data)) is None:
             data = data[-100:] + self.read()
-        self._rest = data[found.end() :]
+        self._rest = data[match.end() :]
 
     def read(self) -> bytes:
         readable, _, _ = select.select([self._out], [], [], SILENCE)
@@ -241,9 +243,9 @@ class ProviderByHand:
         head, _, body = data.partition(b"\r\n\r\n")
         length = re.search(rb"(?i)content-length: (\d+)", head)
         assert length is not None
-        left = int(length[1]) - len(body)
-        while left:
-            left -= len(self._some())
+        remaining = int(length[1]) - len(body)
+        while remaining:
+            remaining -= len(self._some())
 
     def _some(self) -> bytes:
         assert self._connection is not None
@@ -255,10 +257,10 @@ class ProviderByHand:
     def answer(self, text: str) -> None:
         """Answer the request that was received."""
         assert self._connection is not None
-        said = {"index": 0, "delta": {"role": "assistant", "content": text}}
+        text_choice = {"index": 0, "delta": {"role": "assistant", "content": text}}
         end = {"index": 0, "delta": {}, "finish_reason": "stop"}
         chunk = {"id": "1", "object": "chat.completion.chunk", "created": 0, "model": "any"}
-        events = (json.dumps({**chunk, "choices": [choice]}) for choice in (said, end))
+        events = (json.dumps({**chunk, "choices": [choice]}) for choice in (text_choice, end))
         body = "".join(f"data: {event}\n\n" for event in (*events, "[DONE]")).encode()
         head = f"content-type: text/event-stream\r\ncontent-length: {len(body)}\r\n\r\n"
         self._connection.sendall(b"HTTP/1.1 200 OK\r\n" + head.encode() + body)

@@ -52,9 +52,9 @@ class Chat:
         open_thoughts: the reasonings that have begun and not ended.
     """
 
-    said: str = ""
+    answer: str = ""
     echoed: str = ""
-    told: str = ""
+    system_text: str = ""
     thought: str = ""
     busy: str = ""
     ends: int = 0
@@ -102,9 +102,9 @@ class Chat:
             case "user":
                 self.echoed += text
             case "assistant":
-                self.said += text
+                self.answer += text
             case "system":
-                self.told += text
+                self.system_text += text
 
     def progress(self, content: Mapping[str, Any]) -> None:
         if content["state"] == "finished":

@@ -19,14 +19,14 @@ class Day:
     """The messages of a client in a day, and its end.
 
     Attributes:
-        heard: what came until the newer parts began.
+        received: what came until the newer parts began.
         prompted: what was written until then.
         opened: the chats of that time.
         seat: the client, with all that came.
     """
 
     who: Personality
-    heard: Sequence[Mapping[str, Any]]
+    received: Sequence[Mapping[str, Any]]
     prompted: Sequence[str]
     opened: frozenset[str]
     seat: Seat
@@ -39,7 +39,7 @@ class Day:
 
     def of(self, method: str) -> list[Mapping[str, Any]]:
         """The notifications, or requests, of that method."""
-        return [value for value in self.heard if value.get("method") == method]
+        return [value for value in self.received if value.get("method") == method]
 
 
 def spend(seat: Seat) -> Day:
@@ -48,13 +48,13 @@ def spend(seat: Seat) -> Day:
     for part, needed in PARTS:
         if not needed & seat.who.never:
             part(seat)
-    heard, prompted, opened = tuple(seat.heard), tuple(seat.prompted), frozenset(seat.opened)
+    received, prompted, opened = tuple(seat.received), tuple(seat.prompted), frozenset(seat.opened)
     for part, needed in NEWER:
         if not needed & seat.who.never:
             part(seat)
     return Day(
         who=seat.who,
-        heard=heard,
+        received=received,
         prompted=prompted,
         opened=opened,
         seat=seat,

@@ -50,7 +50,7 @@ def talks(seat: Seat) -> None:
     text = "think hm\nsay an answer / with ünïcode \U0001f600"
     chat = seat.chat(seat.turn(text))
     assert chat.echoed.removesuffix("\n") == text
-    assert chat.said == "an answer / with ünïcode \U0001f600"
+    assert chat.answer == "an answer / with ünïcode \U0001f600"
     assert chat.thought == "hm"
     assert chat.usage["sessionTokens"] > 0
     assert not chat.open_thoughts
@@ -61,7 +61,7 @@ def talks(seat: Seat) -> None:
 def reads_a_long_answer(seat: Seat) -> None:
     """Neither deltas nor a long text lose anything on their way."""
     chat = seat.chat(seat.turn("repeat 200 delta\nsay " + "word " * 1500 + "end"))
-    assert chat.said == "delta" * 200 + "word " * 1500 + "end"
+    assert chat.answer == "delta" * 200 + "word " * 1500 + "end"
 
 
 def lets_a_file_be_read(seat: Seat) -> None:
@@ -71,23 +71,23 @@ def lets_a_file_be_read(seat: Seat) -> None:
     assert (card.state, card.error) == ("called", False)
     assert "a line of the file" in card.output
     assert json.loads(card.arguments_text) == card.arguments == {"path": path}
-    assert chat.said == "read"
+    assert chat.answer == "read"
 
 
 def approves_a_change(seat: Seat) -> None:
     path = seat.place.project / "new.txt"
     script = call("eca_write_file", path=str(path), content="one\ntwo\n" * 300)
     chat_id = seat.prompt(f"{script}\nsay written")
-    asked = seat.approve(chat_id)
-    card = seat.chat(chat_id).cards[asked]
+    call_id = seat.approve(chat_id)
+    card = seat.chat(chat_id).cards[call_id]
     assert card.details["path"] == str(path)
     assert card.details["linesAdded"] == 600
     seat.expect_finished(chat_id)
     assert card.state == "called"
     assert path.read_text() == "one\ntwo\n" * 300
-    assert seat.chat(chat_id).said == "written"
-    seat.press(APPROVE, chat_id, asked)
-    seat.press(REJECT, chat_id, asked)
+    assert seat.chat(chat_id).answer == "written"
+    seat.press(APPROVE, chat_id, call_id)
+    seat.press(REJECT, chat_id, call_id)
 
 
 def rejects_a_command(seat: Seat) -> None:
@@ -95,11 +95,11 @@ def rejects_a_command(seat: Seat) -> None:
     path = seat.place.project / "never"
     script = call("eca_shell_command", command=f"touch {path}")
     chat_id = seat.prompt(f"{script}\nsay a pity")
-    asked = seat.reject(chat_id)
+    call_id = seat.reject(chat_id)
     seat.expect_finished(chat_id)
-    assert seat.chat(chat_id).cards[asked].state == "rejected"
-    is_of_today = any(value.get("method") == "chat/statusChanged" for value in seat.heard)
-    assert seat.chat(chat_id).said == ("" if is_of_today else "a pity")
+    assert seat.chat(chat_id).cards[call_id].state == "rejected"
+    is_of_today = any(value.get("method") == "chat/statusChanged" for value in seat.received)
+    assert seat.chat(chat_id).answer == ("" if is_of_today else "a pity")
     assert not path.exists()
 
 
@@ -111,12 +111,12 @@ def asks_for_diagnostics(seat: Seat) -> None:
         assert "unused" in card.output
     else:
         assert card.error
-        assert not seat.asked
+        assert not seat.request_methods
 
 
 def stops_an_answer(seat: Seat) -> None:
     chat_id = seat.prompt("think hm\nsay here\nwait forever")
-    seat.until(lambda: seat.chat(chat_id).said == "here")
+    seat.until(lambda: seat.chat(chat_id).answer == "here")
     seat.stop(chat_id)
     seat.expect_finished(chat_id)
 
@@ -132,11 +132,11 @@ def stops_while_it_is_asked(seat: Seat) -> None:
 
 def stops_a_command_that_runs(seat: Seat) -> None:
     chat_id = seat.prompt(call("eca_shell_command", command="sleep 60"))
-    asked = seat.approve(chat_id)
-    seat.until(lambda: seat.chat(chat_id).cards[asked].state == "running")
+    call_id = seat.approve(chat_id)
+    seat.until(lambda: seat.chat(chat_id).cards[call_id].state == "running")
     seat.stop(chat_id)
     seat.expect_finished(chat_id)
-    assert seat.chat(chat_id).cards[asked].state == "called"
+    assert seat.chat(chat_id).cards[call_id].state == "called"
 
 
 def writes_while_it_answers(seat: Seat) -> None:
@@ -145,19 +145,19 @@ def writes_while_it_answers(seat: Seat) -> None:
     assert seat.prompt("say second", chat_id) == chat_id
     seat.expect_finished(chat_id, times=2)
     seat.turn("say third", chat_id)
-    assert seat.chat(chat_id).said == "firstsecondthird"
+    assert seat.chat(chat_id).answer == "firstsecondthird"
 
 
 def completes_while_it_answers(seat: Seat) -> None:
     """Query contexts and commands over and over; nothing of a turn is lost."""
     chat_id = seat.prompt("repeat 50 delta")
     for query in ("", "lo", "new"):
-        found = seat.ask("chat/queryContext", {"query": query, "chatId": chat_id, "contexts": []})
+        result = seat.ask("chat/queryContext", {"query": query, "chatId": chat_id, "contexts": []})
         commands = seat.ask("chat/queryCommands", {"query": query, "chatId": None})
         assert all(isinstance(each["arguments"], list) for each in commands["commands"])
-        assert query != "lo" or any("long.txt" in str(each) for each in found["contexts"])
+        assert query != "lo" or any("long.txt" in str(each) for each in result["contexts"])
     seat.expect_finished(chat_id)
-    assert seat.chat(chat_id).said == "delta" * 50
+    assert seat.chat(chat_id).answer == "delta" * 50
 
 
 def selects(seat: Seat) -> None:
@@ -168,7 +168,7 @@ def selects(seat: Seat) -> None:
     chat_id = seat.turn(call("eca_write_file", path=str(path), content="x") + "\nsay planned")
     (card,) = seat.chat(chat_id).cards.values()
     assert card.state == "rejected"
-    assert seat.chat(chat_id).said == "planned"
+    assert seat.chat(chat_id).answer == "planned"
     seat.select("agent")
     assert seat.screen.config == before
 
@@ -177,7 +177,7 @@ def has_two_chats(seat: Seat) -> None:
     one, two = (seat.prompt(f"repeat 20 {name}\nwait 0.01\nsay !") for name in "ab")
     assert one != two
     seat.until(lambda: seat.chat(one).ends and seat.chat(two).ends)
-    assert [seat.chat(each).said for each in (one, two)] == ["a" * 20 + "!", "b" * 20 + "!"]
+    assert [seat.chat(each).answer for each in (one, two)] == ["a" * 20 + "!", "b" * 20 + "!"]
 
 
 def starts_and_stops_a_tool_server(seat: Seat) -> None:
@@ -199,10 +199,10 @@ def deletes_chats(seat: Seat) -> None:
     seat.until(lambda: seat.chat(idle).title)
     seat.delete(idle)
     busy = seat.prompt("say here\nwait forever")
-    seat.until(lambda: seat.chat(busy).said == "here" and seat.chat(busy).title)
+    seat.until(lambda: seat.chat(busy).answer == "here" and seat.chat(busy).title)
     seat.delete(busy)
     seat.turn("say again", busy)
-    assert seat.chat(busy).said == "again"
+    assert seat.chat(busy).answer == "again"
     assert seat.chat(busy).ends == 1
 
 
@@ -219,8 +219,8 @@ def presses_what_is_not_there(seat: Seat) -> None:
 def completes_a_line(seat: Seat) -> None:
     """A line is completed, or nothing is offered; its keys are spelled as Emacs does."""
     place = {"line": 1, "character": 7}
-    asked = {"doc-text": "say it", "doc-version": 5, "position": place}
-    answer = seat.ask("completion/inline", asked)
+    params = {"doc-text": "say it", "doc-version": 5, "position": place}
+    answer = seat.ask("completion/inline", params)
     assert [item["docVersion"] for item in answer["items"]] in ([], [5])
 
 
@@ -237,14 +237,14 @@ def resumes_a_chat(seat: Seat) -> None:
     seat.screen.chats[chat_id] = seat.screen.chat()
     assert seat.ask("chat/open", {"chatId": chat_id})["found"]
     after = seat.chat(chat_id)
-    assert (after.said, after.echoed) == (before.said, before.echoed)
+    assert (after.answer, after.echoed) == (before.answer, before.echoed)
     assert [card.state for card in after.cards.values()] == ["called"]
     assert not after.busy
 
 
 def finds_files(seat: Seat) -> None:
-    found = seat.try_to("chat/queryFiles", {"query": "long", "chatId": None})
-    assert found is None or any("long.txt" in file["path"] for file in found["files"])
+    result = seat.try_to("chat/queryFiles", {"query": "long", "chatId": None})
+    assert result is None or any("long.txt" in file["path"] for file in result["files"])
 
 
 def renames_a_chat(seat: Seat) -> None:
@@ -260,7 +260,7 @@ def clears_a_chat(seat: Seat) -> None:
     if seat.try_to("chat/clear", {"chatId": chat_id, "messages": True}) is not None:
         seat.screen.chats[chat_id] = seat.screen.chat()
         seat.turn("say after", chat_id)
-        assert seat.chat(chat_id).said == "after"
+        assert seat.chat(chat_id).answer == "after"
 
 
 def switches_a_tool_server_on_and_off(seat: Seat) -> None:
@@ -284,17 +284,17 @@ def rewrites_a_selection(seat: Seat) -> None:
         return
     chats = set(seat.screen.chats)
     place = {"start": {"line": 1, "character": 0}, "end": {"line": 2, "character": 0}}
-    asked = {"id": "1", "text": "x = 1\n", "prompt": "say x = 2", "range": place}
-    assert seat.ask("rewrite/prompt", asked)["status"] == "prompting"
+    params = {"id": "1", "text": "x = 1\n", "prompt": "say x = 2", "range": place}
+    assert seat.ask("rewrite/prompt", params)["status"] == "prompting"
 
-    def told() -> list[Any]:
+    def contents() -> list[Any]:
         method = "rewrite/contentReceived"
         return [
             each["params"]["content"] for _, each in seat.passed if each.get("method") == method
         ]
 
-    seat.until(lambda: told()[-1:] and told()[-1]["type"] == "finished")
-    assert told()[0]["type"] == "started"
+    seat.until(lambda: contents()[-1:] and contents()[-1]["type"] == "finished")
+    assert contents()[0]["type"] == "started"
     assert set(seat.screen.chats) == chats
 
 
@@ -304,11 +304,11 @@ def is_asked_by_the_model(seat: Seat) -> None:
     question = call("eca_ask_user", question="Which one?", options=[{"label": "the blue one"}])
     place = call("eca_editor_definition", path=path, line=1, symbol="line")
     chat = seat.chat(seat.turn(f"{question}\n{place}\nsay so"))
-    assert chat.said == "so"
-    asked, looked_up = chat.cards.values()
+    assert chat.answer == "so"
+    question_card, looked_up = chat.cards.values()
     can = seat.who.assistant if "variants" in seat.screen.config else {}
-    assert asked.error is not bool(can.get("chatCapabilities"))
-    assert asked.error or "the blue one" in asked.output
+    assert question_card.error is not bool(can.get("chatCapabilities"))
+    assert question_card.error or "the blue one" in question_card.output
     assert looked_up.error is not bool(can.get("editor", {}).get("definition"))
     assert looked_up.error or "/p/b.py:7:1" in looked_up.output
 
@@ -365,10 +365,10 @@ class Evening:
 def has_work(seat: Seat) -> None:
     """A turn runs, and a command."""
     busy = seat.prompt("say here\nwait forever")
-    seat.until(lambda: seat.chat(busy).said == "here")
+    seat.until(lambda: seat.chat(busy).answer == "here")
     works = seat.prompt(call("eca_shell_command", command="sleep 60"))
-    asked = seat.approve(works)
-    seat.until(lambda: seat.chat(works).cards[asked].state == "running")
+    call_id = seat.approve(works)
+    seat.until(lambda: seat.chat(works).cards[call_id].state == "running")
     assert_some(seat.line.pid)
 
 
@@ -376,8 +376,8 @@ def goes_home(seat: Seat) -> Evening:
     """Leave in the middle of work, as this client leaves."""
     has_work(seat)
     assert seat.ask("shutdown", seconds=3) is None
-    left = children(seat.line.pid)
+    child_processes = children(seat.line.pid)
     seat.tell("exit")
     if seat.who.leaves_by is not None:
         seat.line.kill(seat.who.leaves_by)
-    return Evening(children=left, code=seat.line.exit_code(within=3.0))
+    return Evening(children=child_processes, code=seat.line.exit_code(within=3.0))

@@ -98,7 +98,7 @@ def with_escaped_slashes(value: Any) -> bytes:
     return frame(json.dumps(value).replace("/", "\\/").encode())
 
 
-def found(first: int, severity: str, **more: Any) -> dict[str, Any]:
+def diagnostics_answer(first: int, severity: str, **more: Any) -> dict[str, Any]:
     """An answer to `editor/getDiagnostics`, of an editor that counts from `first`: line 3."""
     start = {"line": 3 - 1 + first, "character": first}
     return {
@@ -115,9 +115,9 @@ def found(first: int, severity: str, **more: Any) -> dict[str, Any]:
 
 
 PLACE = {"start": {"line": 7, "character": 1}, "end": {"line": 7, "character": 5}}
-FOUND = {"status": "success", "locations": [{"uri": "file:///p/b.py", "range": PLACE}]}
+LOCATIONS = {"status": "success", "locations": [{"uri": "file:///p/b.py", "range": PLACE}]}
 ANSWERED = {"chat/askQuestion": {"answer": "the blue one", "cancelled": False}}
-TODAY = {**ANSWERED, "editor/getDefinition": FOUND, "editor/getReferences": FOUND}
+TODAY = {**ANSWERED, "editor/getDefinition": LOCATIONS, "editor/getReferences": LOCATIONS}
 """Answers of clients with these capabilities: two places and the user's answer."""
 
 ASKS = {"askQuestion": True}
@@ -136,7 +136,9 @@ EMACS: Mapping[str, Any] = {
     "nothing": None,
     "names_itself": True,
     "answers": {
-        "editor/getDiagnostics": found(0, "information", source="emacs-lisp", code=None),
+        "editor/getDiagnostics": diagnostics_answer(
+            0, "information", source="emacs-lisp", code=None
+        ),
         **TODAY,
     },
     "unknown": "junk",
@@ -187,7 +189,7 @@ PERSONALITIES: Mapping[str, Personality] = {
         at_start=LISTS,
         mints_ids=True,
         never=CLEAR,
-        answers={"editor/getDiagnostics": found(0, "warning", code=7), **TODAY},
+        answers={"editor/getDiagnostics": diagnostics_answer(0, "warning", code=7), **TODAY},
         leaves_by=signal.SIGTERM,
     ),
     "IntelliJ": Personality(
@@ -200,7 +202,7 @@ PERSONALITIES: Mapping[str, Personality] = {
         at_start=LISTS,
         mints_ids=True,
         never=CLEAR,
-        answers={"editor/getDiagnostics": found(0, "error"), **TODAY},
+        answers={"editor/getDiagnostics": diagnostics_answer(0, "error"), **TODAY},
         unknown="never answered",
         leaves_by=signal.SIGTERM,
     ),
@@ -215,7 +217,7 @@ PERSONALITIES: Mapping[str, Personality] = {
         adds={"contexts": []},
         behavior="behavior",
         never=NEWER | MCP | {"chat/promptStop", "chat/delete", "chat/selectedBehaviorChanged"},
-        answers={"editor/getDiagnostics": found(0, "unknown", code=None)},
+        answers={"editor/getDiagnostics": diagnostics_answer(0, "unknown", code=None)},
     ),
     "Desktop": Personality(
         client={"name": "Desktop", "version": "0.9.12"},

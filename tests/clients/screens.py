@@ -16,7 +16,7 @@ class Screen:
         chats: by id, those that the user has opened and not deleted.
         unnamed: the prompts sent without a chat id, which the server is to name.
         messages: what was shown outside of chats.
-        heard: the method of every notification.
+        methods: the method of every notification.
     """
 
     chat: ClassVar[type[Chat]] = Chat
@@ -31,7 +31,7 @@ class Screen:
         self.chats: dict[str, Chat] = {}
         self.unnamed = 0
         self.messages: list[str] = []
-        self.heard: list[str] = []
+        self.methods: list[str] = []
 
     def start(self, result: Mapping[str, Any]) -> None:
         """`initialize` was answered."""
@@ -44,7 +44,7 @@ class Screen:
 
     def show(self, method: str, params: Any) -> None:
         """A notification came; one that is not known is ignored."""
-        self.heard.append(method)
+        self.methods.append(method)
         match method:
             case "config/updated":
                 self.configure(params.get("chat", {}))

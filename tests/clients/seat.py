@@ -54,10 +54,10 @@ class Seat:
 
     Attributes:
         screen: what its user sees.
-        heard: each message that the client understood, in order; an answer with the method that it
-            `answers`.
+        received: each message that the client understood, in order; an answer with the method
+            that it `answers`.
         passed: each message of both sides, with its side, in the order of the client.
-        asked: the method of each of the server's requests.
+        request_methods: the method of each of the server's requests.
         prompted: the text of each prompt.
         opened: each chat that the user has opened.
         deleted: each chat that the user has deleted, and how much had been heard by the answer.
@@ -75,9 +75,9 @@ class Seat:
         self.opened: set[str] = set()
         self.deleted: list[tuple[str, int]] = []
         self.behavior = ""
-        self.heard: list[dict[str, Any]] = []
+        self.received: list[dict[str, Any]] = []
         self.passed: list[tuple[Literal["client", "server"], dict[str, Any]]] = []
-        self.asked: list[str] = []
+        self.request_methods: list[str] = []
         self.dropped: list[Any] = []
         self._ids = itertools.count(1)
         self._asks: dict[int, str] = {}
@@ -90,14 +90,14 @@ class Seat:
         who, place = self.who, self.place
         script = str(place.script)
         if who.asks_version:
-            asked = subprocess.run(
+            version = subprocess.run(
                 [script, "--version"],
                 capture_output=True,
                 check=True,
                 timeout=SECONDS,
                 env=environment(place.home),
             )
-            assert asked.stdout.startswith(b"eca_server ")
+            assert version.stdout.startswith(b"eca_server ")
         start = FROM_ITSELF if who.names_itself else (script, "server")
         cwd = place.project if who.cwd == "project" else place.script.parent
         if who.on_vscode_jsonrpc:
@@ -150,18 +150,18 @@ class Seat:
         """The methods of the requests that have no answer."""
         return list(self._asks.values())
 
-    def until(self, seen: Callable[[], object], *, seconds: float = SECONDS) -> None:
+    def until(self, condition: Callable[[], object], *, seconds: float = SECONDS) -> None:
         """Read until that is so."""
         deadline = time.monotonic() + seconds
-        while not seen():
-            left = deadline - time.monotonic()
-            if left <= 0:
+        while not condition():
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
                 pytest.fail(f"it never comes to that: {self.screen.chats}")
-            self._hear(self.line.read(left))
+            self._hear(self.line.read(remaining))
 
     def _hear(self, messages: list[Any]) -> None:
         for place, value in enumerate(messages):
-            self.heard.append(value)
+            self.received.append(value)
             self.passed.append(("server", value))
             if "id" not in value:
                 self.screen.show(value["method"], value.get("params"))
@@ -177,7 +177,7 @@ class Seat:
                     return
 
     def _answer(self, request: Any) -> None:
-        self.asked.append(request["method"])
+        self.request_methods.append(request["method"])
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": request["id"]}
         if request["method"] in self.who.answers:
             answer["result"] = self.who.answers[request["method"]]
@@ -262,7 +262,7 @@ class Seat:
         if not self.screen.keeps_deleted:
             del self.screen.chats[chat_id]
         assert self.ask("chat/delete", {"chatId": chat_id}) == {}
-        self.deleted.append((chat_id, len(self.heard)))
+        self.deleted.append((chat_id, len(self.received)))
         if self.screen.keeps_deleted:
             assert chat_id not in self.screen.chats or not self.chat(chat_id).busy
             self.screen.chats.pop(chat_id, None)

@@ -44,7 +44,9 @@ def begin(server: Stranger, hello: bytes, folder: Path) -> None:
 def updates(server: Stranger) -> list[Any]:
     """Return the chat settings of each `config/updated` so far."""
     return [
-        seen["params"]["chat"] for seen in server.seen if seen.get("method") == "config/updated"
+        update["params"]["chat"]
+        for update in server.received
+        if update.get("method") == "config/updated"
     ]
 
 
@@ -55,7 +57,7 @@ def test_a_message_is_a_format_for_emacs_only(start_server, tmp_path, hello, nam
     begin(server, hello, tmp_path / "project")
     send(server, b'{"jsonrpc":"2.0","method":"mcp/startServer","params":{"name":"a%3Ab"}}')
     server.until(lambda m: m.get("method") == "$/showMessage")
-    assert f"'{name}'" in server.seen[-1]["params"]["message"]
+    assert f"'{name}'" in server.received[-1]["params"]["message"]
 
 
 @pytest.mark.requirement("W-3f")
@@ -68,7 +70,7 @@ def test_vs_codes_popup_lists_files_beside_a_bare_cursor(start_server, tmp_path)
 "contexts":[{"type":"cursor"}]}}"""
     listed = answer(server, query)
     assert listed["result"]["contexts"] == [{"type": "file", "path": str(project / "app.py")}]
-    assert not [seen for seen in server.seen if seen.get("method") == "$/showMessage"]
+    assert not [message for message in server.received if message.get("method") == "$/showMessage"]
 
 
 def test_a_prompt_with_a_bare_cursor_is_answered_with_a_note(start_server, tmp_path):
@@ -79,10 +81,10 @@ def test_a_prompt_with_a_bare_cursor_is_answered_with_a_note(start_server, tmp_p
 {"type":"file","path":null}]}}"""
     assert answer(server, prompt)["result"]["status"] == "prompting"
     server.expect_finished()
-    assert text_of(server.seen) == "\n\nhere"
+    assert text_of(server.received) == "\n\nhere"
     for name in ("cursor", "file"):
         note = f"A context of type '{name}' was left out: it is incomplete."
-        assert note in text_of(server.seen, "system")
+        assert note in text_of(server.received, "system")
 
 
 @pytest.mark.requirement("W-3g")
@@ -158,9 +160,9 @@ def test_a_provider_in_camel_case_is_the_one_that_is_called_otherwise(start_serv
         }
 
 
-def contents(heard: Iterable[Any], kind: str) -> list[Any]:
+def contents(messages: Iterable[Any], kind: str) -> list[Any]:
     """The contents of that type."""
-    return [content_of(each) for each in heard if content_of(each).get("type") == kind]
+    return [content_of(each) for each in messages if content_of(each).get("type") == kind]
 
 
 PROMPT = b"""{"jsonrpc":"2.0","id":%d,"method":"chat/prompt","params":{"chatId":"c",\
@@ -177,15 +179,15 @@ def test_the_gauge_shows_what_the_last_request_took_of_the_context(start_server,
         return server.expect_finished()
 
     tree = 'call eca_directory_tree {"path": "."}'
-    heard = turn(1, "usage 40000 2500", tree, "usage 41000 60")
-    kinds = [content_of(each).get("type") for each in heard]
+    messages = turn(1, "usage 40000 2500", tree, "usage 41000 60")
+    kinds = [content_of(each).get("type") for each in messages]
     assert kinds.index("usage") < kinds.index("toolCalled")
-    assert [each["sessionTokens"] for each in contents(heard, "usage")] == [42500, 41060]
+    assert [each["sessionTokens"] for each in contents(messages, "usage")] == [42500, 41060]
     [after] = contents(turn(2, "usage 300 20"), "usage")
     assert after["sessionTokens"] == 320
     [compacted] = contents(turn(3, "/compact"), "usage")
     assert compacted["sessionTokens"] < 20_000
-    for usage in [*contents(heard, "usage"), after, compacted]:
+    for usage in [*contents(messages, "usage"), after, compacted]:
         assert usage["limit"] == {"context": 1_000_000}
         assert usage["contextBreakdown"]["usedTokens"] == usage["sessionTokens"]
         assert usage["contextBreakdown"]["contextLimit"] == 1_000_000
@@ -202,9 +204,9 @@ def test_without_a_model_the_first_answer_of_a_chat_says_how_to_configure_one(
     hints = []
     for number in (5, 6):
         answer(server, prompt % number)
-        heard = server.expect_finished()
-        assert text_of(heard).strip() == "hello"
-        hints.append(text_of(heard, "system"))
+        messages = server.expect_finished()
+        assert text_of(messages).strip() == "hello"
+        hints.append(text_of(messages, "system"))
     assert "No model is configured." in hints[0]
     assert "/login" in hints[0]
     assert str(tmp_path / ".config" / "eca" / "config.json") in hints[0]
@@ -250,17 +252,17 @@ def test_emacs_is_asked_again_while_its_language_server_starts(start_server, tmp
     begin(server, EMACS, project_of(tmp_path))
     arguments = json.dumps({"path": "app.py", "line": 4, "symbol": "run"})
     server.prompt(f"call eca_editor_definition {arguments}", chat="c")
-    asked = asked_by_the_server(server, "editor/getDefinition")
-    identity = json.dumps(asked["id"]).encode()
+    request = asked_by_the_server(server, "editor/getDefinition")
+    identity = json.dumps(request["id"]).encode()
     send(server, b'{"jsonrpc":"2.0","id":%b,"result":{"status":"starting"}}\n' % identity)
     again = asked_by_the_server(server, "editor/getDefinition")
-    assert again["params"] == asked["params"]
+    assert again["params"] == request["params"]
     send(
         server,
         b"""{"jsonrpc":"2.0","id":%b,"result":{"status":"success","locations":[{"uri":"%b",\
 "range":{"start":{"line":1,"character":5},"end":{"line":1,"character":8}}}]}}
 """
-        % (json.dumps(again["id"]).encode(), asked["params"]["uri"].encode()),
+        % (json.dumps(again["id"]).encode(), request["params"]["uri"].encode()),
     )
     [called] = contents(server.expect_finished(), "toolCalled")
     assert "app.py:1:5: def run():" in called["outputs"][0]["text"]
@@ -341,5 +343,5 @@ def test_a_chat_whose_model_is_no_longer_listed_is_opened_without_it(start_serve
         )
         selection = opened["result"]["selection"]
         assert (selection["model"], selection["variant"]) == (None, None)
-        told = [each for each in updates(server) if "selectTrust" in each]
-        assert [each["selectModel"] for each in told] == ["p/plain"]
+        trust_updates = [each for each in updates(server) if "selectTrust" in each]
+        assert [each["selectModel"] for each in trust_updates] == ["p/plain"]

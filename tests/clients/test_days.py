@@ -20,12 +20,12 @@ OCTOBER = {
 """The methods of October's edition, and those that every client waits for (W-11)."""
 
 TODAY = [name for name, who in PERSONALITIES.items() if "chatCapabilities" in who.assistant]
-ASKED = {"chat/cleared", "chat/opened", "rewrite/contentReceived"}
+OF_ANSWERS = {"chat/cleared", "chat/opened", "rewrite/contentReceived"}
 """Methods that belong to the answers of `chat/open`, `chat/clear` and `rewrite/prompt`."""
 
 
 def methods(day: Day) -> set[str]:
-    return {value["method"] for value in day.seat.heard if "method" in value}
+    return {value["method"] for value in day.seat.received if "method" in value}
 
 
 @pytest.mark.requirement(
@@ -48,7 +48,7 @@ def test_a_day(spend_day: SpendDay, name: str) -> None:
 def test_only_clients_of_todays_edition_are_notified_of_chats(
     spend_day: SpendDay, name: str
 ) -> None:
-    more = methods(spend_day(name)) - OCTOBER - (set() if name in TODAY else ASKED)
+    more = methods(spend_day(name)) - OCTOBER - (set() if name in TODAY else OF_ANSWERS)
     assert (more >= {"chat/opened", "chat/deleted"}) is (name in TODAY)
     assert bool(more) is (name in TODAY)
 
@@ -67,4 +67,4 @@ def test_a_day_at_a_server_that_is_to_speak_octobers_edition(name: str, tmp_path
     finally:
         seat.line.close()
     assert not day.evening.children
-    assert methods(day) <= OCTOBER | ASKED
+    assert methods(day) <= OCTOBER | OF_ANSWERS

@@ -13,5 +13,5 @@ def test_a_day_is_folded_without_an_error(spend_day: SpendDay, name: str) -> Non
     seat, conversation = spend_day(name).seat, Conversation()
     for side, value in seat.passed:
         assert conversation.passed(side, value) == ()
-    said = {chat_id: chat.text() for chat_id, chat in conversation.fold.chats.items()}
-    assert said == {chat_id: chat.said for chat_id, chat in seat.screen.chats.items()}
+    answers = {chat_id: chat.text() for chat_id, chat in conversation.fold.chats.items()}
+    assert answers == {chat_id: chat.answer for chat_id, chat in seat.screen.chats.items()}

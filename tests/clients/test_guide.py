@@ -26,7 +26,7 @@ def test_a_session_has_the_order_of_the_guide(start_server, tmp_path, hello):
     begin(server, hello, tmp_path / "project")
     prompt(server, 5, "think hm", 'call eca_directory_tree {"path": "."}', "say so")
     order: list[str] = []
-    for value in server.seen:
+    for value in server.received:
         name = value.get("method", "the answer")
         content = content_of(value)
         if content.get("type") == "progress":

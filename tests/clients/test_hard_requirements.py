@@ -117,7 +117,7 @@ def test_4_the_header_is_one_and_spelt_so(days):
         for header in re.finditer(rb"(?:^|(?<=}))[^{}]*?\r\n\r\n(?={\"jsonrpc)", output):
             assert re.fullmatch(rb"Content-Length: [0-9]+\r\n\r\n", header[0])
             bodies += 1
-        assert bodies == len(line.seen)
+        assert bodies == len(line.received)
 
 
 @pytest.mark.requirement("CLIENT-5")
@@ -127,19 +127,19 @@ def test_5_who_keeps_nothing_between_reads_understands_all(spend_day):
         assert isinstance(seat.line, Stranger)
         assert max(map(len, seat.line.reads)) <= most
         assert all(frames_in(read) for read in seat.line.reads)
-        assert as_it_came(seat.heard) == seat.line.seen[: len(seat.heard)]
+        assert as_it_came(seat.received) == seat.line.received[: len(seat.received)]
     assert len(spend_day("Emacs then").seat.screen.config["models"]) < 300, "they fit no read"
     assert len(spend_day("Neovim").seat.screen.config["models"]) > 300
 
 
-def as_it_came(heard: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{key: value[key] for key in value if key != "answers"} for value in heard]
+def as_it_came(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{key: value[key] for key in value if key != "answers"} for value in messages]
 
 
 @pytest.mark.requirement("CLIENT-6")
 def test_6_an_answer_has_a_result_or_an_error(days):
     for _, line in written(days):
-        answers = [value for value in line.seen if "method" not in value]
+        answers = [value for value in line.received if "method" not in value]
         assert len(answers) > 10
         assert all(("result" in answer) is not ("error" in answer) for answer in answers)
         assert None not in (answer.get("error", 1) for answer in answers)
@@ -148,8 +148,8 @@ def test_6_an_answer_has_a_result_or_an_error(days):
 @pytest.mark.requirement("CLIENT-7", "W-2d")
 def test_7_a_notification_has_no_id(days):
     for day, line in written(days):
-        ids = {value["method"] for value in line.seen if "method" in value and "id" in value}
-        assert ids == set(day.seat.asked)
+        ids = {value["method"] for value in line.received if "method" in value and "id" in value}
+        assert ids == set(day.seat.request_methods)
 
 
 @pytest.mark.requirement("CLIENT-8")
@@ -199,21 +199,21 @@ def test_11_any_chat_may_be_named(server):
 @pytest.mark.parametrize("model", ["no/such", "openai/gpt-5", "simulator/script"])
 def test_12_a_prompt_is_answered_whatever_is_wrong(server, model):
     params = {"message": "fail auth", "model": model}
-    begun = len(server.seen)
+    begun = len(server.received)
     answer = server.result("chat/prompt", params)
     assert answer == {"chatId": answer["chatId"], "model": model, "status": answer["status"]}
     assert answer["status"] in ("prompting", "error")
-    if not any(map(is_finished, server.seen[begun:])):
+    if not any(map(is_finished, server.received[begun:])):
         server.expect_finished()
-    assert text_of(server.seen[begun:], "user") == "fail auth"
-    assert text_of(server.seen[begun:], "system")
+    assert text_of(server.received[begun:], "user") == "fail auth"
+    assert text_of(server.received[begun:], "system")
 
 
 @pytest.mark.requirement("CLIENT-13", "BASE-16")
 def test_13_every_request_is_answered(days):
     for day in days:
         assert not day.seat.unanswered
-        assert len([value for value in day.seat.heard if "answers" in value]) > 20
+        assert len([value for value in day.seat.received if "answers" in value]) > 20
 
 
 @pytest.mark.requirement("CLIENT-14", "W-22e")
@@ -225,12 +225,12 @@ def test_14_every_turn_ends_once(server, days):
             was_deleted = chat_id in dict(day.seat.deleted)
             assert ended == len(begun) or (was_deleted and ended == len(begun) - 1)
     for script in ("fail auth", "cut", "empty", "finish length", "call no_tool", "/none"):
-        begun_at = len(server.seen)
+        begun_at = len(server.received)
         server.prompt(script)
-        if not any(map(is_finished, server.seen[begun_at:])):
+        if not any(map(is_finished, server.received[begun_at:])):
             server.expect_finished()
         server.settle()
-        assert sum(map(is_finished, server.seen[begun_at:])) == 1, script
+        assert sum(map(is_finished, server.received[begun_at:])) == 1, script
 
 
 @pytest.mark.requirement("CLIENT-15")
@@ -329,7 +329,7 @@ def test_22_no_tool_but_the_list_of_tasks_is_called_task(days):
 @pytest.mark.requirement("CLIENT-23")
 def test_23_nothing_is_null_but_a_variant_that_is_not_selected(days):
     for day in days:
-        for value in day.heard:
+        for value in day.received:
             nulls = {key for key, inner in members(value) if inner is None}
             assert nulls <= {"selectVariant"}, value
 
@@ -348,7 +348,7 @@ def members(value: Any) -> Iterator[tuple[str, Any]]:
 @pytest.mark.requirement("CLIENT-24")
 def test_24_shutdown_is_null_and_leaves_no_process_behind(days):
     for day in days:
-        (answer,) = (each for each in day.seat.heard if each.get("answers") == "shutdown")
+        (answer,) = (each for each in day.seat.received if each.get("answers") == "shutdown")
         assert answer["result"] is None
         assert not day.evening.children
 
@@ -368,13 +368,13 @@ def test_26_an_editor_is_asked_only_what_it_can_and_junk_is_a_no(server, days):
         assistant = day.who.assistant
         can = {f"editor/get{each.title()}" for each in assistant.get("editor", {})}
         can |= {"chat/askQuestion"} if "chatCapabilities" in assistant else set()
-        assert set(day.seat.asked) <= can
-        assert day.seat.asked or not can or day.who.on_vscode_jsonrpc
+        assert set(day.seat.request_methods) <= can
+        assert day.seat.request_methods or not can or day.who.on_vscode_jsonrpc
     for junk in ("Unknown server request", None, [], {"diagnostics": 7}):
         params = {"message": "call eca_editor_diagnostics\nsay x", "model": "simulator/script"}
         server.ask("chat/prompt", params)
-        asked = server.until(lambda m: m.get("method") == "editor/getDiagnostics")[-1]
-        server.send({"jsonrpc": "2.0", "id": asked["id"], "result": junk})
+        request = server.until(lambda m: m.get("method") == "editor/getDiagnostics")[-1]
+        server.send({"jsonrpc": "2.0", "id": request["id"], "result": junk})
         came = [content_of(value) for value in server.expect_finished()]
         (called,) = (each for each in came if each.get("type") == "toolCalled")
         assert called["error"]
@@ -422,7 +422,7 @@ def test_29_a_task_is_started_and_finished(days):
 @pytest.mark.requirement("CLIENT-30")
 def test_30_nothing_but_frames_is_written(days):
     for _, line in written(days):
-        assert frames_in(b"".join(line.reads)) == line.seen
+        assert frames_in(b"".join(line.reads)) == line.received
 
 
 @pytest.mark.requirement("CLIENT-31")
@@ -454,7 +454,7 @@ def test_32_after_a_delete_nothing_comes_for_the_chat(days):
                     if each.get("method") == "chat/contentReceived"
                     and each["params"]["chatId"] == chat_id
                 ]
-                for messages in (day.seat.heard[:answered_at], day.seat.heard[answered_at:])
+                for messages in (day.seat.received[:answered_at], day.seat.received[answered_at:])
             )
             assert not after or content_of(after[0]).get("state") == "running", "a turn of its own"
             began = sum(content_of(each).get("contentId") is not None for each in before)

@@ -19,7 +19,7 @@ CHAT = {
     "models": ["a/b"], "selectModel": "a/b", "welcomeMessage": "",
     "behaviors": ["agent"], "selectBehavior": "agent", "agents": ["agent"], "selectAgent": "agent",
 }  # fmt: skip
-SAID = (
+CONTENTS = (
     ("system", {"type": "progress", "state": "running", "text": "Waiting model"}),
     ("user", {"type": "text", "text": "hi", "contentId": "1"}),
     ("assistant", {"type": "reasonStarted", "id": "r"}),
@@ -41,7 +41,7 @@ GOOD: list[Any] = [
     ("$/progress", {"type": "finish", "taskId": "t", "title": "x"}),
     *(
         ("chat/contentReceived", {"chatId": "c", "role": role, "content": content})
-        for role, content in SAID
+        for role, content in CONTENTS
     ),
 ]
 

@@ -42,7 +42,7 @@ def test_a_system_text_is_a_message_or_a_paragraph_of_its_own(start_server, tmp_
         server = start_server(cwd=tmp_path, env=ALLOWED)
         begin(server, hello, tmp_path / "project")
         prompt(server, 5, "say Some words here", "fail quota the account is empty")
-        page, buffer = page_of(server.seen), buffer_of(server.seen)
+        page, buffer = page_of(server.received), buffer_of(server.received)
         assert page.chats["c"].texts("assistant") == ["Some words here"]
         [failure] = page.chats["c"].texts("system")
         assert "the account is empty" in failure
@@ -56,7 +56,7 @@ def test_the_gauge_does_not_contradict_itself(start_server, tmp_path):
     begin(server, VSCODE, tmp_path / "project")
     for number in (5, 6):
         prompt(server, number, "say so", "usage 40000 2500")
-        usage = page_of(server.seen).chats["c"].usage
+        usage = page_of(server.received).chats["c"].usage
         assert usage["sessionTokens"] == usage["contextBreakdown"]["usedTokens"] == 42_500
         assert usage["limit"]["context"] == usage["contextBreakdown"]["contextLimit"]
 
@@ -70,12 +70,12 @@ def test_a_reopened_chat_looks_as_it_looked(start_server, tmp_path):
     prompt(
         server, 5, "think hm", f"call eca_write_file {file}", "cite https://x.example x", "say Y"
     )
-    shown.append([*page_of(server.seen).chats["c"].blocks.values()])
+    shown.append([*page_of(server.received).chats["c"].blocks.values()])
     assert server.leave() == 0
     server = start_server(cwd=tmp_path, env=ALLOWED)
     begin(server, VSCODE, tmp_path / "project")
     assert answer(server, OPEN % 7)["result"]["found"]
-    page = page_of(server.seen)
+    page = page_of(server.received)
     shown.append([*page.chats["c"].blocks.values()])
     assert not page.chats["c"].busy
     before, after = shown
@@ -93,9 +93,9 @@ def test_a_picture_is_shown_or_linked(start_server, tmp_path, hello, images):
     server = start_server(cwd=tmp_path, env=ALLOWED)
     begin(server, hello, tmp_path / "project")
     prompt(server, 5, "draw ff0000")
-    assert buffer_of(server.seen).images == images
+    assert buffer_of(server.received).images == images
     links = "".join(
-        content_of(each).get("text", "") for each in server.seen if content_of(each)
+        content_of(each).get("text", "") for each in server.received if content_of(each)
     ).count(".png")
     assert bool(links) is not bool(images)
 
@@ -107,30 +107,30 @@ def test_a_message_is_read_by_every_user(start_server, tmp_path):
         begin(server, hello, tmp_path / "gone")
         prompt(server, 5, "say so")
         prompt(server, 6, "say so")
-        told = page_of(server.seen).chats["c"].texts("system")
+        notices = page_of(server.received).chats["c"].texts("system")
         if hello is EMACS:
-            told = [each for each in buffer_of(server.seen).messages if "gone" in each]
-        assert len(told) == 1
-        assert "gone" in told[0]
+            notices = [each for each in buffer_of(server.received).messages if "gone" in each]
+        assert len(notices) == 1
+        assert "gone" in notices[0]
 
 
 @pytest.mark.long(but=1)
 @pytest.mark.requirement("W-31b")
-@pytest.mark.parametrize(("hello", "said"), [(VSCODE, []), (EMACS, []), (OCTOBER, ["a pity"])])
-def test_a_rejection_ends_the_turn_for_todays_clients(start_server, tmp_path, hello, said):
+@pytest.mark.parametrize(("hello", "answers"), [(VSCODE, []), (EMACS, []), (OCTOBER, ["a pity"])])
+def test_a_rejection_ends_the_turn_for_todays_clients(start_server, tmp_path, hello, answers):
     server = start_server(cwd=tmp_path, env=configured(chat={"title": False}))
     begin(server, hello, tmp_path / "project")
     command = json.dumps({"command": "touch never"})
     send(server, PROMPT % (5, json.dumps(f"call eca_shell_command {command}\nsay a pity").encode()))
-    asked = server.until(lambda each: content_of(each).get("manualApproval"))[-1]
+    pending_call = server.until(lambda each: content_of(each).get("manualApproval"))[-1]
     send(
         server,
         b'{"jsonrpc":"2.0","method":"chat/toolCallReject","params":{"chatId":"c","toolCallId":%b}}'
-        % json.dumps(content_of(asked)["id"]).encode(),
+        % json.dumps(content_of(pending_call)["id"]).encode(),
     )
     server.expect_finished()
-    chat = page_of(server.seen).chats["c"]
-    assert chat.texts("assistant") == said
+    chat = page_of(server.received).chats["c"]
+    assert chat.texts("assistant") == answers
     assert not chat.busy
     assert [each.state for each in chat.blocks.values() if each.kind == "call"] == ["rejected"]
 
@@ -147,4 +147,4 @@ def test_null_takes_a_variant_from_the_page(start_server, tmp_path):
         for model, variant in ((b"deep", "high"), (b"plain", None)):
             send(server, changed % model)
             server.until(lambda each: each.get("method") == "config/updated")
-            assert page_of(server.seen).chats["c"].selection["selectVariant"] == variant
+            assert page_of(server.received).chats["c"].selection["selectVariant"] == variant

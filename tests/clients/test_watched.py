@@ -9,7 +9,7 @@ from tests.clients.personality import PERSONALITIES
 
 @pytest.mark.parametrize("name", PERSONALITIES)
 def test_a_day_is_watched_without_a_finding(spend_day: SpendDay, name: str) -> None:
-    watcher, seen = Watcher(), []
+    watcher, findings = Watcher(), []
     for side, value in spend_day(name).seat.passed:
-        seen += watcher.feed(side, {"jsonrpc": "2.0", **value})  # vscode-jsonrpc shows none
-    assert [each for each in (*seen, *watcher.finish()) if each.side == "server"] == []
+        findings += watcher.feed(side, {"jsonrpc": "2.0", **value})  # vscode-jsonrpc shows none
+    assert [each for each in (*findings, *watcher.finish()) if each.side == "server"] == []

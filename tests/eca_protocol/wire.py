@@ -54,12 +54,12 @@ class Wire:
     """The other end of a connection, which writes, reads and stores raw messages.
 
     Attributes:
-        seen: every message that came.
+        received: every message that came.
     """
 
     def __init__(self, transport: Transport, framing: Framing = CONTENT_LENGTH) -> None:
         self.transport = transport
-        self.seen: list[Any] = []
+        self.received: list[Any] = []
         self._framing = framing
         self._decoder = framing.decoder()
         self._unread: deque[bytes] = deque()
@@ -82,7 +82,7 @@ class Wire:
                 assert isinstance(frame, bytes)
                 self._unread.append(frame)
         message = json.loads(self._unread.popleft())
-        self.seen.append(message)
+        self.received.append(message)
         return message
 
     async def rest(self) -> list[Any]:

@@ -58,7 +58,7 @@ def run(
     *,
     cwd: Path,
     env: Mapping[str, str],
-    said: str = "",
+    stdin: str = "",
     timeout: float = 30,
 ) -> subprocess.CompletedProcess[str]:
     """Run one of our commands to its end, as `subprocess.run` does."""
@@ -68,7 +68,7 @@ def run(
             command, cwd=cwd, env=env, stdout=stdout.fileno(), stderr=stderr.fileno()
         )
         with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(said.encode())
+            process.stdin.write(stdin.encode())
         process.stdin.close()
         code = process.wait(timeout)
         texts = []
@@ -174,8 +174,8 @@ def _import_all() -> None:
         importlib.import_module(name)
     for name in PACKAGES:
         package = importlib.import_module(f"eca_server.{name}")
-        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            importlib.import_module(found.name)
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
 
 
 def _become_server(order: Mapping[str, Any], fds: Sequence[int]) -> None:

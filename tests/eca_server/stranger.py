@@ -84,7 +84,7 @@ class Stranger:
     """One server process and what it wrote.
 
     Attributes:
-        seen: every message that came, in order.
+        received: every message that came, in order.
         reads: the bytes of each read.
         folder: the process's directory, the workspace's only root unless a test says otherwise.
     """
@@ -103,7 +103,7 @@ class Stranger:
         may_log_tracebacks: bool = False,
     ) -> None:
         self.folder = cwd
-        self.seen: list[Any] = []
+        self.received: list[Any] = []
         self.reads: list[bytes] = []
         self._encode = encode
         self._reader = reader
@@ -188,9 +188,9 @@ class Stranger:
     def read_once(self, *, seconds: float) -> None:
         """Read what is available, or wait for it."""
         if self._ended:
-            pytest.fail(f"the server has ended; it had said {self.seen[-3:]}\n{self.errors}")
+            pytest.fail(f"the server has ended; it had said {self.received[-3:]}\n{self.errors}")
         if not self.can_read(seconds=max(0.0, seconds)):
-            pytest.fail(f"nothing came in time; before: {self.seen[-3:]}")
+            pytest.fail(f"nothing came in time; before: {self.received[-3:]}")
         self._read()
 
     def read(self, seconds: float) -> list[Any]:
@@ -242,7 +242,7 @@ class Stranger:
         else:
             assert "id" in value, value
             assert len({"result", "error"} & set(value)) == 1, value
-        self.seen.append(value)
+        self.received.append(value)
         self._unread.append(value)
 
     def until(self, is_last: Callable[[Any], object], *, seconds: float = SECONDS) -> list[Any]:
@@ -254,7 +254,7 @@ class Stranger:
         return came
 
     def answer(self, request_id: Any, *, seconds: float = SECONDS) -> Any:
-        """Return the answer to a request; earlier messages are in `seen` only."""
+        """Return the answer to a request; earlier messages are in `received` only."""
 
         def is_answer(value: Any) -> bool:
             return (
@@ -351,7 +351,7 @@ class Stranger:
     def start_endless_turn(self) -> str:
         """Start a turn that runs until it is stopped; return the chat's id after its first text."""
         chat = self.prompt("say here\nwait forever")
-        if not any(content_of(seen).get("text") == "here" for seen in self.seen):
+        if not any(content_of(message).get("text") == "here" for message in self.received):
             self.expect_content("text", text="here")
         return chat
 

@@ -57,10 +57,10 @@ class Acts:
     """A terminal that records the actions other than drawing."""
 
     def __init__(self) -> None:
-        self.seen: set[str] = set()
+        self.actions: set[str] = set()
 
     def __getattr__(self, name: str) -> Any:
-        return lambda *_, **__: None if name == "draw" else self.seen.add(name)
+        return lambda *_, **__: None if name == "draw" else self.actions.add(name)
 
 
 def acts_of(printed: str) -> set[str]:
@@ -69,7 +69,7 @@ def acts_of(printed: str) -> set[str]:
     stream = pyte.Stream()
     stream.attach(acts)  # type: ignore[arg-type] - which is all that the stream calls
     stream.feed(printed.encode(errors="backslashreplace").decode())
-    return acts.seen
+    return acts.actions
 
 
 @given(texts)
@@ -159,14 +159,14 @@ calls = st.builds(
 
 @given(calls, st.integers(30, 100))
 def test_no_row_of_a_call_begins_where_our_questions_begin(
-    asked: m.ChatToolCallRunContent, width: int
+    call: m.ChatToolCallRunContent, width: int
 ) -> None:
-    shown = "".join(f"{row}\n" for row, _ in call_rows(asked, directory=None, width=width))
+    shown = "".join(f"{row}\n" for row, _ in call_rows(call, directory=None, width=width))
     screen = pyte.Screen(columns=width, lines=shown.count("\n") + 9)
     pyte.Stream(screen).feed(shown.encode(errors="backslashreplace").decode().replace("\n", "\r\n"))
     assert all(row.startswith("  ") for row in screen.display)  # those behind the last, too
     assert screen.cursor.y == shown.count("\n")
-    assert acts_of(question_of(asked)) == set()
+    assert acts_of(question_of(call)) == set()
 
 
 EVIL = "evil\x1b[2J\x9b1A\u202e\U000e0041"

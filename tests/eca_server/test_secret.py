@@ -142,7 +142,7 @@ def test_the_log_shows_no_secret_in_message_arguments_or_traceback() -> None:
 
 
 @pytest.mark.parametrize(
-    ("headers", "found"),
+    ("headers", "secrets"),
     [
         ({"Authorization": f"Bearer {KEY}"}, {f"Bearer {KEY}", KEY}),
         ({"x-api-key": f" {KEY}\n"}, {KEY}),
@@ -151,5 +151,5 @@ def test_the_log_shows_no_secret_in_message_arguments_or_traceback() -> None:
         ({"accept": "text/plain", "authorization": " "}, set()),
     ],
 )
-def test_headers_that_carry_a_key_are_known_by_their_names(headers, found) -> None:
-    assert set(secrets_in(headers)) == set(map(Secret, found))
+def test_headers_that_carry_a_key_are_known_by_their_names(headers, secrets) -> None:
+    assert set(secrets_in(headers)) == set(map(Secret, secrets))

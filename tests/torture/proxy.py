@@ -15,7 +15,7 @@ from typing import Literal, Self
 
 import attrs
 
-LoginAccessConfig = Literal["up", "down"]
+Direction = Literal["up", "down"]
 Kind = Literal["reset", "end", "split", "hold"]
 KINDS: tuple[Kind, ...] = ("reset", "end", "split", "hold")
 _RESET = struct.pack("ii", 1, 0)
@@ -33,7 +33,7 @@ class Fault:
         seconds: the wait of `hold`.
     """
 
-    way: LoginAccessConfig
+    way: Direction
     kind: Kind
     at: int
     seconds: float = 0.2
@@ -54,7 +54,7 @@ class Proxy:
         self._wake, self._woken = socket.socketpair()
         self._thread = threading.Thread(target=self._serve, name="proxy")
         self._fault: Fault | None = None
-        self.passed: dict[LoginAccessConfig, int] = {"up": 0, "down": 0}
+        self.passed: dict[Direction, int] = {"up": 0, "down": 0}
         self.port: int = self._listener.getsockname()[1]
 
     def arm(self, fault: Fault | None) -> None:
@@ -92,7 +92,7 @@ class Proxy:
             source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._selector.register(source, selectors.EVENT_READ, (sink, way))
 
-    def _pass(self, source: socket.socket, sink: socket.socket, way: LoginAccessConfig) -> None:
+    def _pass(self, source: socket.socket, sink: socket.socket, way: Direction) -> None:
         """Pass what can be read, as the fault wants it; at an end close both sides."""
         how: Kind | None = None
         try:

@@ -68,9 +68,9 @@ def turn(
 
 def prompts_of(server: Stranger, chat: str) -> list[str]:
     """Open a chat; return the user's prompts in it as a client shows them."""
-    begun = len(server.seen)
+    begun = len(server.received)
     server.result("chat/open", {"chatId": chat}, seconds=20)
-    return prompts_in(server.seen[begun:], chat)
+    return prompts_in(server.received[begun:], chat)
 
 
 def prompts_in(messages: Sequence[Mapping[str, Any]], chat: str) -> list[str]:

@@ -32,7 +32,7 @@ from tests.eca_server.stranger import (
     message,
     text_of,
 )
-from tests.torture.proxy import KINDS, Fault, LoginAccessConfig, Proxy
+from tests.torture.proxy import KINDS, Direction, Fault, Proxy
 from tests.torture.rounds import Share, Torture, shares
 from tests.torture.servers import QUIET, Place, listed, problems_in, prompts_of, turn
 
@@ -50,9 +50,9 @@ call eca_shell_command {"command": "sleep 0.05; echo ran"}
 say the end"""
 
 
-def drawn_fault(random: Random, sizes: Mapping[LoginAccessConfig, int]) -> Fault:
+def drawn_fault(random: Random, sizes: Mapping[Direction, int]) -> Fault:
     """Draw a direction, a kind of fault and a byte."""
-    way: LoginAccessConfig = random.choice(["up", "down"])
+    way: Direction = random.choice(["up", "down"])
     return Fault(way, random.choice(KINDS), random.randrange(sizes[way]))
 
 
@@ -62,9 +62,9 @@ class Line:
     def __init__(self, place: Place, chat: str) -> None:
         self.place = place
         self.chat = chat
-        self.seen: list[Any] = []
+        self.received: list[Any] = []
 
-    def play(self, fault: Fault | None, torture: Torture) -> dict[LoginAccessConfig, int]:
+    def play(self, fault: Fault | None, torture: Torture) -> dict[Direction, int]:
         """Have a whole session, as far as the fault lets it; return the bytes that passed."""
         with socket.create_server(("127.0.0.1", 0)) as listener:
             near = socket.create_connection(listener.getsockname())
@@ -81,7 +81,7 @@ class Line:
                     is_whole = self.talk(client)
                     begun = children(process.pid)
                     # A connection may be cut while the process still starts.
-                    within = END_SECONDS if self.seen else END_SECONDS + START_SECONDS
+                    within = END_SECONDS if self.received else END_SECONDS + START_SECONDS
                     with torture.timed("end of the process", within):
                         code = process.wait(within)
         finally:
@@ -117,15 +117,15 @@ class Line:
         while head := HEADER.match(data, position):
             position = head.end() + int(head[1])
             if position <= len(data):  # the last frame may be cut
-                self.seen.append(json.loads(data[head.end() : position]))
-        return {each["id"] for each in self.seen if "result" in each} == {1, 2, 3, 4}
+                self.received.append(json.loads(data[head.end() : position]))
+        return {each["id"] for each in self.received if "result" in each} == {1, 2, 3, 4}
 
     @property
     def is_begun(self) -> bool:
         """Tell whether a part of the model's answer came."""
         return any(
             each.get("params", {}).get("role") == "assistant" and content_of(each).get("type")
-            for each in self.seen
+            for each in self.received
         )
 
 
@@ -169,7 +169,7 @@ class Caller:
         self.server = server
         self.proxy = proxy
         self.torture = torture
-        self.sizes: dict[LoginAccessConfig, int] = {}
+        self.sizes: dict[Direction, int] = {}
         self.prompts = 0
 
     def whole_turn(self, chat: str) -> None:
@@ -182,14 +182,14 @@ class Caller:
 
     def turn(self, chat: str) -> str:
         self.prompts += 1
-        place = len(self.server.seen)
+        place = len(self.server.received)
         with self.torture.timed("turn", TURN_SECONDS):
             turn(self.server, f"This is round {self.prompts}.", chat, model=None)
         self.server.settle()
-        seen = self.server.seen[place:]
-        assert sum(map(is_finished, seen)) == 1, "a turn has not one end"
-        answers = text_of(seen)
-        is_told = bool(problems_in(seen)) or answers.endswith(END)
+        turn_messages = self.server.received[place:]
+        assert sum(map(is_finished, turn_messages)) == 1, "a turn has not one end"
+        answers = text_of(turn_messages)
+        is_told = bool(problems_in(turn_messages)) or answers.endswith(END)
         assert is_told, f"cut in silence: {answers!r}"
         assert set(re.findall(r"<(\d+)>", answers)) <= {str(self.prompts)}, f"foreign: {answers!r}"
         return answers

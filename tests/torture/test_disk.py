@@ -57,24 +57,24 @@ class BadDisk:
         self.set("good")
         with self.place.server(self.env) as server:
             self.look(server)
-            said = {chat: [self.say(server, chat, "before")] for chat in chats}
-            self.note(said)
+            prompts_by_chat = {chat: [self.say(server, chat, "before")] for chat in chats}
+            self.note(prompts_by_chat)
             self.set(f"{kind} {number}")
-            begun = len(server.seen)
+            begun = len(server.received)
             for chat in chats:
-                said[chat].append(self.say(server, chat, "meanwhile"))
+                prompts_by_chat[chat].append(self.say(server, chat, "meanwhile"))
             self.read(server, chats)
             if recovers:
                 self.set("good")
             for chat in chats:
-                said[chat].append(self.say(server, chat, "after"))
+                prompts_by_chat[chat].append(self.say(server, chat, "after"))
             with self.torture.timed("shutdown", ANSWER_SECONDS):
                 answer = server.answer(server.ask("shutdown"), seconds=2 * ANSWER_SECONDS)
-            problems = [*problems_in(server.seen[begun:]), *filter(None, [answer.get("error")])]
+            problems = [*problems_in(server.received[begun:]), *filter(None, [answer.get("error")])]
             self.torture.count("told", bool(problems))
         self.set("good")
         if (recovers and "error" not in answer) or not problems:
-            self.note(said)
+            self.note(prompts_by_chat)
 
     def say(self, server: Stranger, chat: str, when: str) -> str:
         prompt = f"{when} in round {self.torture.rounds}"
@@ -90,7 +90,7 @@ class BadDisk:
         """
         earlier = [chat for chat in self.prompts if chat not in chats]
         for _ in range(2):
-            is_late = any("does not answer" in text for text in problems_in(server.seen))
+            is_late = any("does not answer" in text for text in problems_in(server.received))
             within = LATE_SECONDS if is_late else ANSWER_SECONDS
             self.torture.count("known late", is_late)
             with self.torture.timed("late list" if is_late else "list", within):
@@ -98,11 +98,11 @@ class BadDisk:
             assert set(chats) <= known, "chats of this server are not listed"
             for chat in chats + earlier[:1]:
                 with self.torture.timed("late open" if is_late else "open", within):
-                    found = prompts_of(server, chat)
-                assert found or chat in earlier, f"{chat} is shown empty"
+                    shown_prompts = prompts_of(server, chat)
+                assert shown_prompts or chat in earlier, f"{chat} is shown empty"
 
-    def note(self, said: dict[str, list[str]]) -> None:
-        for chat, prompts in said.items():
+    def note(self, prompts_by_chat: dict[str, list[str]]) -> None:
+        for chat, prompts in prompts_by_chat.items():
             stored = self.prompts.setdefault(chat, [])
             stored += [prompt for prompt in prompts if prompt not in stored]
 
@@ -111,8 +111,8 @@ class BadDisk:
         known = listed(server)
         assert set(self.prompts) <= known, f"not listed: {set(self.prompts) - known}"
         for chat in {*[*self.prompts][-2:], *({"old", "older"} & {*self.prompts})}:
-            found = prompts_of(server, chat)
-            missing = [prompt for prompt in self.prompts[chat] if prompt not in found]
+            stored_prompts = prompts_of(server, chat)
+            missing = [prompt for prompt in self.prompts[chat] if prompt not in stored_prompts]
             for prompt in missing:
                 self.prompts[chat].remove(prompt)  # the loss is announced once
             assert not missing, f"{chat} has lost {missing}"

@@ -73,7 +73,7 @@ class Soaked:
         assert chat in listed(self.server)
         self.server.result("chat/delete", {"chatId": chat})
         assert chat not in listed(self.server)
-        self.server.seen.clear()
+        self.server.received.clear()
         self.server.reads.clear()
 
     def script(self, random: Random, number: int) -> str:
@@ -93,16 +93,16 @@ class Soaked:
     def turn(self, chat: str, text: str, stop_at: str | None) -> None:
         """Have a turn; stop it when a content of that type comes, if one does."""
         params = {"chatId": chat, "model": "simulator/script", "trust": True}
-        place = len(self.server.seen)
+        place = len(self.server.received)
         with self.torture.timed("turn", TURN_SECONDS):
             self.server.ask("chat/prompt", {**params, "message": text})
             if stop_at is not None:
                 self.server.until(lambda m: content_of(m).get("type") == stop_at or is_finished(m))
                 self.server.stop(chat)
-            if not any(map(is_finished, self.server.seen[place:])):
+            if not any(map(is_finished, self.server.received[place:])):
                 self.server.expect_finished()
         self.server.settle()
-        assert sum(map(is_finished, self.server.seen[place:])) == 1, "a turn has not one end"
+        assert sum(map(is_finished, self.server.received[place:])) == 1, "a turn has not one end"
         self.torture.count("turns")
         self.torture.count("stops", stop_at is not None)
 
@@ -110,7 +110,7 @@ class Soaked:
         """Go back to before one of the last prompts that are shown."""
         shown = [
             content_of(each)["contentId"]
-            for each in self.server.seen
+            for each in self.server.received
             if each.get("params", {}).get("role") == "user" and content_of(each).get("contentId")
         ]
         if shown:

@@ -98,7 +98,7 @@ class Damage:
         async with current(data=data, folder=work) as ours:
             with self.torture.timed("listing and opening", SECONDS):
                 missing = await self.missing_in(ours)
-            problems = problems_in(ours.seen)
+            problems = problems_in(ours.received)
             silent = bool(missing) and not problems
             # A flipped letter of an id in a file that is sound cannot be noticed.
             assert not silent or is_unnoticeable(probe), f"lost in silence: {missing}"
@@ -111,24 +111,24 @@ class Damage:
             answers = text(await ours.turn(prompt, "chat 0", model=SCRIPT))
             assert "there" in answers
         async with current(data=data, folder=work) as ours:
-            for chat, kept in (("new", "say here"), ("chat 0", prompt)):
-                assert kept in await self.opened(ours, chat), f"{chat} is not kept"
+            for chat, expected_prompt in (("new", "say here"), ("chat 0", prompt)):
+                assert expected_prompt in await self.opened(ours, chat), f"{chat} is not kept"
 
     async def missing_in(self, ours: Editor) -> dict[str, str]:
         """Return the chats that are not as they were, and what they lack."""
         listed = {chat["id"] for chat in (await ours.ask("chat/list"))["chats"]}
         missing = {chat: "not listed" for chat in self.originals.prompts if chat not in listed}
         for chat, prompts in self.originals.prompts.items():
-            found = await self.opened(ours, chat)
-            if len(found) < len(prompts):
-                missing[chat] = f"{len(found)} of {len(prompts)} prompts"
+            shown_prompts = await self.opened(ours, chat)
+            if len(shown_prompts) < len(prompts):
+                missing[chat] = f"{len(shown_prompts)} of {len(prompts)} prompts"
         return missing
 
     async def opened(self, ours: Editor, chat: str) -> list[str]:
-        begun = len(ours.seen)
-        found: Any = await ours.ask("chat/open", {"chatId": chat})
-        assert isinstance(found["found"], bool)
-        return prompts_in(ours.seen[begun:], chat)
+        begun = len(ours.received)
+        answer: Any = await ours.ask("chat/open", {"chatId": chat})
+        assert isinstance(answer["found"], bool)
+        return prompts_in(ours.received[begun:], chat)
 
 
 def is_unnoticeable(data: Path) -> bool:

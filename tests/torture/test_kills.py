@@ -66,12 +66,12 @@ class Victims:
         self, server: Stranger, prompt: str, chat: str, until: float, *, trust: bool
     ) -> None:
         """Prompt, and approve what is asked, until the turn ends or the time has come."""
-        place, is_begun = len(server.seen), False
+        place, is_begun = len(server.received), False
         params = {"chatId": chat, "message": prompt, "model": "simulator/script"}
         server.ask("chat/prompt", params | {"trust": trust})
         while server.can_read(seconds=max(0.0, until - time.monotonic())):
             server.read_once(seconds=0)
-            for message in server.seen[place:]:
+            for message in server.received[place:]:
                 if self.is_answer(message) and not is_begun:
                     is_begun = True
                     self.begun.setdefault(chat, []).append(prompt)
@@ -80,8 +80,8 @@ class Victims:
                     self.torture.count("whole turns")
                     return
             if time.monotonic() < until - STORED_SECONDS:
-                self.answered[chat] = self.answered.get(chat, "") + text_of(server.seen[place:])
-            place = len(server.seen)
+                self.answered[chat] = self.answered.get(chat, "") + text_of(server.received[place:])
+            place = len(server.received)
             if time.monotonic() > until:
                 return
 
@@ -123,10 +123,10 @@ class Victims:
             del self.begun[chat]  # the next rounds are about other chats
         assert not missing, f"not listed: {missing}"
         for chat in [*self.begun][-2:]:
-            begun = len(server.seen)
-            found = prompts_of(server, chat)
-            answers, expected = text_of(server.seen[begun:]), self.answered.pop(chat, "")
-            lost = [prompt[:80] for prompt in self.begun[chat] if prompt not in found]
+            begun = len(server.received)
+            shown_prompts = prompts_of(server, chat)
+            answers, expected = text_of(server.received[begun:]), self.answered.pop(chat, "")
+            lost = [prompt[:80] for prompt in self.begun[chat] if prompt not in shown_prompts]
             assert not lost, f"{chat} has lost {lost}"
             is_kept = len(answers) >= len(expected)
             assert is_kept, f"{len(answers)} of {len(expected)} characters of an answer are kept"
@@ -140,11 +140,11 @@ class Victims:
             path = self.place.project / name
             assert not path.exists() or path.read_text() in contents, f"{name} is half-written"
         until = time.monotonic() + 5
-        while (left := self.temporary()) and time.monotonic() < until:
+        while (leftovers := self.temporary()) and time.monotonic() < until:
             server.settle()
-        for path in left:
+        for path in leftovers:
             path.unlink()
-        assert not left, f"temporary files are left: {left}"
+        assert not leftovers, f"temporary files are left: {leftovers}"
 
     def age_temporary(self) -> None:
         """Make the files that the killed server was writing old enough to be removed."""

@@ -54,8 +54,10 @@ def configured(random: Random, sizes: Mapping[str, int]) -> dict[str, Any]:
 
 def statuses(server: Stranger) -> dict[str, str]:
     """Return the last status of each MCP server."""
-    told = (each["params"] for each in server.seen if each.get("method") == "tool/serverUpdated")
-    return {each["name"]: each["status"] for each in told if each["type"] == "mcp"}
+    updates = (
+        each["params"] for each in server.received if each.get("method") == "tool/serverUpdated"
+    )
+    return {each["name"]: each["status"] for each in updates if each["type"] == "mcp"}
 
 
 def running(server: Stranger) -> set[str]:
@@ -84,12 +86,12 @@ def play(place: Place, torture: Torture, random: Random, sizes: Mapping[str, int
     with place.server({"ECA_CONFIG": json.dumps(config)}) as server:
         with torture.timed("first turn", TURN_SECONDS):
             server.prompt("say first", chat="c")
-            ask_until(server, lambda: any(map(is_finished, server.seen)), torture)
-        assert "first" in text_of(server.seen)
-        told = {word.strip(",.") for word in text_of(server.seen, "system").split()}
-        unnamed = {name for name in servers if name.startswith("deaf")} - told
+            ask_until(server, lambda: any(map(is_finished, server.received)), torture)
+        assert "first" in text_of(server.received)
+        shown_words = {word.strip(",.") for word in text_of(server.received, "system").split()}
+        unnamed = {name for name in servers if name.startswith("deaf")} - shown_words
         # Of many late servers the first ten are named.
-        is_cut = re.search(r"and \d+ more", text_of(server.seen, "system")) is not None
+        is_cut = re.search(r"and \d+ more", text_of(server.received, "system")) is not None
         assert is_cut or not unnamed, f"the first turn does not name {sorted(unnamed)}"
         ask_until(server, lambda: good <= running(server), torture)
         called = random.sample(sorted(good), 5)

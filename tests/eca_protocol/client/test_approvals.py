@@ -247,28 +247,28 @@ async def test_without_a_handler_a_question_is_refused_and_raises_from_the_turn(
 
 
 @ON_A_CLOCK_OF_ITS_OWN
-@pytest.mark.parametrize("asked", ["function", "manual", "question"])
-async def test_the_time_of_the_user_is_not_the_silence_of_the_server(asked: str) -> None:
+@pytest.mark.parametrize("approval", ["function", "manual", "question"])
+async def test_the_time_of_the_user_is_not_the_silence_of_the_server(approval: str) -> None:
     async def think(params: Any) -> Any:
         await anyio.sleep(1000)
         return "allow"
 
-    options: dict[str, Any] = {"on_approval": "manual" if asked == "manual" else think}
+    options: dict[str, Any] = {"on_approval": "manual" if approval == "manual" else think}
     options |= {"on_question": think, "idle_deadline": 100, "speaks": Revision.CURRENT}
     question = m.ChatAskQuestionParams(chat_id="c", question="which color?")
     async with connected(**options) as (client, server), anyio.create_task_group() as tasks:
-        calls_on_prompt(server, *([] if asked == "question" else ["1"]))
+        calls_on_prompt(server, *([] if approval == "question" else ["1"]))
         chat = client.chat("c")
         texts = read_in(tasks, chat.prompt("one"))
         await server.until("chat/prompt")
         read_in(tasks, chat.prompt("two"))
-        if asked == "question":
+        if approval == "question":
             assert (await server.peer.call("chat/askQuestion", question)).answer == "allow"
             server.finish("c", "done")
-        elif asked == "manual":
+        elif approval == "manual":
             await think(None)
             chat.approve("1")
-        await anyio.sleep(1050 if asked == "function" else 50)
+        await anyio.sleep(1050 if approval == "function" else 50)
         assert texts == ["done"]
         assert [each.message for each in server.params_of("chat/prompt")] == ["one", "two"]
         tasks.cancel_scope.cancel()

@@ -361,12 +361,12 @@ async def test_a_deadline_of_zero_is_one() -> None:
 async def test_leaving_in_a_different_task_is_an_error_and_ends_all(is_process: bool) -> None:
     process: dict[str, Any] = {"command": forked_server(), "env": ENVIRONMENT}
     context = connect(**process if is_process else {"server": PlainServer(name="s")})
-    entered, left = anyio.Event(), anyio.Event()
+    entered, exited = anyio.Event(), anyio.Event()
 
     async def hold() -> None:
         async with context:
             entered.set()
-            await left.wait()
+            await exited.wait()
 
     before = len(anyio.get_running_tasks())
     with anyio.fail_after(60):
@@ -378,7 +378,7 @@ async def test_leaving_in_a_different_task_is_an_error_and_ends_all(is_process: 
             assert context._client.exit_code == (0 if is_process else None)
             while len(anyio.get_running_tasks()) > before + 1:
                 await anyio.lowlevel.checkpoint()
-            left.set()
+            exited.set()
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])

@@ -212,9 +212,9 @@ async def test_the_server_s_questions_are_answered_by_their_handlers(caplog):
         (hello,) = server.params_of("initialize")
         assert hello.capabilities.code_assistant.chat_capabilities.ask_question
         for question, answer in (("why", "WHY"), ("", None)):
-            asked = m.ChatAskQuestionParams(chat_id="c", question=question)
+            question_params = m.ChatAskQuestionParams(chat_id="c", question=question)
             response = m.ChatAskQuestionResponse(answer=answer, cancelled=answer is None)
-            assert await server.peer.call("chat/askQuestion", asked) == response
+            assert await server.peer.call("chat/askQuestion", question_params) == response
         odd = m.ChatAskQuestionParams(chat_id="c", question="odd")
         with pytest.raises(RequestFailed, match="internal error"):
             await server.peer.call("chat/askQuestion", odd)

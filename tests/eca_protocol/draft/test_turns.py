@@ -138,7 +138,7 @@ def test_nothing_of_a_deleted_chat_is_left_to_one_of_its_id():
     assert closing["metadata"] == {"tokensUsed": 0}
 
 
-ASKED = call("run", manual_approval=True)
+PENDING_CALL = call("run", manual_approval=True)
 
 
 @pytest.mark.requirement("W-50b")
@@ -150,9 +150,9 @@ ASKED = call("run", manual_approval=True)
         ([call("run"), call("rejected", reason="user-config", details=WRITES)], [], []),
         ([call("run"), call("running"), call("called")], [], []),
         ([call("called", name="eca_preview_file_change", details=WRITES)], [], []),
-        ([ASKED, call("called", details=WRITES)], [True], []),
-        ([ASKED, call("called", error=True)], [True], ["Failed: Writing a."]),
-        ([ASKED, call("rejected", reason="user-choice")], [True], ["Rejected: Writing a."]),
+        ([PENDING_CALL, call("called", details=WRITES)], [True], []),
+        ([PENDING_CALL, call("called", error=True)], [True], ["Failed: Writing a."]),
+        ([PENDING_CALL, call("rejected", reason="user-choice")], [True], ["Rejected: Writing a."]),
     ],
 )
 def test_a_change_is_reported_when_it_waits_or_when_it_is_made(contents, expected, expected_texts):

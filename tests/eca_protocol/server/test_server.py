@@ -87,8 +87,11 @@ async def test_texts_of_any_length_are_sent_and_form_the_history_until_the_turn_
         await contents(client, "two")
         with pytest.raises(LocalProtocolError, match="the turn has ended"):
             await chats[0].say("more")
-    said = "long " * 4000 + "\n\nthe end of 1"
-    assert histories == [[("user", "one")], [("user", "one"), ("assistant", said), ("user", "two")]]
+    long_answer = "long " * 4000 + "\n\nthe end of 1"
+    assert histories == [
+        [("user", "one")],
+        [("user", "one"), ("assistant", long_answer), ("user", "two")],
+    ]
 
 
 async def test_a_handler_that_fails_ends_its_turn_and_not_the_connection(caplog):
@@ -369,16 +372,16 @@ async def test_a_tool_has_the_name_of_its_edition_and_may_be_approved_for_the_se
         await chat.tool_call("delete", {"path": prompt.text})
 
     def decide(call: m.ChatToolCallRunContent) -> Any:
-        asked.append(str(call.arguments["path"]))
+        requested_paths.append(str(call.arguments["path"]))
         return "allow_session"
 
-    asked: list[str] = []
+    requested_paths: list[str] = []
     async with serving(answer, revision=revision, on_approval=decide) as (_, client):
         received = await contents(client, "one")
         received += await contents(client, "two", "another chat")
         announced = client.tool_servers["ECA"].tools or ()
     calls = [each for each in received if isinstance(each, m.ChatToolCalledContent)]
-    assert asked == ["one"]
+    assert requested_paths == ["one"]
     assert [each.name for each in announced] == [name]
     assert [(each.name, each.server, each.error) for each in calls] == [(name, "eca", False)] * 2
 
@@ -395,5 +398,5 @@ async def test_contexts_are_sent_roots_first_without_those_that_the_client_has(t
         return [*files, m.DirectoryContext(path=str(query.roots[0]))]
 
     async with connect(server=server, revision=CURRENT, workspace_folders=[tmp_path]) as client:
-        found = await client.chat("c").query_context("", contexts=files[:2])
-    assert list(found) == [root, *files[2:201]]
+        contexts = await client.chat("c").query_context("", contexts=files[:2])
+    assert list(contexts) == [root, *files[2:201]]

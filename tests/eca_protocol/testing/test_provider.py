@@ -167,26 +167,32 @@ IN_BOTH_APIS = reply(
 
 def test_the_same_steps_are_sent_by_the_messages_api_where_that_is_requested():
     with provider_in_thread([IN_BOTH_APIS]) as provider:
-        asked = {"model": "m1", "messages": [], "stream": True}
-        _, body = ask(provider.url, asked, path="/messages")
+        request = {"model": "m1", "messages": [], "stream": True}
+        _, body = ask(provider.url, request, path="/messages")
     pairs = [event.split("\n") for event in body.decode().split("\n\n")[:-1]]
-    told = [json.loads(data.removeprefix("data: ")) for _, data in pairs]
-    assert [name.removeprefix("event: ") for name, _ in pairs] == [each["type"] for each in told]
+    events = [json.loads(data.removeprefix("data: ")) for _, data in pairs]
+    assert [name.removeprefix("event: ") for name, _ in pairs] == [each["type"] for each in events]
     blocks = [
-        [each["type"].removeprefix("content_block_") for each in told if each.get("index") == index]
+        [
+            each["type"].removeprefix("content_block_")
+            for each in events
+            if each.get("index") == index
+        ]
         for index in range(4)
     ]
     thought = ["start", "delta", "delta", "stop"]  # its text, its signature
     assert blocks == [thought, thought, thought, ["start", *["delta"] * 3, "stop"]]
-    assert told[0]["message"]["model"] == "m1"
-    assert told[-2]["delta"]["stop_reason"] == "tool_use"
-    assert told[-2]["usage"] == {"input_tokens": 3, "output_tokens": 4}
-    assert told[-1] == {"type": "message_stop"}
+    assert events[0]["message"]["model"] == "m1"
+    assert events[-2]["delta"]["stop_reason"] == "tool_use"
+    assert events[-2]["usage"] == {"input_tokens": 3, "output_tokens": 4}
+    assert events[-1] == {"type": "message_stop"}
 
 
-@pytest.mark.parametrize("asked", [{"stream": False}, {}], ids=["no stream", "nothing said"])
-def test_the_same_steps_are_one_object_where_no_stream_is_asked_for(asked):
-    question = {"model": "m1", "messages": [], **asked}
+@pytest.mark.parametrize(
+    "stream_option", [{"stream": False}, {}], ids=["no stream", "nothing said"]
+)
+def test_the_same_steps_are_one_object_where_no_stream_is_asked_for(stream_option):
+    question = {"model": "m1", "messages": [], **stream_option}
     with provider_in_thread([IN_BOTH_APIS] * 2) as provider:
         completion = json.loads(ask(provider.url, question)[1])
         message = json.loads(ask(provider.url, question, path="/messages")[1])
@@ -228,10 +234,10 @@ def test_the_official_client_reads_the_messages_api():
         with client.messages.stream(model="m1", max_tokens=9, messages=[question]) as stream:
             answer = stream.get_final_message()
         whole = client.messages.create(model="m1", max_tokens=9, messages=[question])
-    told = [block.model_dump(exclude_none=True) for block in whole.content]
-    assert told == [block.model_dump(exclude_none=True) for block in answer.content]
-    thought, said, call, more = answer.content
-    assert (thought.thinking, said.text, more.text) == ("Hm", "Hello", "!!!")
+    blocks = [block.model_dump(exclude_none=True) for block in whole.content]
+    assert blocks == [block.model_dump(exclude_none=True) for block in answer.content]
+    thought, text_block, call, more = answer.content
+    assert (thought.thinking, text_block.text, more.text) == ("Hm", "Hello", "!!!")
     assert thought.signature
     assert (call.id, call.name, call.input) == ("call_1", "f", {"a": 1})
     assert (answer.model, answer.stop_reason) == ("m1", "tool_use")

@@ -52,11 +52,11 @@ def test_every_row_is_well_formed() -> None:
 
 def test_no_two_rows_have_the_same_statement() -> None:
     """Compare within a chapter or a diagram; two diagrams may share an arrow."""
-    seen: dict[tuple[str, str], str] = {}
+    first_ids: dict[tuple[str, str], str] = {}
     for requirement in REQUIREMENTS.values():
         key = (requirement.id.rpartition("-")[0], requirement.statement)
-        assert key not in seen, f"{requirement.id} repeats {seen.get(key)}"
-        seen[key] = requirement.id
+        assert key not in first_ids, f"{requirement.id} repeats {first_ids.get(key)}"
+        first_ids[key] = requirement.id
 
 
 @pytest.mark.parametrize("prefix", ["BASE", "LIFE", "CHAT", "TOOL", "CTX", "EDIT", "CONF", "GEN"])

@@ -126,10 +126,10 @@ def test_every_method_can_be_refused(method: str) -> None:
 def test_hypothesis_finds_the_strategies_by_type() -> None:
     _hypothesis_entry_point.register()
     assert find_smallest(st.from_type(ChatTextContent), lambda _: True) == ChatTextContent(text="")
-    found = find_smallest(
+    example = find_smallest(
         st.from_type(ChatContentReceivedParams), lambda params: params.content.type == "text"
     )
-    assert found == ChatContentReceivedParams(
+    assert example == ChatContentReceivedParams(
         chat_id="", role="user", content=ChatTextContent(text="")
     )
 
@@ -148,8 +148,8 @@ print("eca_protocol.testing.strategies" in sys.modules)
 
 
 def test_an_unknown_content_keeps_what_it_came_with() -> None:
-    found = find_smallest(
+    example = find_smallest(
         strategies.contents(),
         lambda content: isinstance(content, UnknownContent) and content.type is not None,
     )
-    assert found == UnknownContent(type="", raw={"type": ""})
+    assert example == UnknownContent(type="", raw={"type": ""})

@@ -316,13 +316,13 @@ async def test_a_vain_wait_names_the_missing_message_or_reader(leaves, expected)
 async def test_two_players_play_the_whole_conversation():
     near, far = memory_pair()
     recorded = transcript(*MESSAGES[3:-1])
-    heard: dict[str, list[Any]] = {}
+    received: dict[str, list[Any]] = {}
 
     async def run(side: Any, transport: Any) -> None:
-        heard[side] = await play(recorded, transport, side, deadline=5)
+        received[side] = await play(recorded, transport, side, deadline=5)
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(run, "server", far)
         tasks.start_soon(run, "client", near)
     for side in ("client", "server"):
-        assert heard[side] == [what for who, what in MESSAGES[3:-1] if who != side]
+        assert received[side] == [what for who, what in MESSAGES[3:-1] if who != side]

@@ -177,13 +177,18 @@ async def _tools_are_shown(client: SDKClient, prompt: Prompt) -> None:
 
 
 async def _permissions_are_asked_for(client: SDKClient, prompt: Prompt, folder: Path) -> None:
-    asked: list[tuple[str, int]] = []
+    permission_counts: list[tuple[str, int]] = []
     for choice in ("reject_once", "allow_once", "allow_always", "reject_once"):
         client.choice = choice
         begun = await prompt("call scripted__echo {}")
         status = client.of(schema.ToolCallProgress, begun)[-1].status
-        asked.append((status, len(client.permissions)))
-    assert asked == [("failed", 1), ("completed", 2), ("completed", 3), ("completed", 3)]
+        permission_counts.append((status, len(client.permissions)))
+    assert permission_counts == [
+        ("failed", 1),
+        ("completed", 2),
+        ("completed", 3),
+        ("completed", 3),
+    ]
     client.choice = "allow_once"
     call = json.dumps({"path": str(folder / "new.txt"), "content": "first\n"})
     begun = await prompt(f"call eca_write_file {call}")

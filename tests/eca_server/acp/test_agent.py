@@ -22,8 +22,10 @@ async def test_a_request_for_permission_shows_the_whole_command(tmp_path: Path) 
         session = await editor.new()
         call = json.dumps({"command": command})
         await editor.prompt(session.session_id, f"call eca_shell_command {call}")
-        (asked,) = editor.of(m.RequestPermissionRequest)
-        assert [each.content.text for each in asked.tool_call.content] == [f"```sh\n{command}\n```"]
+        (permission,) = editor.of(m.RequestPermissionRequest)
+        assert [each.content.text for each in permission.tool_call.content] == [
+            f"```sh\n{command}\n```"
+        ]
         shown = [each.content.text for each in editor.of(m.ToolCallUpdate)[-1].content]
         assert command in shown[0]
         assert "end" in shown[1]
@@ -45,8 +47,8 @@ async def test_the_session_is_offered_where_it_has_an_effect(tmp_path, command, 
         session = (await editor.new()).session_id
         call = json.dumps({"command": command})
         await editor.prompt(session, f"call eca_shell_command {call}")
-        (asked,) = editor.of(m.RequestPermissionRequest)
-        kinds = [option.kind for option in asked.options]
+        (permission,) = editor.of(m.RequestPermissionRequest)
+        kinds = [option.kind for option in permission.options]
         assert kinds == ["allow_once", *["allow_always"] * is_offered, "reject_once"]
 
 
@@ -77,9 +79,9 @@ async def test_the_calls_of_a_subagent_are_asked_about(tmp_path: Path) -> None:
         assert (
             await editor.prompt(session, f"call eca_spawn_agent {json.dumps(task)}") == "end_turn"
         )
-        (asked,) = editor.of(m.RequestPermissionRequest)
-        assert asked.session_id == session
-        assert asked.tool_call.raw_input == {"command": "a; b"}
+        (permission,) = editor.of(m.RequestPermissionRequest)
+        assert permission.session_id == session
+        assert permission.tool_call.raw_input == {"command": "a; b"}
 
 
 async def test_a_change_that_is_too_long_to_be_shown_says_so(tmp_path: Path) -> None:
@@ -90,8 +92,8 @@ async def test_a_change_that_is_too_long_to_be_shown_says_so(tmp_path: Path) -> 
     ) as editor:
         session = await editor.new()
         await editor.prompt(session.session_id, f"call eca_write_file {json.dumps(call)}")
-        (asked,) = editor.of(m.RequestPermissionRequest)
-        diff, note = asked.tool_call.content
+        (permission,) = editor.of(m.RequestPermissionRequest)
+        diff, note = permission.tool_call.content
         assert len(diff.new_text) < 1100
         assert "bytes left out" in note.content.text
 

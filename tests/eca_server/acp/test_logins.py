@@ -26,8 +26,8 @@ async def authenticate(editor: Editor, method: str) -> Any:
 
 def stored(tmp_path: Path) -> Mapping[str, Any]:
     file = tmp_path / "home" / ".local" / "share" / "eca-python" / "logins.json"
-    found: Mapping[str, Any] = json.loads(file.read_text())["providers"]
-    return found
+    providers: Mapping[str, Any] = json.loads(file.read_text())["providers"]
+    return providers
 
 
 async def test_a_missing_key_is_an_error_and_a_configured_one_counts(tmp_path: Path) -> None:

@@ -32,17 +32,17 @@ async def test_the_sdk_s_client_takes_turns_with_our_agent(tmp_path: Path) -> No
     command = [node(), str(CLIENT), str(tmp_path), *fork_server.command(), "acp"]
     with trio.fail_after(120):
         done = await trio.run_process(command, env=environ, capture_stdout=True)
-    seen = json.loads(done.stdout)
-    assert seen["initialized"]["agentInfo"]["name"] == "eca"
-    assert seen["stops"] == ["end_turn", "end_turn", "end_turn", "cancelled"]
-    assert seen["permissions"] == ["Creating file new.txt", "Creating file never.txt"]
+    report = json.loads(done.stdout)
+    assert report["initialized"]["agentInfo"]["name"] == "eca"
+    assert report["stops"] == ["end_turn", "end_turn", "end_turn", "cancelled"]
+    assert report["permissions"] == ["Creating file new.txt", "Creating file never.txt"]
     assert [(tmp_path / name).exists() for name in ("new.txt", "never.txt")] == [True, False]
-    calls = [each for each in seen["updates"] if each["sessionUpdate"].startswith("tool_call")]
+    calls = [each for each in report["updates"] if each["sessionUpdate"].startswith("tool_call")]
     assert {"completed", "failed"} <= {each["status"] for each in calls}
-    replayed = seen["updates"][seen["replayed"] :]
+    replayed = report["updates"][report["replayed"] :]
     prompts = [each for each in replayed if each["sessionUpdate"] == "user_message_chunk"]
     assert prompts[0]["content"]["text"] == "say one two"
-    assert seen["isListed"]
+    assert report["isListed"]
 
 
 @pytest.mark.long

@@ -13,10 +13,10 @@ from tests.eca_server.stranger import environment
 
 
 def eca(
-    home: Path, *arguments: str, said: str = "", **env: str
+    home: Path, *arguments: str, stdin: str = "", **env: str
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end, on a machine where only `env` is set."""
-    done = fork_server.run((*ECA, *arguments), cwd=home, env=environment(home, **env), said=said)
+    done = fork_server.run((*ECA, *arguments), cwd=home, env=environment(home, **env), stdin=stdin)
     assert "Traceback" not in done.stderr, done.stderr
     return done
 

@@ -53,7 +53,7 @@ def test_a_chat_that_fails_exits_1_with_the_reason(tmp_path, arguments, reason):
 
 def test_notes_before_and_behind_an_answer_go_to_stderr(tmp_path: Path) -> None:
     script = ("chat", "--model", "simulator/script", "say half\nfinish length")
-    done = eca(tmp_path, *script, said="context\n" * 100_000)
+    done = eca(tmp_path, *script, stdin="context\n" * 100_000)
     assert (done.returncode, done.stdout) == (0, "half\n")
     first, last = done.stderr.splitlines()
     assert "stdin.txt was cut" in first
@@ -64,13 +64,13 @@ def test_chat_takes_its_prompts_from_a_pipe_and_names_a_picture_beside_the_answe
     done = eca(tmp_path, "chat", "--model", "simulator/script", "say Look:\ndraw\nsay done")
     picture = "[a picture: image/png]\n"
     assert (done.returncode, done.stdout, done.stderr) == (0, "Look:\ndone\n", picture)
-    done = eca(tmp_path, "chat", said="one\r\n\n   \ntwo\n/no-such-command\nthree")
+    done = eca(tmp_path, "chat", stdin="one\r\n\n   \ntwo\n/no-such-command\nthree")
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     assert (lines[0], lines[1], lines[-1]) == ("one", "two", "three")
     assert "no-such-command" in done.stderr
     assert ">" not in done.stderr
-    done = eca(tmp_path, "chat", said="one\n/btw why?\n/export e.edn\n/import e.edn")
+    done = eca(tmp_path, "chat", stdin="one\n/btw why?\n/export e.edn\n/import e.edn")
     assert "cannot show chats" in done.stdout
     assert "Added 2 messages to this chat." in done.stdout
 

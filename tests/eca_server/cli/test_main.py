@@ -39,12 +39,12 @@ def test_help_and_version_answer_without_loading_what_serves(tmp_path: Path) -> 
         timeout=30,
         check=True,
     )
-    said, loaded = done.stdout.split("LOADED")
+    output, loaded = done.stdout.split("LOADED")
     tops = {name.partition(".")[0] for name in loaded.split()}
     assert not tops & {"trio", "anyio", "asyncio", "attrs", "attr", "cattrs", "httpx", "ssl"}
-    assert said.startswith("eca_server ")
+    assert output.startswith("eca_server ")
     for word in ("serve", "server", "chat", "doctor", "Configuration", "Exit codes", "--model"):
-        assert word in said
+        assert word in output
 
 
 def test_the_help_names_each_command_and_each_edition(capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,8 +85,8 @@ def test_the_help_names_each_command_and_each_edition(capsys: pytest.CaptureFixt
 def test_what_is_unknown_is_refused_on_stderr(arguments, near, capsys):
     try:
         code = run(arguments.split(" "))
-    except SystemExit as left:
-        code = left.code  # type: ignore[assignment] - argparse leaves with a number
+    except SystemExit as ending:
+        code = ending.code  # type: ignore[assignment] - argparse leaves with a number
     assert code == 2
     printed = capsys.readouterr()
     assert printed.out == ""
@@ -106,9 +106,11 @@ def test_an_unknown_command_gets_a_suggestion_and_fails_as_upstream_s_does(
     arguments, command, near, capsys
 ):
     assert run(arguments) == 1
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err == f"eca-server: unknown command {command!r}{near}\nTry `eca-server --help`.\n"
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert (
+        output.err == f"eca-server: unknown command {command!r}{near}\nTry `eca-server --help`.\n"
+    )
 
 
 @pytest.mark.long(but=1)
@@ -285,7 +287,7 @@ def test_the_text_of_a_pipe_is_the_context_of_the_message(tmp_path: Path) -> Non
     with provider_in_thread([reply("Fine")]) as provider:
         providers = {"p": {"url": provider.url, "key": "planted-key-1", "models": {"m": {}}}}
         config = json.dumps({"providers": providers, "defaultModel": "p/m"})
-        done = eca(tmp_path, "chat", "Review this", said="+a line\n@b.txt", ECA_CONFIG=config)
+        done = eca(tmp_path, "chat", "Review this", stdin="+a line\n@b.txt", ECA_CONFIG=config)
         (request,) = provider.requests
     assert (done.returncode, done.stdout, done.stderr) == (0, "Fine\n", "")
     assert "+a line" in str(request.body)
@@ -317,8 +319,8 @@ def test_doctor_asks_each_provider_when_online(tmp_path: Path) -> None:
 
 
 def test_schema_prints_the_revision_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = {(): Revision.R2025_10, ("--revision", "current"): Revision.CURRENT}
-    for arguments, revision in asked.items():
+    revisions = {(): Revision.R2025_10, ("--revision", "current"): Revision.CURRENT}
+    for arguments, revision in revisions.items():
         assert run([*arguments, "schema"]) == 0
         assert json.loads(capsys.readouterr().out) == json_schema(revision)
     assert run(["schema", "--typescript", "--revision", "2025-06"]) == 0
@@ -337,6 +339,6 @@ def test_an_interrupt_while_a_command_is_imported_leaves_no_traceback(main, run,
     monkeypatch.setattr(sys, "path", list(sys.path))
     try:
         code = importlib.import_module(main).main()
-    except SystemExit as left:
-        code = left.code
+    except SystemExit as ending:
+        code = ending.code
     assert code == 130

@@ -65,7 +65,9 @@ def test_an_output_that_takes_nothing_is_reported_in_one_line(tmp_path, command)
     [("ascii", rb"h\xe9llo \u2192"), ("latin-1", b"h\xe9llo \\u2192")],
 )
 def test_what_the_terminal_has_no_character_for_is_spelled(tmp_path, encoding, shown):
-    done = in_a_shell(tmp_path, '"$@" chat "$SAID"', PYTHONIOENCODING=encoding, SAID="h\xe9llo →")
+    done = in_a_shell(
+        tmp_path, '"$@" chat "$MESSAGE"', PYTHONIOENCODING=encoding, MESSAGE="h\xe9llo →"
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, shown + b"\n", b"")
 
 

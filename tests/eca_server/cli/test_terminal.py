@@ -215,7 +215,7 @@ def test_a_chat_is_continued_by_another_process(tmp_path: Path) -> None:
     assert (unknown.returncode, unknown.stdout) == (1, "")
     assert chat_id in unknown.stderr
     assert eca(tmp_path, "chat", "--model", "simulator/none", "hi").returncode == 1
-    resumed = eca(tmp_path, "chat", "--resume", said="hi\n/model simulator/echo\nsay five")
+    resumed = eca(tmp_path, "chat", "--resume", stdin="hi\n/model simulator/echo\nsay five")
     assert "simulator/none cannot be used" in resumed.stderr
     assert resumed.stdout.endswith("from the next prompt on.\nsay five\n")
     (tmp_path / "other").mkdir()

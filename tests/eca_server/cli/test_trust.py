@@ -47,8 +47,8 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     def call(*arguments: str) -> subprocess.CompletedProcess[str]:
         try:
             code = run(arguments)
-        except SystemExit as left:
-            code = left.code  # type: ignore[assignment] - argparse leaves with a number
+        except SystemExit as ending:
+            code = ending.code  # type: ignore[assignment] - argparse leaves with a number
         return subprocess.CompletedProcess(arguments, code, *capsys.readouterr())
 
     return call

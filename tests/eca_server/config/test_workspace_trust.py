@@ -291,8 +291,8 @@ def test_accepted_paths_outside_are_added_to_those_of_the_user_and_inside(untrus
     untrusted.in_user({key: [{"path": "/own"}]})
     untrusted.in_root(0, {key: [{"path": "in"}, {"path": "/outside"}]})
     untrusted.accept(untrusted.load())
-    found = [each.path for each in getattr(untrusted.load().config, key)]
-    assert found == ["/own", str(untrusted.roots[0] / "in"), "/outside"]
+    paths = [each.path for each in getattr(untrusted.load().config, key)]
+    assert paths == ["/own", str(untrusted.roots[0] / "in"), "/outside"]
 
 
 def test_more_files_wait_with_everything_in_them(untrusted):

@@ -32,7 +32,7 @@ def text_match(condition: Any, expected: str, **more: Any) -> Grader:
 
 
 CONTAINS, LACKS = "the text contains the value", "the text does not contain the value"
-FOUND, EMPTY = "regex: the pattern was found", "the text was empty"
+MATCH, EMPTY = "regex: the pattern was found", "the text was empty"
 TEXTS: list[tuple[Any, str, str | None, bool, str]] = [
     ("contains", "until 2026", OUTPUT, True, CONTAINS),
     ("contains", "renewed", OUTPUT, False, LACKS),
@@ -45,11 +45,11 @@ TEXTS: list[tuple[Any, str, str | None, bool, str]] = [
     ("equals", "ab", "abc", False, "at character 3: expected its end, got 'c'"),
     ("equals", "a\r\n", "a\n", False, "at character 2: expected '\\r\\n', got '\\n'"),
     ("equals", " ", "  ", False, "at character 2: expected its end, got ' '"),
-    ("regex", r"until \d{4}-\d{2}", OUTPUT, True, FOUND),
+    ("regex", r"until \d{4}-\d{2}", OUTPUT, True, MATCH),
     ("regex", "^Étude$", OUTPUT, False, "regex: the pattern was not found"),
-    ("regex", "(?mi)^étude$", OUTPUT, True, FOUND),
-    ("regex", "tude$", OUTPUT, True, FOUND),
-    ("regex", "Hello {id}, x{e}", "Hello {id}, x{e}", True, FOUND),
+    ("regex", "(?mi)^étude$", OUTPUT, True, MATCH),
+    ("regex", "tude$", OUTPUT, True, MATCH),
+    ("regex", "Hello {id}, x{e}", "Hello {id}, x{e}", True, MATCH),
     *((condition, "x", "", False, EMPTY) for condition in ("equals", "does_not_contain")),
     *((condition, "^$", None, False, EMPTY) for condition in ("contains", "regex")),
 ]

@@ -280,5 +280,5 @@ def test_upstreams_conformance_finds_nothing_in_our_agents(transport: str, tmp_p
 
 
 def assert_conforms(target: str) -> None:
-    found = json.loads(ecp("0.10.0", "conformance", "--target", target, "--json").stdout)
-    assert (found["conformant"], found["passed"], found["failed"]) == (True, 3, 0), found
+    report = json.loads(ecp("0.10.0", "conformance", "--target", target, "--json").stdout)
+    assert (report["conformant"], report["passed"], report["failed"]) == (True, 3, 0), report

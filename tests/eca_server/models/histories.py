@@ -67,7 +67,7 @@ arguments = st.sampled_from(
     [{"raw": '{"n":1}', "arguments": {"n": 1}}, {"raw": "{bad", "arguments": None}]
 )
 calls = st.builds(
-    lambda call_id, name, given, opaque: tool_call(call_id, name, opaque=opaque, **given),
+    lambda call_id, name, fields, opaque: tool_call(call_id, name, opaque=opaque, **fields),
     ids,
     names,
     arguments,

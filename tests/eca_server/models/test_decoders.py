@@ -115,7 +115,7 @@ def test_a_whole_answer_event_by_event(api):
     assert decoder.close() == list(decoder.feed_object({})) == []
 
 
-SAID = {
+ANSWERS = {
     "openai-chat": lambda raw: [chat.delta(content="x"), chat.delta(raw)],
     "openai-responses": lambda raw: responses.cut(responses.message("x"), reason=raw),
     "anthropic": lambda raw: anthropic.answer(anthropic.text("x"), stop=raw),
@@ -155,7 +155,7 @@ REASONS = [
 @pytest.mark.parametrize(("api", "ours", "reasons"), REASONS)
 def test_a_reason_in_any_spelling_has_its_meaning(api, ours, reasons):
     for raw in reasons.split():
-        assert play(api, SAID[api](raw))[-1] == Finished(reason=ours)
+        assert play(api, ANSWERS[api](raw))[-1] == Finished(reason=ours)
 
 
 @pytest.mark.parametrize(

@@ -463,7 +463,7 @@ def test_what_a_provider_says_has_its_class(provider, status, body, kind):
 
 
 @pytest.mark.parametrize(
-    ("told", "status", "code", "retryable"),
+    ("header", "status", "code", "retryable"),
     [
         ("false", 500, None, False),
         ("true", 400, None, True),
@@ -474,15 +474,15 @@ def test_what_a_provider_says_has_its_class(provider, status, body, kind):
     ],
 )
 def test_a_provider_says_itself_whether_to_try_again_but_where_it_is_hopeless(
-    told, status, code, retryable
+    header, status, code, retryable
 ):
     body = json.dumps(_openai("m", code)).encode()
-    error = error_from_response(status, {"x-should-retry": told}, body)
+    error = error_from_response(status, {"x-should-retry": header}, body)
     assert error.retryable == retryable
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "seconds", "said"),
+    ("status", "body", "seconds", "phrase"),
     [
         (429, {"error": {"message": "Please try again in 90s"}}, 90, "wait 90 s."),
         (429, {"error": {"message": "Please try again in 12m"}}, 720, "wait 12 min."),
@@ -492,7 +492,7 @@ def test_a_provider_says_itself_whether_to_try_again_but_where_it_is_hopeless(
         (429, _exhausted("Day"), 17, "details (status 429). Trying again does not help"),
     ],
 )
-def test_a_wait_is_written_as_a_person_says_it(status, body, seconds, said):
+def test_a_wait_is_written_as_a_person_says_it(status, body, seconds, phrase):
     error = error_from_response(status, {}, json.dumps(body).encode())
     assert error.retry_after == seconds
-    assert said in user_message(error, provider="p", model="m")
+    assert phrase in user_message(error, provider="p", model="m")

@@ -61,7 +61,7 @@ scripts = st.builds(
     text=pieces,
     calls=st.lists(st.builds(ScriptedCall, st.sampled_from("fg"), arguments), max_size=3),
     cut=st.booleans(),
-).filter(lambda said: said.text or said.calls or said.cut)
+).filter(lambda answer: answer.text or answer.calls or answer.cut)
 
 
 def read(api: ScriptedAPI, chunks: Iterable[bytes]) -> tuple[list[Event], str | None]:
@@ -77,10 +77,10 @@ def test_no_api_is_left_out():
 
 @each_api
 @given(scripts)
-def test_the_same_script_is_the_same_answer(api, said):
-    events, error = read(api, api.say(said))
+def test_the_same_script_is_the_same_answer(api, script):
+    events, error = read(api, api.say(script))
     assert error is None
-    assert read_answer(read_events(events)) == expected(said)
+    assert read_answer(read_events(events)) == expected(script)
 
 
 @each_api
@@ -300,27 +300,27 @@ SECRETS_REFUSED = {
     [(api, each) for api in EVERY_API for each in SECRETS_REFUSED.get(api.name, ())],
 )
 async def test_secrets_that_are_not_taken_back_are_left_out_and_announced_once_a_chat(api, refusal):
-    said = ScriptedAnswer(thoughts=["Hm"], text=["So"], calls=[ScriptedCall("f", {})])
+    scripted_answer = ScriptedAnswer(thoughts=["Hm"], text=["So"], calls=[ScriptedCall("f", {})])
     refused = api.refusing(400, words=refusal) if isinstance(refusal, str) else refusal
     has_secret = []
 
     def script(request) -> Reply:
-        has_secret.append(said.secret in str(request.body))
-        return refused if has_secret[-1] else api.reply(said)
+        has_secret.append(scripted_answer.secret in str(request.body))
+        return refused if has_secret[-1] else api.reply(scripted_answer)
 
     async with api.talking(script) as (_, backend):
         answer, _ = await ask(backend)
         history = after(HELLO, answer, backend).messages
-        told = []
+        notice_counts = []
         for chat in ("one", "one", "another"):
             request = Request(messages=history, reasoning_effort="low", cache_key=chat)
             result, events = await ask(backend, request)
             assert result.text == "So"
-            told.append(len(notes(events)))
+            notice_counts.append(len(notes(events)))
     if api.name == "openai-responses":  # it remembers them
-        assert (has_secret, told) == ([False, True, False, False, False], [1, 0, 0])
+        assert (has_secret, notice_counts) == ([False, True, False, False, False], [1, 0, 0])
     else:
-        assert (has_secret, told) == ([False, *[True, False] * 3], [1, 0, 1])
+        assert (has_secret, notice_counts) == ([False, *[True, False] * 3], [1, 0, 1])
 
 
 REASONING_DEMANDED = [
@@ -334,7 +334,7 @@ REASONING_DEMANDED = [
 @pytest.mark.parametrize("name", ["openai-chat", "anthropic"])
 async def test_an_answer_without_reasoning_gets_a_blank_one_if_the_server_demands_it(name, refusal):
     [api] = [each for each in EVERY_API if each.name == name]
-    said = ScriptedAnswer(thoughts=["Hm"], text=["So"], calls=[ScriptedCall("f", {})])
+    scripted_answer = ScriptedAnswer(thoughts=["Hm"], text=["So"], calls=[ScriptedCall("f", {})])
 
     def thoughts(body: Any) -> list[str | None]:
         answers = [each for each in body["messages"] if each["role"] == "assistant"]
@@ -344,7 +344,7 @@ async def test_an_answer_without_reasoning_gets_a_blank_one_if_the_server_demand
 
     def script(request) -> Reply:
         refused = None in thoughts(request.body)
-        return api.refusing(400, words=refusal) if refused else api.reply(said)
+        return api.refusing(400, words=refusal) if refused else api.reply(scripted_answer)
 
     async with api.talking(script) as (provider, backend):
         answer, _ = await ask(backend)

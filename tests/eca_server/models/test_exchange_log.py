@@ -17,7 +17,7 @@ from eca_server.secret import Secret
 from tests.eca_server.models.histories import user
 from tests.eca_server.models.reading import TOOL
 
-ASKED = Request(messages=[user("the prompt")], tools=[TOOL])
+REQUEST = Request(messages=[user("the prompt")], tools=[TOOL])
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ async def ask(script, *, query="", on_event=lambda _: None):
             access=KeyAccess(url=provider.url + query, key=Secret("planted-key")),
         )
         policy = RetryPolicy(base=0.001)
-        async with stream_with_retries(backend, ASKED, policy=policy) as events:
+        async with stream_with_retries(backend, REQUEST, policy=policy) as events:
             async for event in events:
                 on_event(event)
 

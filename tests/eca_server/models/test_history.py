@@ -47,8 +47,8 @@ def check(repaired):
         assert before is None or before.role != message.role
         assert all(part.text.strip() for part in message.parts if isinstance(part, TextPart))
         made = [part for part in message.parts if isinstance(part, ToolCallPart)]
-        given_ = [part for part in message.parts if isinstance(part, ToolResultPart)]
-        assert [part.call_id for part in given_] == expected
+        results = [part for part in message.parts if isinstance(part, ToolResultPart)]
+        assert [part.call_id for part in results] == expected
         expected = [part.id for part in made]
         assert not set(expected) & ids
         assert len(set(expected)) == len(expected)
@@ -58,7 +58,7 @@ def check(repaired):
         if message.role != "assistant":
             assert not made
         if message.role != "tool":
-            assert not given_
+            assert not results
     assert expected == []
 
 

@@ -29,8 +29,8 @@ from tests.eca_server.models.reading import TOOL, ask, failure, notes
 SHOWN = ImagePart(media_type="image/png", data=b"\x89PNG\r\n\x1a\nby the user")
 MADE = ImagePart(media_type="image/jpeg", data=b"\xff\xd8\xffby a tool")
 READ = file("plan.pdf", "application/pdf", b"%PDF-1.7 in a tool's result")
-GIVEN = file("spec.pdf", "application/pdf", b"%PDF-1.7 by the user")
-ALL = (SHOWN, MADE, READ, GIVEN)
+DOCUMENT = file("spec.pdf", "application/pdf", b"%PDF-1.7 by the user")
+ALL = (SHOWN, MADE, READ, DOCUMENT)
 ELSEWHERE = Origin(api="x", provider="y", model="z")
 HI = ScriptedAnswer(text=["Hi"])
 OMITTED = "this model does not accept images"
@@ -39,7 +39,7 @@ OMITTED = "this model does not accept images"
 def history(*, origin: Origin = ELSEWHERE) -> list[Message]:
     """Return a history with all attachments, from the user and from a tool."""
     return [
-        user("What is this?", SHOWN, GIVEN),
+        user("What is this?", SHOWN, DOCUMENT),
         model(tool_call(), origin=origin),
         tool(tool_result("c", "Look:", MADE, READ)),
     ]
@@ -96,7 +96,7 @@ async def test_a_model_that_sees_none_reads_a_note_for_each(api):
 @pytest.mark.parametrize(("known", "count"), [("openai", 1), ("openrouter", 1), ("groq", 0)])
 async def test_over_chat_completions_documents_are_for_the_servers_that_take_them(known, count):
     body = await body_of(API["openai-chat"], known=known)
-    assert [times(part, body) for part in (READ, GIVEN)] == [count, count]
+    assert [times(part, body) for part in (READ, DOCUMENT)] == [count, count]
 
 
 @each_api
@@ -186,7 +186,7 @@ def test_a_refusal_that_names_images_has_any_status(status, words):
 def test_a_history_without_some_of_them_is_otherwise_the_same():
     messages = history()
     rest = without_attachments(messages, {SHOWN, READ})
-    assert set(attachments_in(rest)) == {MADE, GIVEN}
+    assert set(attachments_in(rest)) == {MADE, DOCUMENT}
     assert rest[1] is messages[1]
     assert without_attachments(messages, frozenset()) == messages
     assert [len(message.parts) for message in rest] == [len(each.parts) for each in messages]

@@ -39,14 +39,14 @@ async def sent(
         configured = Settings(url=provider.url, models=models, retry=retry or Retry())
         made = models_of({provider_name: configured}, http=http, listed={"p": [CANNOT]})
         chosen = made.find(name, variant)
-        wanted = Request(
+        full_request = Request(
             messages=request.messages, tools=request.tools, reasoning_effort=chosen.effort
         )
         if script:
             with pytest.raises(BackendError):
-                await chosen.text(wanted)
+                await chosen.text(full_request)
         else:
-            assert await chosen.text(wanted) == "Hi"
+            assert await chosen.text(full_request) == "Hi"
         return [each.body for each in provider.requests]
 
 
@@ -119,14 +119,14 @@ def thought(text: str, **fields: Any):
 
 
 @pytest.mark.parametrize(
-    ("which", "kept"), [("all", ["1", "2", "3"]), ("turn", ["2", "3"]), ("off", [])]
+    ("which", "thoughts"), [("all", ["1", "2", "3"]), ("turn", ["2", "3"]), ("off", [])]
 )
-async def test_thoughts_of_all_turns_or_of_this_one_or_none_go_back_as_configured(which, kept):
+async def test_thoughts_of_all_turns_or_of_this_one_or_none_go_back_as_configured(which, thoughts):
     origin = Origin(api="openai-chat", provider="deepseek", model="m")
     history = [user("a"), thought("1"), user("b"), thought("2"), thought("3")]
     selected = select_reasoning(history, which)
     parts = [part for each in selected for part in only(ReasoningPart, each.parts)]
-    assert [part.text for part in parts] == kept
+    assert [part.text for part in parts] == thoughts
     assert [each.role for each in selected] == [each.role for each in history]
     assert selected[2] is history[2]
     request = Request(messages=[user(), thought("hm", origin=origin), user()])

@@ -229,7 +229,7 @@ VERTEX = "https://h/v1/projects/p/locations/l/publishers"
 
 
 @pytest.mark.parametrize(
-    ("api", "base", "asked"),
+    ("api", "base", "expected"),
     [
         ("openai-chat", "https://h", "https://h/chat/completions"),
         ("openai-chat", "https://h/v1/", "https://h/v1/chat/completions"),
@@ -248,13 +248,13 @@ VERTEX = "https://h/v1/projects/p/locations/l/publishers"
         ("ollama", "http://h:11434", "http://h:11434/api/chat"),
     ],
 )
-async def test_each_api_adds_its_path_to_the_base(api, base, asked):
+async def test_each_api_adds_its_path_to_the_base(api, base, expected):
     async def target(**fields):
         made = models_of({"p": attrs.evolve(KEYED, api=api, url=base, **fields)})
         backend = made.backend("p/m")
         return (await backend.client.access.target(backend._path, Request(messages=()))).url
 
-    assert await target() == asked
+    assert await target() == expected
     own = await target(completion_url_relative_path="/own/path?v=1")
     assert own == f"{base.rstrip('/')}/own/path?v=1"
 
@@ -264,7 +264,7 @@ DEPLOYED = f"/openai/deployments/d/chat/completions{DATED}"
 
 
 @pytest.mark.parametrize(
-    ("api", "url", "path", "asked"),
+    ("api", "url", "path", "expected"),
     [
         (None, "", None, "/openai/v1/responses"),
         (None, "/openai/v1/", None, "/openai/v1/responses"),
@@ -276,12 +276,12 @@ DEPLOYED = f"/openai/deployments/d/chat/completions{DATED}"
     ],
 )
 async def test_azure_has_addresses_without_and_with_a_date_and_a_header_of_its_own(
-    api, url, path, asked
+    api, url, path, expected
 ):
     fields = {"api": api, "url": f"https://h{url}", "completion_url_relative_path": path}
     backend = models_of({"azure": attrs.evolve(KEYED, **fields)}).backend("azure/d")
     target = await backend.client.access.target(backend._path, Request(messages=()))
-    assert (target.url, target.headers) == (f"https://h{asked}", {"api-key": "k"})
+    assert (target.url, target.headers) == (f"https://h{expected}", {"api-key": "k"})
     with pytest.raises(BackendError, match=r"providers\.azure\.url is not set"):
         models_of({"azure": KEYED}).backend("azure/d")
 

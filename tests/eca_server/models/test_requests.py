@@ -49,7 +49,7 @@ RESULT = {"type": "web_search_tool_result", "tool_use_id": "secret", "content": 
 CITED = {"type": "text", "text": "a", "citations": [citation("https://secret.example", "A")]}
 SEARCHED = ServerToolPart(kind="web_search", raw=RESULT)
 THOUGHT = ReasoningPart(text="hm", opaque={"signature": "secret"})
-GIVEN = st.sampled_from(
+COMMON_PARTS = st.sampled_from(
     [
         PICTURE,
         RefusalPart("no"),
@@ -115,7 +115,7 @@ EDGES = {
 }
 CHAT_OWN = histories.thoughts | histories.others
 HISTORIES = {
-    api: histories_with(OWN.get(api, CHAT_OWN) | GIVEN)
+    api: histories_with(OWN.get(api, CHAT_OWN) | COMMON_PARTS)
     | st.just([user(), *EDGES.get(api, [model(tool_call()), tool(tool_result())])])
     for api in GRAMMARS
 }

@@ -73,9 +73,9 @@ async def test_a_failed_try_leaves_no_trace_but_its_wait(autojump_clock):
     assert trio.current_time() - began == pytest.approx(3)
 
 
-@pytest.mark.parametrize("seen", [TextDelta("Hel"), ReasoningStarted("reasoning_1")])
-async def test_what_was_seen_is_never_asked_for_again(seen):
-    backend = Tries([Started(), seen, error()])
+@pytest.mark.parametrize("event", [TextDelta("Hel"), ReasoningStarted("reasoning_1")])
+async def test_what_was_seen_is_never_asked_for_again(event):
+    backend = Tries([Started(), event, error()])
     with pytest.raises(BackendError):
         await run(backend)
     assert backend.count == 1
@@ -188,17 +188,17 @@ def unix(seconds: float) -> str:
 UNIFIED = "anthropic-ratelimit-unified-reset"
 BY_KIND = {
     f"anthropic-ratelimit-{kind}-{name}": value
-    for kind, left, reset in (
+    for kind, remaining, reset in (
         ("requests", "0", "2026-01-01T00:00:04Z"),
         ("input-tokens", "0", "2026-01-01T00:00:06Z"),
         ("output-tokens", "1", "2026-01-01T00:01:00Z"),
     )
-    for name, value in (("remaining", left), ("reset", reset))
+    for name, value in (("remaining", remaining), ("reset", reset))
 }
 
 
-def limited(kind: str, left: str, reset: str) -> dict[str, str]:
-    return {f"x-ratelimit-remaining{kind}": left, f"x-ratelimit-reset{kind}": reset}
+def limited(kind: str, remaining: str, reset: str) -> dict[str, str]:
+    return {f"x-ratelimit-remaining{kind}": remaining, f"x-ratelimit-reset{kind}": reset}
 
 
 @pytest.mark.parametrize(

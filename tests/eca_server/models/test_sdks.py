@@ -245,10 +245,10 @@ def test_a_listed_model_is_one_of_anthropic_s():
 
 
 def test_openai_reads_scripted_answers_as_we_do():
-    said = responses.message("He", "llo", phase="commentary")
-    two = responses.answer(said, responses.message(" there"))
+    first = responses.message("He", "llo", phase="commentary")
+    two = responses.answer(first, responses.message(" there"))
     refused = responses.answer(responses.refusal("no"))
-    for stream in (responses.EVERYTHING, two, responses.cut(said), refused):
+    for stream in (responses.EVERYTHING, two, responses.cut(first), refused):
         event_type = adapter(openai_types, "ResponseStreamEvent")
         *_, last = [event_type.validate_python(event) for event in stream]
         messages = [item for item in last.response.output if item.type == "message"]

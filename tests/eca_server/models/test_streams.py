@@ -77,10 +77,10 @@ def with_texts(
     def made(content: Any, reason: Any) -> tuple[list[Any], str, str]:
         objects = write(content, reason)
         texts = [(key, box[key]) for box, key in members(objects) if isinstance(box[key], str)]
-        said, thought = (
+        answer, thought = (
             "".join(value for key, value in texts if key == name) for name in (text, thoughts)
         )
-        return objects, said, thought
+        return objects, answer, thought
 
     return made
 

@@ -34,7 +34,7 @@ from tests.eca_server.models.grammars import GRAMMARS
 from tests.eca_server.models.histories import file, tool, tool_result, user
 from tests.eca_server.models.written import backend_of, payload_of
 
-SAID = re.compile(r"(?:text|prompt)-[0-9-]+\.")
+TEXT = re.compile(r"(?:text|prompt)-[0-9-]+\.")
 SECRETS = ("openai-responses", "anthropic", "google")
 """APIs that want opaque data back."""
 
@@ -73,14 +73,14 @@ def turn_of(
     origin = by.origin if own else attrs.evolve(by.origin, model="other")
 
     def messages(number: int) -> list[Message]:
-        said = ScriptedAnswer(
+        script = ScriptedAnswer(
             text=[f"text-{number}-{n}. " for n in range(texts)],
             thoughts=[f"thought-{number}-{n}. " for n in range(thoughts)],
             calls=[ScriptedCall("fg"[n % 2], {"n": f"call-{number}-{n}"}) for n in range(calls)],
             secret=secret_of(number),
         )
         answer, body = Answer(), by.body(f"key{number}-")
-        stream = b"".join(by.say(said))
+        stream = b"".join(by.say(script))
         with suppress(BackendError):  # without any content
             for event in body.feed(stream[: len(stream) * came // 1000]):
                 answer.feed(event)
@@ -88,8 +88,12 @@ def turn_of(
         prompt = user(*((PICTURE, FILE) if shows else ()), f"prompt-{number}.")
         called = [part.id for part in made.parts if isinstance(part, ToolCallPart)][:results]
         picture = [PICTURE] if shows else []
-        given_ = [tool_result(each, f"result-{number}.", *picture) for each in called]
-        return [prompt, *([made] if made.parts else []), *([tool(*given_)] if given_ else [])]
+        results_given = [tool_result(each, f"result-{number}.", *picture) for each in called]
+        return [
+            prompt,
+            *([made] if made.parts else []),
+            *([tool(*results_given)] if results_given else []),
+        ]
 
     return messages
 
@@ -135,9 +139,9 @@ def check_carried(text: str, history: Sequence[Message], reader: Origin) -> None
         for message in history
         for part in message.parts
         if isinstance(part, TextPart)
-        for words in SAID.findall(part.text)
+        for words in TEXT.findall(part.text)
     ]
-    assert SAID.findall(text) == content
+    assert TEXT.findall(text) == content
     for number, answer in answers(history):
         if answer.origin != reader:
             assert f"thought-{number}-" not in text

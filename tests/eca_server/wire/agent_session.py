@@ -20,7 +20,7 @@ class Agent(Stranger):
 
     def contents(self, chat: str = "c") -> list[Content]:
         """Return all that came for the chat."""
-        return contents_of(self.seen, chat)
+        return contents_of(self.received, chat)
 
     def results(self, request: int = -1) -> list[str]:
         """Return the results of calls in the last or the given request."""
@@ -36,7 +36,7 @@ class Agent(Stranger):
 
     def largest_frame(self) -> int:
         """Return the bytes of the largest message that came."""
-        return max(len(json.dumps(value, ensure_ascii=False).encode()) for value in self.seen)
+        return max(len(json.dumps(value, ensure_ascii=False).encode()) for value in self.received)
 
     def largest_request(self) -> int:
         """Return the bytes of the largest request to the model, if there was one."""
@@ -61,14 +61,14 @@ def ends(contents: Sequence[Content]) -> list[Content]:
     return [each for each in contents if each.get("type") in {"toolCalled", "toolCallRejected"}]
 
 
-def told(content: Content) -> str:
+def output_of(content: Content) -> str:
     """The text of a call's result."""
     return "".join(output["text"] for output in content["outputs"])
 
 
 def assert_a_strict_server_takes(body: Mapping[str, Any]) -> None:
     """A request's calls have legal names and ids, readable arguments, and each its one result."""
-    seen: set[str] = set()
+    call_ids: set[str] = set()
     expected: list[str] = []
     for each in body["messages"]:
         if each["role"] == "tool":
@@ -80,7 +80,7 @@ def assert_a_strict_server_takes(body: Mapping[str, Any]) -> None:
             assert re.fullmatch("[A-Za-z0-9_-]{1,64}", call["id"]), call
             assert re.fullmatch("[A-Za-z0-9_-]{1,64}", call["function"]["name"]), call
             assert isinstance(json.loads(call["function"]["arguments"]), dict)
-            assert call["id"] not in seen
-            seen.add(call["id"])
+            assert call["id"] not in call_ids
+            call_ids.add(call["id"])
             expected.append(call["id"])
     assert not expected, f"calls without results: {expected}"

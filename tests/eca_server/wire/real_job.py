@@ -151,9 +151,9 @@ class Normal:
             value["params"]["processId"] = None
         return value
 
-    def actual(self, kept: Mapping[str, Any]) -> Any:
+    def actual(self, message: Mapping[str, Any]) -> Any:
         """A kept message of the client's as it has to be sent in this run."""
-        text = json.dumps(kept).replace("/project", self._folder)
+        text = json.dumps(message).replace("/project", self._folder)
         for actual, plain in self._ids.items():
             text = text.replace(f'"{plain}"', f'"{actual}"')
         return json.loads(text)
@@ -178,7 +178,7 @@ async def record() -> list[bytes]:
     with tempfile.TemporaryDirectory() as home:
         folder = Path(home).resolve() / "project"
         env = place(folder)
-        file, kept = new_file(Path(home) / "said.jsonl")
+        file, path = new_file(Path(home) / "said.jsonl")
         recorder = Recorder(file)
         child = spawn(SERVE, cwd=folder, env=env)
         try:
@@ -192,7 +192,7 @@ async def record() -> list[bytes]:
             recorder.close()
         normal = Normal(folder)
         lines = [encode_header(WHEN, ["eca-server", "server"])]
-        for side, message in read_transcript(kept).messages():
+        for side, message in read_transcript(path).messages():
             body = json.dumps(normal.plain(message), ensure_ascii=False).encode()
             lines.append(
                 encode_entry(DataEntry(at=0, side=side, data=encode_frame(body), body=body))

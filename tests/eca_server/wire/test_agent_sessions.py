@@ -10,7 +10,7 @@ import pytest
 
 from eca_protocol.testing.provider import chunk, finish, raw, reply, text, tool_call
 from tests.eca_server.stranger import contents_of, decision, message, text_of
-from tests.eca_server.wire.agent_session import ALLOW, calls, ends, order, told
+from tests.eca_server.wire.agent_session import ALLOW, calls, ends, order, output_of
 
 MEGABYTE = 2**20
 READ, SHELL, WRITE = "eca_read_file", "eca_shell_command", "eca_write_file"
@@ -21,21 +21,21 @@ def test_a_call_goes_the_way_of_the_specification_s_diagram(start_agent):
     made = tool_call(SHELL, json.dumps({"command": "echo hello"}))
     agent = start_agent(reply(text("I will "), text("look."), made, finish("tool_calls")))
     agent.send_prompt("say hello")
-    asked = agent.expect_content("toolCallRun", manualApproval=True)
+    run = agent.expect_content("toolCallRun", manualApproval=True)
     begun = agent.contents()
     texts = [each["text"] for each in begun if each["type"] == "text"]
     assert texts == ["say hello", "I will ", "look."]
     pieces = [each for each in begun if each["type"] == "toolCallPrepare"]
     assert len(pieces) > 1
     assert {each["name"] for each in pieces} == {SHELL}
-    assert json.loads("".join(each["argumentsText"] for each in pieces)) == asked["arguments"]
+    assert json.loads("".join(each["argumentsText"] for each in pieces)) == run["arguments"]
     (first,) = agent.provider.requests
     assert first.body["messages"][-1]["content"].endswith("say hello")
     assert SHELL in {each["function"]["name"] for each in first.body["tools"]}
-    agent.approve(asked)
+    agent.approve(run)
     rest = contents_of(agent.expect_finished())
     assert order(rest) == ["toolCallRunning", "toolCalled"]
-    assert told(ends(rest)[0]) == "hello\n"
+    assert output_of(ends(rest)[0]) == "hello\n"
     assert [each["text"] for each in rest if each["type"] == "text"] == ["the end"]
     _, second = agent.provider.requests
     assert [each["role"] for each in second.body["messages"][-3:]] == ["user", "assistant", "tool"]
@@ -57,8 +57,8 @@ def test_reads_of_one_answer_run_at_once_and_their_results_keep_the_order(start_
 def test_an_approval_and_a_stop_in_one_write_leave_nothing_open(start_agent):
     agent = start_agent(calls((SHELL, {"command": "touch made; sleep 60"})))
     agent.send_prompt()
-    asked = agent.expect_content("toolCallRun", manualApproval=True)
-    agent.send(decision("Approve", asked), message("chat/promptStop", {"chatId": "c"}))
+    call = agent.expect_content("toolCallRun", manualApproval=True)
+    agent.send(decision("Approve", call), message("chat/promptStop", {"chatId": "c"}))
     rest = contents_of(agent.expect_finished(seconds=2))
     assert order(rest) in (["toolCallRejected"], ["toolCallRunning", "toolCalled"])
     agent.turn("next")
@@ -97,12 +97,12 @@ def test_whatever_leaves_the_workspace_asks_though_all_is_allowed(start_agent, s
     made = json.loads(json.dumps(OUTSIDE).replace("{secret}", str(secret)))
     agent = start_agent(*(calls(call) for call in made), **ALLOW)
     agent.send_prompt()
-    for _, given in made:
-        asked = agent.expect_content("toolCallRun")
-        assert asked["arguments"] == given
-        assert asked["manualApproval"], asked
-        assert "outside the workspace" in asked["summary"]
-        agent.reject(asked)
+    for _, arguments in made:
+        call = agent.expect_content("toolCallRun")
+        assert call["arguments"] == arguments
+        assert call["manualApproval"], call
+        assert "outside the workspace" in call["summary"]
+        agent.reject(call)
     assert "toolCallRunning" not in order(contents_of(agent.expect_finished()))
     assert len(agent.results()) == len(made)
     assert not any("not for the model" in result for result in agent.results())
@@ -114,10 +114,10 @@ def test_whatever_leaves_the_workspace_asks_though_all_is_allowed(start_agent, s
 def test_nothing_is_written_through_a_link_that_leads_out(start_agent, secret):
     made = [(WRITE, {"path": path, "content": "owned"}) for path in ("link", "up/new.txt")]
     agent = start_agent(calls(*made), **ALLOW)
-    for called, (_, given) in zip(ends(contents_of(agent.turn())), made, strict=True):
+    for called, (_, arguments) in zip(ends(contents_of(agent.turn())), made, strict=True):
         assert called["error"] is True
-        assert called["summary"].endswith(Path(given["path"]).name)
-        assert "leads out of the workspace" in told(called)
+        assert called["summary"].endswith(Path(arguments["path"]).name)
+        assert "leads out of the workspace" in output_of(called)
     assert secret.read_text() == "not for the model\n"
     assert not (secret.parent / "new.txt").exists()
 
@@ -145,7 +145,7 @@ def test_calls_are_distinguished_whatever_ids_the_model_gives(start_agent, tmp_p
     agent = start_agent(*(calls(*made, ids=ids) for ids in kinds))
     runs = [each for each in contents_of(agent.turn()) if each["type"] == "toolCallRun"]
     assert len({each["id"] for each in runs}) == 2 * len(kinds)
-    assert [each["arguments"] for each in runs] == [given for _, given in made] * len(kinds)
+    assert [each["arguments"] for each in runs] == [arguments for _, arguments in made] * len(kinds)
     assert agent.results() == ["one", "two"] * len(kinds)
 
 
@@ -159,7 +159,10 @@ def test_a_native_tool_runs_in_each_spelling_of_its_name(start_agent, tmp_path):
 
 
 NONSENSE = [
-    *((READ, given, "unreadable") for given in ("no JSON", "null", '["a"]', '"a"', '{"path": "a"')),
+    *(
+        (READ, arguments, "unreadable")
+        for arguments in ("no JSON", "null", '["a"]', '"a"', '{"path": "a"')
+    ),
     (READ, '{"path": ' + "[" * 3000 + "]" * 3000 + "}", "unreadable"),
     (READ, "", "path is missing"),
     (READ, {"path": ["a"]}, "expected string"),
@@ -179,13 +182,15 @@ NONSENSE = [
 def test_calls_that_make_no_sense_fail_with_the_reason_and_the_others_run(start_agent, tmp_path):
     (tmp_path / "project" / "a.txt").write_text("good")
     good = (READ, {"path": "a.txt"})
-    agent = start_agent(calls(*((name, given) for name, given, _ in NONSENSE), good), **ALLOW)
+    agent = start_agent(
+        calls(*((name, arguments) for name, arguments, _ in NONSENSE), good), **ALLOW
+    )
     contents = contents_of(agent.turn())
     assert not any(each.get("manualApproval") for each in contents)
     *nonsense, last = agent.results()
     assert last == "good"
-    for (name, given, expected), result in zip(NONSENSE, nonsense, strict=True):
-        assert expected in result, (name, given)
+    for (name, arguments, expected), result in zip(NONSENSE, nonsense, strict=True):
+        assert expected in result, (name, arguments)
         assert len(result) < 1000
     assert [each["error"] for each in ends(contents)].count(True) == len(NONSENSE)
 
@@ -215,8 +220,8 @@ def test_a_flood_of_output_takes_no_memory_and_no_large_message(start_agent, siz
     command = f"yes 'a line of a flood' | head -c {size} >&{stream}"
     agent = start_agent(calls((SHELL, {"command": command})), **ALLOW)
     (called,) = ends(contents_of(agent.turn(seconds=60)))
-    assert "bytes left out" in told(called)
+    assert "bytes left out" in output_of(called)
     assert called["error"] is False
-    assert agent.results() == [told(called)]
+    assert agent.results() == [output_of(called)]
     assert agent.resident() < 100 * MEGABYTE
     assert max(agent.largest_frame(), agent.largest_request()) < MEGABYTE

@@ -38,7 +38,7 @@ def test_a_data_directory_that_cannot_be_looked_at_costs_only_the_stored_chats(
     server = start_server(env={"XDG_DATA_HOME": str(unusable)})
     server.introduced(tmp_path / "project")
     assert "hello" in text_of(server.turn("hello", model="simulator/echo"))
-    shown = [m["params"]["message"] for m in server.seen if m.get("method") == "$/showMessage"]
+    shown = [m["params"]["message"] for m in server.received if m.get("method") == "$/showMessage"]
     assert any("Chats are not stored" in message for message in shown), shown
 
 

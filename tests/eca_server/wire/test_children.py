@@ -55,7 +55,7 @@ def with_family(start_server: Start, folder: Path, starting: Starter) -> tuple[S
     """Start a server whose child has grandchildren; return it and the ids of them all."""
     ready = folder / "ready"
     os.mkfifo(ready)
-    heard = os.open(ready, os.O_RDONLY | os.O_NONBLOCK)
+    reader = os.open(ready, os.O_RDONLY | os.O_NONBLOCK)
     config, prompt = starting(FAMILY.format(ready=ready))
     allowed = {"toolCall": {"approval": {"byDefault": "allow"}}, "chat": {"title": False}}
     server = start_server(env={"ECA_CONFIG": json.dumps({**allowed, **config})})
@@ -64,8 +64,8 @@ def with_family(start_server: Start, folder: Path, starting: Starter) -> tuple[S
     )
     if prompt:
         server.send_prompt(prompt, model="simulator/script")
-    assert select.select([heard], [], [], SECONDS)[0], server.seen[-3:]
-    os.close(heard)
+    assert select.select([reader], [], [], SECONDS)[0], server.received[-3:]
+    os.close(reader)
     server.settle()  # the call that started the child has returned
     family = children(server.pid)
     assert len(family) >= 5
@@ -151,7 +151,7 @@ def wait_for(server: Stranger, name: str, status: str) -> Any:
         is_update = message.get("method") == "tool/serverUpdated"
         return is_update and (params["name"], params["status"]) == (name, status)
 
-    announced = [message for message in server.seen if is_it(message)]
+    announced = [message for message in server.received if is_it(message)]
     return (announced or server.until(is_it))[-1]["params"]
 
 

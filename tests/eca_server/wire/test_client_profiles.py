@@ -40,9 +40,9 @@ def conversation(start_server: Start, client: dict[str, Any]) -> tuple[Stranger,
     server.send(message("chat/prompt", prompt, request_id="prompt"), *queries)
     server.expect_finished()
     seconds = time.monotonic() - begun
-    assert text_of(server.seen) == "delta" * 300 + words
+    assert text_of(server.received) == "delta" * 300 + words
     line_end = "\n" * (client is OLD_EMACS)
-    assert text_of(server.seen, "user") == prompt["message"] + line_end
+    assert text_of(server.received, "user") == prompt["message"] + line_end
     return server, seconds
 
 
@@ -55,7 +55,7 @@ def has_nothing_behind_an_answer(read: bytes) -> bool:
 
 
 def echoes(server: Stranger) -> list[Any]:
-    return [seen for seen in server.seen if content_of(seen).get("contentId")]
+    return [message for message in server.received if content_of(message).get("contentId")]
 
 
 @pytest.mark.requirement("W-6d")
@@ -68,8 +68,14 @@ def test_writes_hold_whole_frames_of_64_kib_at_most(start_server: Start) -> None
     larger = [read for read in server.reads if len(read) > 65_536]
     assert [content_of(value)["text"] for read in larger for value in frames_in(read)] == [long]
     assert len(echoes(server)) == 2
-    answers = [seen for seen in server.seen if seen.get("params", {}).get("role") == "assistant"]
-    assert all(len(json.dumps(content_of(seen).get("text", ""))) <= 4096 + 2 for seen in answers)
+    answers = [
+        message
+        for message in server.received
+        if message.get("params", {}).get("role") == "assistant"
+    ]
+    assert all(
+        len(json.dumps(content_of(message).get("text", ""))) <= 4096 + 2 for message in answers
+    )
 
 
 def test_an_old_emacs_gets_little_at_a_time(start_server: Start) -> None:
@@ -77,7 +83,7 @@ def test_an_old_emacs_gets_little_at_a_time(start_server: Start) -> None:
     assert max(map(len, server.reads)) <= 4096
     assert all(map(has_nothing_behind_an_answer, server.reads))
     assert len(echoes(server)) == 8
-    assert len({content_of(seen)["contentId"] for seen in echoes(server)}) == 1
+    assert len({content_of(message)["contentId"] for message in echoes(server)}) == 1
     assert seconds >= 0.004 * (len(server.reads) - 10)
 
 

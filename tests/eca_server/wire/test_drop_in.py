@@ -89,13 +89,13 @@ def test_all_of_it_counts_or_is_reported_and_none_of_it_is_written_to(start_serv
         server.turn("/local", model="mine/m")
         request = provider.requests[0]
         assert request.headers["authorization"] == "Bearer sk-planted-0123456789"
-        system, asked = (request.body["messages"][index]["content"] for index in (0, -1))
-        assert "Word of .eca/commands/nested/local.md." in asked.splitlines()
+        system, prompt = (request.body["messages"][index]["content"] for index in (0, -1))
+        assert "Word of .eca/commands/nested/local.md." in prompt.splitlines()
         hooked = json.loads((tmp_path / "hooked").read_text())
-        assert (hooked["hook_name"], hooked["prompt"]) == ("h", asked)
+        assert (hooked["hook_name"], hooked["prompt"]) == ("h", prompt)
         for place in IN_THE_PROMPT:
             assert system.count(f"Word of {place}.") == 1, place
-        assert "agents" not in str(params_of(server.seen, "$/showMessage"))
+        assert "agents" not in str(params_of(server.received, "$/showMessage"))
         server.tell("mcp/enableServer", {"name": "s"})
         server.until(lambda each: each.get("params", {}).get("status") == "failed")
         assert server.leave() == 0

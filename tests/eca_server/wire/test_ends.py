@@ -27,10 +27,12 @@ def test_shutdown_ends_all_turns_before_its_answer_and_nothing_follows_exit(serv
     server.write(frame(message("shutdown", request_id="bye")) + frame(message("exit")) + behind)
     assert server.answer("bye", seconds=2)["result"] is None
     assert time.monotonic() - begun < 2
-    finished = [seen["params"]["chatId"] for seen in server.seen[:-1] if is_finished(seen)]
+    finished = [
+        message["params"]["chatId"] for message in server.received[:-1] if is_finished(message)
+    ]
     assert sorted(finished) == sorted(chats)
     assert server.exit_code() == 0
-    assert server.seen[-1]["id"] == "bye"
+    assert server.received[-1]["id"] == "bye"
 
 
 def test_an_unread_log_delays_nothing(start_server, tmp_path):
@@ -65,7 +67,7 @@ def test_the_server_ends_with_the_client_s_process(server, parent):
     server.start_endless_turn()
     parent.kill()
     assert server.exit_code(within=5.0) == 0
-    assert is_finished(server.seen[-1])
+    assert is_finished(server.received[-1])
 
 
 @pytest.mark.parametrize("process_id", [2**70, None])
@@ -91,7 +93,7 @@ def test_a_signal_that_comes_again_and_again_ends_the_server_once(server):
             break
     os.close(process)
     assert server.exit_code() in {128 + number for number in numbers}
-    assert is_finished(server.seen[-1])
+    assert is_finished(server.received[-1])
 
 
 def test_a_deaf_client_does_not_hold_a_server_that_was_asked_to_end(server):

@@ -80,18 +80,18 @@ def texts(messages: list[Any]) -> list[str]:
 @pytest.mark.long(but=1)
 @pytest.mark.requirement("CHAT-6", "CTX-2", "TOOL-4", "W-38a", "W-40a", "W-41a")
 def test_everything_answers_whatever_lies_there(start_agent: StartAgent, folder: Path) -> None:
-    looks = calls(*((name, given) for name, given, _ in LOOKS))
+    looks = calls(*((name, arguments) for name, arguments, _ in LOOKS))
     devices = (calls((READ, {"path": name})) for name in ("zero", "tty"))
     agent = start_agent(looks, *devices, folder=folder)
 
-    def found(query: str) -> set[str]:
+    def query_names(query: str) -> set[str]:
         result = agent.result("chat/queryContext", {"query": query})
         assert all(each["type"] in {"file", "directory"} for each in result["contexts"])
         return {Path(each["path"]).name for each in result["contexts"]}
 
-    assert {"ok.txt", "two\nlines.txt", "sparse"} <= found("")
-    assert found("two") == {"two\nlines.txt"}
-    assert found("pipe") == found("bad-") == set()
+    assert {"ok.txt", "two\nlines.txt", "sparse"} <= query_names("")
+    assert query_names("two") == {"two\nlines.txt"}
+    assert query_names("pipe") == query_names("bad-") == set()
 
     agent.send_prompt()
     for _ in range(2):
@@ -99,8 +99,8 @@ def test_everything_answers_whatever_lies_there(start_agent: StartAgent, folder:
     agent.expect_finished()
     assert [each.get("manualApproval") for each in agent.contents()].count(True) == 2
     *results, zero, tty = agent.results()
-    for (name, given, expected), result in zip(LOOKS, results, strict=True):
-        assert expected in result, (name, given)
+    for (name, arguments, expected), result in zip(LOOKS, results, strict=True):
+        assert expected in result, (name, arguments)
     assert all("a device" in result for result in (zero, tty))
     system = agent.provider.requests[0].body["messages"][0]
     assert "a rule of the house" in system["content"]

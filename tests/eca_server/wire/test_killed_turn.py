@@ -72,9 +72,9 @@ def kill(server: Stranger) -> None:
 
 def shown(server: Stranger, chat: str = "c") -> list[tuple[str, str]]:
     """Open a chat: role, and text without blank lines or type of each of its contents."""
-    begun = len(server.seen)
+    begun = len(server.received)
     assert server.result("chat/open", {"chatId": chat})["found"]
-    received = [m for m in server.seen[begun:] if m.get("method") == "chat/contentReceived"]
+    received = [m for m in server.received[begun:] if m.get("method") == "chat/contentReceived"]
     return [
         (m["params"]["role"], content_of(m).get("text", "").lstrip("\n") or content_of(m)["type"])
         for m in received
@@ -165,7 +165,7 @@ def test_the_next_prompt_is_sent_behind_the_partial_answer_and_a_note(
         kill(second)
         third = opened(start_server, project, **config)
         assert shown(third)[:3] == cut_off
-        third.result("chat/rollback", {"chatId": "c", "contentId": content_id(third.seen)})
+        third.result("chat/rollback", {"chatId": "c", "contentId": content_id(third.received)})
         assert [each["id"] for each in third.result("chat/list")["chats"]].count("c") == 0
 
 
@@ -197,7 +197,7 @@ def test_finished_calls_are_left_with_their_results_and_the_cut_off_one_says_so(
         contents = shown(second)
         assert contents[:2] == [("user", "look"), ("assistant", "I look. ")]
         assert contents[-1] == ("system", CUT_OFF)
-        contents = map(content_of, second.seen)
+        contents = map(content_of, second.received)
         ended = [each for each in contents if each.get("type") == "toolCalled"]
         assert [each["error"] for each in ended] == [False, True]
         second.turn("go on")
@@ -220,7 +220,7 @@ def test_the_files_of_a_killed_turn_are_put_back_with_it(start_server, tmp_path,
     kill(server)
     second = opened(start_server, project)
     assert shown(second)[-1] == ("system", CUT_OFF)
-    second.result("chat/rollback", {"chatId": "c", "contentId": content_id(second.seen)})
+    second.result("chat/rollback", {"chatId": "c", "contentId": content_id(second.received)})
     assert (project / "file").read_text() == "as it was"
     assert second.result("chat/list")["chats"] == []
     assert rows(tmp_path, "message") == []
@@ -288,13 +288,13 @@ def kill_in_rollback(
         assert time.monotonic() < ending, "the rollback does not come so far"
     kill(server)
     second = opened(start_server, project)
-    found = second.result("chat/open", {"chatId": "c"})
-    if tree(project) == after and found["found"]:  # it had not begun
+    answer = second.result("chat/open", {"chatId": "c"})
+    if tree(project) == after and answer["found"]:  # it had not begun
         second.result("chat/rollback", rollback)
     assert tree(project) == before
     assert not list(project.rglob("*.tmp"))
     assert second.result("chat/list")["chats"] == []
-    return [m["params"]["message"] for m in second.seen if m.get("method") == "$/showMessage"]
+    return [m["params"]["message"] for m in second.received if m.get("method") == "$/showMessage"]
 
 
 def test_a_rollback_that_was_killed_is_finished_by_the_next_server(start_server, tmp_path):

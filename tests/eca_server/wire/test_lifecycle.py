@@ -43,8 +43,8 @@ def test_a_conversation_is_opened_introduced_and_closed(server):
     introduction = server.introduced(initializationOptions={"chatBehavior": "plan"})
     server.settle()
     methods = ["$/progress", "config/updated", "tool/serverUpdated", "$/progress"]
-    assert [seen["method"] for seen in introduction] == methods
-    start, config, native, finish = (seen["params"] for seen in introduction)
+    assert [message["method"] for message in introduction] == methods
+    start, config, native, finish = (message["params"] for message in introduction)
     assert (start["type"], finish["type"]) == ("start", "finish")
     assert start["taskId"] == finish["taskId"]
     assert start["title"]
@@ -78,7 +78,7 @@ def test_a_broken_configuration_is_reported_with_source_line_and_key(start_serve
     options = {"protocolRevision": "tomorrow"}
     assert server.initialize(initializationOptions=options)["chatWelcomeMessage"] == "Hello"
     server.settle()
-    texts = {text.partition(": ")[0]: text for _, text in shown(server.seen)}
+    texts = {text.partition(": ")[0]: text for _, text in shown(server.received)}
     assert any(place.startswith("ECA_CONFIG:2") for place in texts)
     (of_file,) = [text for place, text in texts.items() if place.startswith(f"{file}:2")]
     assert "defaultModel" in of_file

@@ -114,4 +114,4 @@ def test_the_log_goes_to_stderr(start_server):
     assert server.exit_code() == 0
     assert "INFO eca_server: ending" in server.errors
     assert "RuntimeError: the simulator crashed" in server.errors
-    assert all("crashed" not in str(seen) for seen in server.seen)
+    assert all("crashed" not in str(message) for message in server.received)

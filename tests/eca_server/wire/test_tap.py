@@ -46,7 +46,7 @@ def test_a_session_through_the_tap_is_recorded_and_both_its_sides_can_be_replaye
     assert record.stat().st_mode & 0o777 == 0o600
     assert transcript.command == serve
     recorded = [body for side, body in transcript.messages() if side == "server"]
-    assert (recorded[0], len(recorded)) == (editor.seen[0], len(editor.seen))
+    assert (recorded[0], len(recorded)) == (editor.received[0], len(editor.received))
     assert KEY not in record.read_text()
     conversation = Conversation()
     for side, body in transcript.messages():

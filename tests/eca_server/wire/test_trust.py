@@ -44,7 +44,7 @@ class Site:
         self.url = f"http://127.0.0.1:{self.server.server_port}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
-    def asked(self, start: str) -> list[tuple[str, Mapping[str, str]]]:
+    def requests_to(self, start: str) -> list[tuple[str, Mapping[str, str]]]:
         return [each for each in self.requests if each[0].startswith(start)]
 
 
@@ -101,11 +101,11 @@ def own(site: Site, marks: Path) -> str:
     return json.dumps(config)
 
 
-def wait_until(*holds: Callable[[], object], seen: Callable[[], object]) -> None:
+def wait_until(*holds: Callable[[], object], state: Callable[[], object]) -> None:
     """Wait for what another process does."""
     deadline = time.monotonic() + SECONDS
     while not all(each() for each in holds):
-        assert time.monotonic() < deadline, seen()
+        assert time.monotonic() < deadline, state()
         time.sleep(0.01)
 
 
@@ -143,17 +143,17 @@ def until_withheld(server: Stranger) -> None:
 def own_settings_counted(site: Site, marks: Path) -> None:
     wait_until(
         (marks / "own").exists,
-        lambda: site.asked("/own/github"),
-        lambda: site.asked("/own/models"),
-        seen=lambda: (site.requests, list(marks.iterdir())),
+        lambda: site.requests_to("/own/github"),
+        lambda: site.requests_to("/own/models"),
+        state=lambda: (site.requests, list(marks.iterdir())),
     )
 
 
 def nothing_was_done(site: Site, marks: Path) -> None:
     assert [path.name for path in marks.iterdir()] == ["own"]
-    assert site.asked("/planted") == []
+    assert site.requests_to("/planted") == []
     assert SECRET not in str(site.requests)
-    bearers = {headers.get("authorization") for _, headers in site.asked("/own/github")}
+    bearers = {headers.get("authorization") for _, headers in site.requests_to("/own/github")}
     assert bearers == {f"Bearer {BEARER}"}
 
 
@@ -165,7 +165,7 @@ def test_a_folder_that_is_opened_does_nothing_until_it_is_accepted(opened, site,
     nothing_was_done(site, marks)
     (shown,) = (
         each["params"]["message"]
-        for each in opened.seen
+        for each in opened.received
         if each.get("method") == "$/showMessage" and "Workspace trust" in str(each)
     )
     assert all(word in shown for word in ("program", "sender", "planted", "`/trust`"))
@@ -176,9 +176,9 @@ def test_a_folder_that_is_opened_does_nothing_until_it_is_accepted(opened, site,
         opened.turn(prompt, model="simulator/script")
     wait_until(
         (marks / "planted-program").exists,
-        lambda: site.asked("/planted/sender"),
-        lambda: site.asked("/planted/new"),
-        seen=lambda: (site.requests, list(marks.iterdir()), opened.seen[-4:]),
+        lambda: site.requests_to("/planted/sender"),
+        lambda: site.requests_to("/planted/new"),
+        state=lambda: (site.requests, list(marks.iterdir()), opened.received[-4:]),
     )
-    assert site.asked("/planted/github") == []
-    assert site.asked("/planted/openai") == site.asked("/planted/own") == []
+    assert site.requests_to("/planted/github") == []
+    assert site.requests_to("/planted/openai") == site.requests_to("/planted/own") == []

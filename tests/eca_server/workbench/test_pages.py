@@ -19,7 +19,7 @@ def shown(text: str, template: str = "{{ text }}") -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "seen"),
+    ("text", "markup"),
     [
         ("plain\n\tüñï 日本 🙂", "plain\n\tüñï 日本 🙂"),
         ("<b>&\"'", "&lt;b&gt;&amp;&quot;&#x27;"),
@@ -33,11 +33,11 @@ def shown(text: str, template: str = "{{ text }}") -> str:
         ("م\u200c\u200dم", "م<i>\\u{200c}</i><i>\\u{200d}</i>م"),
     ],
 )
-def test_a_text_is_shown_with_all_that_is_in_it(text: str, seen: str) -> None:
-    assert shown(text) == seen
-    assert shown(text, "{{ text|attribute }}") == re.sub("</?i>", "", seen)
+def test_a_text_is_shown_with_all_that_is_in_it(text: str, markup: str) -> None:
+    assert shown(text) == markup
+    assert shown(text, "{{ text|attribute }}") == re.sub("</?i>", "", markup)
     assert (
-        shown(text, "{% macro m() %}<p>{{ text }}</p>{% endmacro %}{{ m() }}") == f"<p>{seen}</p>"
+        shown(text, "{% macro m() %}<p>{{ text }}</p>{% endmacro %}{{ m() }}") == f"<p>{markup}</p>"
     )
 
 

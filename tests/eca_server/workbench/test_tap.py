@@ -15,7 +15,7 @@ KEY = "sk-ant-0123456789abcdef"
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"),
+    ("message", "record"),
     [
         ({"text": f"the key is {KEY}\n"}, {"text": "the key is ***\n"}),
         ({"list": [[KEY]], "n": 1}, {"list": [["***"]], "n": 1}),
@@ -60,13 +60,13 @@ KEY = "sk-ant-0123456789abcdef"
         ({"sessionTokens": 7, "authStatus": "expired"}, None),
     ],
 )
-def test_a_message_is_recorded_without_its_secrets(given: Any, kept: Any) -> None:
+def test_a_message_is_recorded_without_its_secrets(message: Any, record: Any) -> None:
     mask = masker({"MY_API_KEY": "my own secret", "A_TOKEN": "short", "KEYBOARD": "a keyboard"})
-    body = json.dumps(given, indent=1).encode()
-    if kept is None:
+    body = json.dumps(message, indent=1).encode()
+    if record is None:
         assert mask(body) is body
     else:
-        assert json.loads(mask(body)) == kept
+        assert json.loads(mask(body)) == record
 
 
 def test_what_is_no_message_or_spelled_otherwise_is_masked_as_text() -> None:
@@ -79,18 +79,18 @@ def test_what_is_no_message_or_spelled_otherwise_is_masked_as_text() -> None:
 
 
 def test_a_tap_without_listeners_works_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Unheard(io.StringIO):
+    class BrokenStream(io.StringIO):
         def write(self, _: str) -> int:
             raise BrokenPipeError
 
-    monkeypatch.setattr(sys, "stderr", Unheard())
+    monkeypatch.setattr(sys, "stderr", BrokenStream())
     assert replay(Path(os.devnull), [], deadline=1) == 2
 
 
 def test_a_key_that_a_chat_was_asked_for_is_hidden_and_no_other_prompt() -> None:
     mask = masker({})
 
-    def kept(message: Any) -> Any:
+    def mask_message(message: Any) -> Any:
         return json.loads(mask(json.dumps(message).encode()))
 
     def prompt(chat_id: Any, text: str) -> Any:
@@ -99,13 +99,13 @@ def test_a_key_that_a_chat_was_asked_for_is_hidden_and_no_other_prompt() -> None
     def answer(status: str) -> Any:
         return {"id": 2, "result": {"chatId": "c", "status": status}}
 
-    assert kept(answer("login")) == answer("login")
+    assert mask_message(answer("login")) == answer("login")
     for other in (prompt("d", "0a1b2c"), prompt(["c"], "0a1b2c"), prompt("c", "/login x")):
-        assert kept(other) == other
-    assert kept(prompt("c", "0a1b2c")) == prompt("c", "***")
-    assert kept(prompt("c", " 0a1b2c3d\n")) == prompt("c", "***")
-    assert kept(answer("prompting")) == answer("prompting")
-    assert kept(prompt("c", "thanks")) == prompt("c", "thanks")
+        assert mask_message(other) == other
+    assert mask_message(prompt("c", "0a1b2c")) == prompt("c", "***")
+    assert mask_message(prompt("c", " 0a1b2c3d\n")) == prompt("c", "***")
+    assert mask_message(answer("prompting")) == answer("prompting")
+    assert mask_message(prompt("c", "thanks")) == prompt("c", "thanks")
 
 
 def test_a_key_that_was_typed_in_is_hidden_where_a_server_says_it_back() -> None:

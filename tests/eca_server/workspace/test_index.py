@@ -56,7 +56,7 @@ def names(matches: Sequence[FileMatch], folder: Path) -> list[str]:
     return [each.path.relative_to(folder).as_posix() + "/" * each.is_directory for each in matches]
 
 
-async def found(index: FileIndex, query: str, folder: Path, limit: int = 10) -> str:
+async def search_index(index: FileIndex, query: str, folder: Path, limit: int = 10) -> str:
     return " ".join(names(await index.search(query, limit=limit), folder))
 
 
@@ -82,9 +82,9 @@ async def found(index: FileIndex, query: str, folder: Path, limit: int = 10) -> 
     ids=range(15),
 )
 async def test_files_and_folders_are_found(index, project, query, expected):
-    assert await found(index, query, project) == expected
+    assert await search_index(index, query, project) == expected
     if query == "":
-        assert await found(index, " ", project, limit=2) == "./ src/"
+        assert await search_index(index, " ", project, limit=2) == "./ src/"
 
 
 @pytest.mark.parametrize("gitignore", [True, False])
@@ -92,7 +92,7 @@ async def test_rules_hold_unless_they_are_off_and_are_reported_if_they_cannot_be
     start, project, monkeypatch, gitignore
 ):
     if not gitignore:
-        assert await found(start(gitignore=False), "out.py", project) == "build/out.py"
+        assert await search_index(start(gitignore=False), "out.py", project) == "build/out.py"
     monkeypatch.setattr(os, "access", lambda path, _: Path(path).name != ".gitignore")
     problems: list[str] = []
     (project / "src" / ".gitignore").write_text("x\n")
@@ -107,8 +107,8 @@ async def test_rules_hold_unless_they_are_off_and_are_reported_if_they_cannot_be
 @pytest.mark.parametrize("nested_first", [True, False])
 async def test_files_of_nested_roots_count_once(start, project, monkeypatch, nested_first):
     index = start(project, project / "src")
-    assert await found(index, "py", project) == "src/main.py src/util/text.py"
-    assert await found(index, "", project, limit=2) == "./ src/"
+    assert await search_index(index, "py", project) == "src/main.py src/util/text.py"
+    assert await search_index(index, "", project, limit=2) == "./ src/"
     monkeypatch.setattr(room, "_MOST_FILES", 8)
     outer = project / "outer"
     (outer / "inner").mkdir(parents=True)
@@ -122,16 +122,18 @@ async def test_files_of_nested_roots_count_once(start, project, monkeypatch, nes
 
 async def test_a_large_root_leaves_room_for_the_next_one(start, project, outside, monkeypatch):
     monkeypatch.setattr(room, "_MOST_FILES", 4)
-    assert await found(start(project, outside), "secret", outside) == "secret"
+    assert await search_index(start(project, outside), "secret", outside) == "secret"
     matches = await start(outside, project).search("", limit=100)
     assert sum(not each.is_directory for each in matches) == 4
 
 
 async def test_a_root_that_is_a_link_stays_as_the_user_opened_it(start, project, tmp_path):
     (tmp_path / "alias").symlink_to(project)
-    assert await found(start(tmp_path / "alias"), "main", tmp_path / "alias") == "src/main.py"
+    assert (
+        await search_index(start(tmp_path / "alias"), "main", tmp_path / "alias") == "src/main.py"
+    )
     index = start(tmp_path / "alias", project)  # two roots that are one directory
-    assert await found(index, "main", tmp_path / "alias") == "src/main.py"
+    assert await search_index(index, "main", tmp_path / "alias") == "src/main.py"
 
 
 async def test_a_turned_link_takes_no_files_from_other_roots(start, project, outside, tmp_path):
@@ -141,7 +143,7 @@ async def test_a_turned_link_takes_no_files_from_other_roots(start, project, out
     alias.unlink()
     alias.symlink_to(outside)
     for present in (roots, roots[:2]):
-        assert await found(start(*present), "main", project) == "src/main.py"
+        assert await search_index(start(*present), "main", project) == "src/main.py"
 
 
 @pytest.mark.parametrize("kind", ["link", "folder"])
@@ -243,14 +245,14 @@ async def test_a_search_waits_a_moment_for_a_renewal(start, project, mock_clock,
     assert not await search.has_ended_after(0.09)
     mock_clock.jump(0.02)
     assert await search.matches() == []
-    assert await found(index, "main", project) == "src/main.py"
+    assert await search_index(index, "main", project) == "src/main.py"
     listings.resume.set()
     while not await index.search("new", limit=10):
         await trio.lowlevel.checkpoint()
     assert listings.begun == 2
     (project / "newer").touch()
     mock_clock.jump(3600)  # a client that asks once gets the present files
-    assert await found(index, "newer", project) == "newer"
+    assert await search_index(index, "newer", project) == "newer"
 
 
 async def test_a_search_is_abandoned_when_it_is_cancelled(index, monkeypatch):
@@ -281,7 +283,7 @@ async def test_removed_files_and_those_behind_a_new_link_are_no_matches(index, p
     shutil.rmtree(project / "text")
     (project / "text").touch()
     (project / "src" / "text").unlink()
-    assert await found(index, "text", project, limit=1) == "src/util/text.py"
+    assert await search_index(index, "text", project, limit=1) == "src/util/text.py"
     shutil.rmtree(project / "src" / "util")
     (project / "src" / "util").symlink_to(outside)
     assert await index.search("secret", limit=10) == []
@@ -316,7 +318,7 @@ async def test_a_stored_listing_leads_to_nothing_outside_the_roots(
     listings.resume.clear()
     index = start(stored_in=folder)
     index.stored_from = 1
-    assert await found(index, "", project) == "./ src/"
+    assert await search_index(index, "", project) == "./ src/"
 
 
 async def test_a_slow_disk_gives_the_first_files(project, nursery, mock_clock, listings, started):
@@ -449,5 +451,5 @@ async def test_a_directory_outside_is_listed_without_pipes_and_devices(index, ou
     os.mkfifo(outside / "pipe")
     for name, target in {"zero": "/dev/zero", "loop": "loop", "folder": "."}.items():
         (outside / name).symlink_to(target)
-    assert await found(index, "../outside/", outside) == "folder/ secret"
-    assert await found(index, "../outside/", outside, limit=1) == "folder/"
+    assert await search_index(index, "../outside/", outside) == "folder/ secret"
+    assert await search_index(index, "../outside/", outside, limit=1) == "folder/"

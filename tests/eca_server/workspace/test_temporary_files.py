@@ -76,7 +76,7 @@ def killed(records: TemporaryFiles, root: Path, name: str = "file") -> tuple[Pat
     return leftover, record
 
 
-def left(records: TemporaryFiles, root: Path, name: str = "file") -> tuple[Path, Path]:
+def leave_file(records: TemporaryFiles, root: Path, name: str = "file") -> tuple[Path, Path]:
     """Return a temporary file and its record as a killed server leaves them, old enough."""
     leftover, record = (root / name).with_name(NAME), records.directory / RECORD
     leftover.parent.mkdir(exist_ok=True)
@@ -105,11 +105,11 @@ def test_what_a_killed_server_left_is_removed_after_a_minute(records, root, tmp_
 
 def test_a_file_that_is_being_written_is_left_however_old(records, root):
     def clean() -> None:
-        found = [*root.glob(".eca-*.tmp"), *records.directory.iterdir()]
-        make_old(*found)
+        paths = [*root.glob(".eca-*.tmp"), *records.directory.iterdir()]
+        make_old(*paths)
         TemporaryFiles(records.directory).clean([root])
-        assert [*root.glob(".eca-*.tmp"), *records.directory.iterdir()] == found
-        assert len(found) == 2
+        assert [*root.glob(".eca-*.tmp"), *records.directory.iterdir()] == paths
+        assert len(paths) == 2
 
     replace_file(file_of(records, root), b"new", expected=None, checkpoint=clean)
     assert names(root) == ["file"]
@@ -133,7 +133,7 @@ def under_link(leftover: Path) -> None:
 
 @pytest.mark.parametrize("change", [into_link, into_folder, under_link, None])
 def test_what_has_its_name_and_is_not_ours_is_left(records, root, monkeypatch, change):
-    leftover, _ = left(records, root, "below/file")
+    leftover, _ = leave_file(records, root, "below/file")
     if change is None:  # it is a file of another user
         monkeypatch.setattr(os, "geteuid", lambda: leftover.stat().st_uid + 1)
     else:
@@ -146,7 +146,7 @@ def test_what_has_its_name_and_is_not_ours_is_left(records, root, monkeypatch, c
 
 @pytest.mark.parametrize("text", ["", "file", "/", "\0", "{root}/file", "{root}/.eca-0.tmp"])
 def test_a_note_that_names_anything_else_removes_nothing(records, root, text):
-    _, record = left(records, root)
+    _, record = leave_file(records, root)
     (root / "file").touch()
     (root / ".eca-0.tmp").touch()
     record.write_text(text.format(root=root))
@@ -165,7 +165,7 @@ def test_a_file_is_written_where_no_note_can_be(records, root):
 
 
 def test_a_name_that_is_used_again_is_noted_again(records, root):
-    leftover, _ = left(records, root)
+    leftover, _ = leave_file(records, root)
     leftover.unlink()
     existed: list[bool] = []
 
@@ -212,7 +212,7 @@ def test_a_note_that_another_server_looks_at_is_waited_for(records, root):
 
 
 async def test_what_is_too_young_is_removed_later(records, root, monkeypatch, autojump_clock):
-    leftover, _ = left(records, root)
+    leftover, _ = leave_file(records, root)
     leftover.touch()
     begun, started = time.time(), autojump_clock.current_time()
     clock = SimpleNamespace(

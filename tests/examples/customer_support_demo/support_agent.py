@@ -27,8 +27,8 @@ class Support:
         named = re.search(r"\bA-\d{4}\b", text)
         if named:
             self.order = named[0]
-        said, why = self.decide(text.lower())
-        return Result(public_output=said, evaluation_context=why, tool_calls=self.calls)
+        reply, why = self.decide(text.lower())
+        return Result(public_output=reply, evaluation_context=why, tool_calls=self.calls)
 
     def decide(self, text: str) -> tuple[str, str]:
         if "ignore" in text or "password" in text:

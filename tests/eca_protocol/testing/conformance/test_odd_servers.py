@@ -91,7 +91,7 @@ class TakesNoNoteOfEnds(MCPServer):
 def read_so_far(answer: Message, server: Filtered) -> Message:
     """Find nothing in the roots before they were looked through, and first a part."""
     age = anyio.current_time() - server.notes.setdefault("began", anyio.current_time())
-    return change(contexts=lambda found: found[: max(0, int((age - 0.4) * 200))])(answer)
+    return change(contexts=lambda contexts: contexts[: max(0, int((age - 0.4) * 200))])(answer)
 
 
 PATIENT: list[Any] = [

@@ -25,9 +25,9 @@ from tests.eca_protocol.testing.conformance.mutants.filters import (
 )
 from tests.eca_protocol.testing.conformance.mutants.registry import altered
 from tests.eca_protocol.testing.conformance.mutants.requests import (
-    ASKED,
     FOR_A_TITLE,
     SKIPPED,
+    TURN_REQUEST,
     replaced,
 )
 from tests.eca_protocol.testing.conformance.mutants.sessions import LOGIN
@@ -226,7 +226,7 @@ VARIANTS: dict[str, tuple[type[Any] | Filter, tuple[str, ...]]] = {
         Filter(
             params("$/showMessage", test=lambda p: p["message"].startswith("There is no")),
             put(message="There is no such server."),
-            also=(ASKED, replaced(SKIPPED, "(something was skipped)")),
+            also=(TURN_REQUEST, replaced(SKIPPED, "(something was skipped)")),
         ),
         (
             "configuration.unknown_mcp_servers_are_named_to_the_user",

@@ -116,19 +116,19 @@ END = {**CONTENT, "params": {"chatId": "c", "content": {"type": "progress", "sta
 PROMPT = {"id": 1, "method": "chat/prompt", "params": {"chatId": "c", "message": "Hi"}}
 
 
-@pytest.mark.parametrize("asked", [False, True])
-def test_a_server_with_a_model_of_its_own_is_not_blamed_for_its_words(asked):
+@pytest.mark.parametrize("has_request", [False, True])
+def test_a_server_with_a_model_of_its_own_is_not_blamed_for_its_words(has_request):
     model = ScriptedModel()
     rules = Rules(model, draft=False)
     model.replies["mark-1"] = [[{"text": "Scripted."}]]
     try:
-        if asked:
+        if has_request:
             model.request_counts["mark-1"] = 1
         params = {"chatId": "c", "message": "mark-1"}
         rules.on_sent({"id": 1, "method": "chat/prompt", "params": params})
         rules.on_received(content("mark-1", role="user"))
         rules.on_received(content("Its own."))
-        with pytest.raises(Violation, match="CHAT-12") if asked else contextlib.nullcontext():
+        with pytest.raises(Violation, match="CHAT-12") if has_request else contextlib.nullcontext():
             rules.on_received(END)
     finally:
         model.close()
@@ -172,12 +172,12 @@ def test_calls_of_one_turn_have_an_id_each_however_the_request_is_sent(is_chunke
     call = {"tool_call": "x", "arguments": {}}
     model = ScriptedModel()
     model.replies["mark-1"] = [[call, call], [call]]
-    asked = json.dumps({"messages": [{"role": "user", "content": "mark-1"}]}).encode()
+    request = json.dumps({"messages": [{"role": "user", "content": "mark-1"}]}).encode()
     connection = http.client.HTTPConnection(model.url.split("/")[2], timeout=5)
     ids: list[bytes] = []
     try:
         for _ in range(2):
-            body: object = iter([asked[:9], asked[9:]]) if is_chunked else asked
+            body: object = iter([request[:9], request[9:]]) if is_chunked else request
             headers = {"Transfer-Encoding": "chunked"} if is_chunked else {}
             connection.request(
                 "POST", "/v1/chat/completions", body, headers, encode_chunked=is_chunked

@@ -20,8 +20,10 @@ def test_the_editions_own_watcher_finds_nothing_in_a_legal_session(revision):
     def check(messages: tuple[dict[str, object], ...]) -> None:
         watcher = Watcher(revision=revision)
         for message in messages:
-            found = watcher.feed("client", message)
-            assert not [each for each in found if each.requirement.startswith("FIELD:")], found
+            findings = watcher.feed("client", message)
+            assert not [each for each in findings if each.requirement.startswith("FIELD:")], (
+                findings
+            )
             if message["method"] == "initialize":
                 watcher.feed("server", {"jsonrpc": "2.0", "id": message["id"], "result": {}})
         names = [message["method"] for message in messages]

@@ -62,8 +62,8 @@ async def chatting(
     folder = tmp_path / "work"
     folder.mkdir(exist_ok=True)
     log = Log(tmp_path / "log")
-    given = json.dumps({"log": str(log.file), **options}).decode()
-    command = (*fork_server.command("tests.eca_server.agent.acp.scripted_agent"), given)
+    script = json.dumps({"log": str(log.file), **options}).decode()
+    command = (*fork_server.command("tests.eca_server.agent.acp.scripted_agent"), script)
     data = {"XDG_DATA_HOME": str(tmp_path / "data")} if is_stored else {}
     variables: dict[str, Any] = {**environ, **data, "keeps_chats": is_stored}
     async with editor_with(command, folder, config, **variables) as ours:
@@ -76,7 +76,7 @@ async def begin(ours: Editor, script: str, **more: Any) -> None:
 
 async def turn(ours: Editor, script: str, *decisions: bool, **more: Any) -> list[Content]:
     """Return the contents of a turn, in which the user decides calls in this order."""
-    begun = len(ours.seen)
+    begun = len(ours.received)
     await begin(ours, script, **more)
     for accept in decisions:
         await decide(ours, accept=accept)
@@ -93,7 +93,7 @@ async def decide(ours: Editor, *, accept: bool) -> Content:
 
 def since(ours: Editor, begun: int) -> list[Content]:
     """Return the contents since a moment, without the echo of the prompt."""
-    return [content for role, content in contents(ours.seen[begun:]) if role != "user"]
+    return [content for role, content in contents(ours.received[begun:]) if role != "user"]
 
 
 def of_type(got: list[Content], kind: str) -> list[Content]:

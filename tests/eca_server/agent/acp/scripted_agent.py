@@ -135,9 +135,9 @@ class ScriptedAgent:
 
     async def do_tool(self, session: str, text: str) -> None:
         """`tool JSON`: a call with these members; the ids `same` continue it."""
-        given = json.loads(text.encode())
-        cls = m.ToolCallUpdate if given.get("update") else m.ToolCall
-        self.update(session, _call(cls, given))
+        fields = json.loads(text.encode())
+        cls = m.ToolCallUpdate if fields.get("update") else m.ToolCall
+        self.update(session, _call(cls, fields))
 
     async def do_ask(self, session: str, text: str) -> None:
         """`ask JSON`: ask for a permission, and say the chosen option."""
@@ -242,20 +242,20 @@ def _permission(session: str, text: str) -> m.RequestPermissionRequest:
     return m.RequestPermissionRequest(session_id=session, tool_call=change, options=OPTIONS)
 
 
-def _call(cls: Any, given: dict[str, Any]) -> Any:
+def _call(cls: Any, fields: dict[str, Any]) -> Any:
     content = tuple(
         m.DiffOfCall(path=path, old_text=old, new_text=new)
-        for path, old, new in given.get("diffs", ())
-    ) + tuple(m.ContentOfCall(content=m.TextContent(text=each)) for each in given.get("texts", ()))
-    title = given.get("title") or (given["id"] if cls is m.ToolCall else None)
+        for path, old, new in fields.get("diffs", ())
+    ) + tuple(m.ContentOfCall(content=m.TextContent(text=each)) for each in fields.get("texts", ()))
+    title = fields.get("title") or (fields["id"] if cls is m.ToolCall else None)
     return cls(
-        tool_call_id=given["id"],
+        tool_call_id=fields["id"],
         title=title,
-        kind=given.get("kind"),
-        status=given.get("status"),
-        raw_input=given.get("input"),
+        kind=fields.get("kind"),
+        status=fields.get("status"),
+        raw_input=fields.get("input"),
         content=content or None,
-        locations=tuple(m.ToolCallLocation(path=path) for path in given.get("locations", ()))
+        locations=tuple(m.ToolCallLocation(path=path) for path in fields.get("locations", ()))
         or None,
     )
 

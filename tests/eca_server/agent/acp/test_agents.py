@@ -28,7 +28,7 @@ from tests.eca_server.agent.chat.editor import Content, Editor, contents, editor
 
 def announced(ours: Editor) -> list[Any]:
     """Return the announced state of the chats, each time."""
-    return [m["params"]["chat"] for m in ours.seen if m.get("method") == "config/updated"]
+    return [m["params"]["chat"] for m in ours.received if m.get("method") == "config/updated"]
 
 
 async def test_what_the_agent_says_and_does_is_shown_and_its_model_is_listed(tmp_path):
@@ -63,10 +63,10 @@ async def test_its_environment_has_none_of_our_keys_and_no_agent_starts_another(
     environ = {"ANTHROPIC_API_KEY": "sk-1", "MINE": "m", "OURS": "o"}
     async with chatting(tmp_path, config=config, environ=environ) as (ours, log):
         await turn(ours, "say x")
-        [[has_terminal, given]] = log.of("initialize")
+        [[has_terminal, environment]] = log.of("initialize")
         assert has_terminal
-        assert (given["OURS"], given["ECA_ACP_AGENT"]) == ("o", "1")
-        assert not given.keys() & {"ANTHROPIC_API_KEY", "MINE", "ECA_CONFIG"}
+        assert (environment["OURS"], environment["ECA_ACP_AGENT"]) == ("o", "1")
+        assert not environment.keys() & {"ANTHROPIC_API_KEY", "MINE", "ECA_CONFIG"}
     async with chatting(tmp_path, environ={"ECA_ACP_AGENT": "1"}) as (ours, _):
         assert MODEL not in announced(ours)[0]["models"]
 
@@ -115,10 +115,10 @@ async def test_a_mode_that_comes_after_a_delete_is_not_announced(tmp_path):
         await begin(ours, "say x\nwait")
         await ours.content("text", text="x")
         await ours.ask("chat/delete", {"chatId": "c"})
-        begun = len(ours.seen)
+        begun = len(ours.received)
         await log.wait_for("late mode")
         await ours.turn("say y", "d", model=MODEL)
-        assert not [m for m in ours.seen[begun:] if m.get("params", {}).get("chatId") == "c"]
+        assert not [m for m in ours.received[begun:] if m.get("params", {}).get("chatId") == "c"]
 
 
 async def test_plans_usage_title_and_modes(tmp_path):
@@ -242,7 +242,7 @@ async def test_a_trusted_chat_needs_no_answer_but_for_denials_and_released_termi
 
 async def test_a_flood_waits_for_a_client_that_does_not_read(tmp_path):
     async with chatting(tmp_path) as (ours, log):
-        begun = len(ours.seen)
+        begun = len(ours.received)
         await begin(ours, "flood 3000")
         await log.wait_for("flood")
         before = -1
@@ -256,7 +256,7 @@ async def test_a_flood_waits_for_a_client_that_does_not_read(tmp_path):
 
 async def test_a_call_that_still_asks_when_the_agent_ends_is_rejected(tmp_path):
     async with chatting(tmp_path) as (ours, _):
-        begun, shown = len(ours.seen), tmp_path / "shown"
+        begun, shown = len(ours.received), tmp_path / "shown"
         await begin(ours, f"{ask().replace('ask', 'leave', 1)}\nuntil {shown}\nsay done")
         await ours.content("toolCallRun", manualApproval=True)
         shown.touch()
@@ -275,7 +275,7 @@ async def test_a_chat_looks_as_it_looked_after_a_restart_and_continues(tmp_path,
     async with chatting(tmp_path, **options) as (ours, log):
         before = await turn(ours, f"think hm\nsay one\n{call}\nplan a=completed\nsay remembered")
     async with chatting(tmp_path, **options) as (ours, log):
-        begun = len(ours.seen)
+        begun = len(ours.received)
         await ours.ask("chat/open", {"chatId": "c"})
         after = since(ours, begun)
         for kind in ("reasonText", "toolCalled"):
@@ -314,7 +314,7 @@ async def test_answers_of_a_different_model_and_a_rollback_are_sent_as_text(tmp_
         assert "by the simulator" in texts[0]
         assert "first" not in texts[0]
         assert len(log.of("new")) == 1
-        echoes = [c for role, c in contents(ours.seen) if role == "user"]
+        echoes = [c for role, c in contents(ours.received) if role == "user"]
         params = {"chatId": "c", "contentId": echoes[2]["contentId"], "include": ["messages"]}
         await ours.ask("chat/rollback", params)
         await turn(ours, "say third")
@@ -340,7 +340,9 @@ async def test_an_agent_that_cannot_be_used_says_why(tmp_path):
         assert "no-such-agent" in text(await turn(ours, "say x"))
     async with editor({"providers": {"robot": {"api": "acp"}}}) as ours:
         assert "no model of this name" in text(await ours.turn("x", model=MODEL))
-        shown = [m["params"]["message"] for m in ours.seen if m.get("method") == "$/showMessage"]
+        shown = [
+            m["params"]["message"] for m in ours.received if m.get("method") == "$/showMessage"
+        ]
         assert any("providers.robot.command: expected the command" in each for each in shown)
 
 
@@ -362,7 +364,7 @@ async def test_an_untrusted_workspace_cannot_add_an_agent(tmp_path):
 
 async def stopped(ours: Editor, *, within: float) -> list[Content]:
     """Stop the turn; its contents from the stop to `finished`."""
-    begun = len(ours.seen)
+    begun = len(ours.received)
     start = trio.current_time()
     await ours.expect_stopped()
     assert trio.current_time() - start < within

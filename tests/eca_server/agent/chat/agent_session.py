@@ -23,11 +23,11 @@ def calls(*made: tuple[str, Any], ids: str = "p{}") -> Reply:
     steps = [
         tool_call(
             name,
-            given if isinstance(given, str) else json.dumps(given),
+            arguments if isinstance(arguments, str) else json.dumps(arguments),
             call_id=ids.format(index),
             index=index,
         )
-        for index, (name, given) in enumerate(made)
+        for index, (name, arguments) in enumerate(made)
     ]
     return reply(*steps, finish("tool_calls"))
 
@@ -39,8 +39,10 @@ async def session(
     """A session in a folder; its chats are kept in `data`, if that is given."""
     async with Provider(script, otherwise=reply("the end")) as provider:
         configured = provider_config(provider.url, **config)
-        kept = {} if data is None else {"XDG_DATA_HOME": str(data)}
-        async with editor(configured, started=False, keeps_chats=bool(kept), **kept) as ours:
+        environment = {} if data is None else {"XDG_DATA_HOME": str(data)}
+        async with editor(
+            configured, started=False, keeps_chats=bool(environment), **environment
+        ) as ours:
             await ours.start(workspaceFolders=[{"name": "w", "uri": uri_of(folder)}])
             yield ours, provider
 
@@ -133,9 +135,9 @@ def _check_results(history: Sequence[Message]) -> None:
     results: Counter[str] = Counter()
     for message in history:
         calls += [part.id for part in message.parts if isinstance(part, ToolCallPart)]
-        told = [part.call_id for part in message.parts if isinstance(part, ToolResultPart)]
-        assert set(told) <= set(calls)
-        assert not told or message.role == "tool"
-        results.update(told)
+        answered_ids = [part.call_id for part in message.parts if isinstance(part, ToolResultPart)]
+        assert set(answered_ids) <= set(calls)
+        assert not answered_ids or message.role == "tool"
+        results.update(answered_ids)
     assert results == Counter(calls)
     assert len(set(calls)) == len(calls)

@@ -64,10 +64,10 @@ def autojump_clock(monkeypatch: pytest.MonkeyPatch) -> trio.testing.MockClock:
 @pytest.fixture
 def places(monkeypatch: pytest.MonkeyPatch) -> Places:
     """Where the sessions with each server come from."""
-    found: dict[str, Place] = defaultdict(Place)
+    places_by_name: dict[str, Place] = defaultdict(Place)
 
     def connect(settings: ServerSettings, **_: Any) -> Any:
-        return found[settings.name].connect()
+        return places_by_name[settings.name].connect()
 
     monkeypatch.setattr(mcp, "connect", connect)
-    return found
+    return places_by_name

@@ -29,10 +29,10 @@ async def current(
     **params: Any,
 ) -> AsyncIterator[Editor]:
     """An editor of today; its chats are kept in `data`, if that is given."""
-    kept = {} if data is None else {"XDG_DATA_HOME": str(data)}
+    environment = {} if data is None else {"XDG_DATA_HOME": str(data)}
     folders = [] if folder is None else [{"name": "w", "uri": uri_of(folder)}]
-    kept |= environ or {}
-    async with editor(config, started=False, keeps_chats=data is not None, **kept) as ours:
+    environment |= environ or {}
+    async with editor(config, started=False, keeps_chats=data is not None, **environment) as ours:
         await ours.start(**{"capabilities": CURRENT, "workspaceFolders": folders, **params})
         yield ours
 
@@ -46,7 +46,7 @@ def set_store_limits(ours: Editor, **limits: float) -> None:
 
 async def reaction(ours: Editor, method: str, params: Any = None) -> list[tuple[str, Any]]:
     """Send a request; return what comes up to its answer, in short."""
-    begun = len(ours.seen)
+    begun = len(ours.received)
     await ours.ask(method, params)
     return since(ours, begun)
 
@@ -63,7 +63,7 @@ async def reopened(ours: Editor, chat: str = "c") -> list[str]:
 
 def since(ours: Editor, begun: int) -> list[tuple[str, Any]]:
     """Return the messages since a moment, in short: method or content type, and key values."""
-    return [_short(message) for message in ours.seen[begun:]]
+    return [_short(message) for message in ours.received[begun:]]
 
 
 def _short(message: Mapping[str, Any]) -> tuple[str, Any]:
@@ -80,8 +80,8 @@ def _short(message: Mapping[str, Any]) -> tuple[str, Any]:
 
 async def refused(ours: Editor, method: str, params: Any) -> dict[str, Any]:
     """The error that a request is answered with."""
-    asked = ours.request(method, params)
-    await ours.send(asked)
-    message = await ours.until(lambda each: each.get("id") == asked["id"])
+    request = ours.request(method, params)
+    await ours.send(request)
+    message = await ours.until(lambda each: each.get("id") == request["id"])
     error: dict[str, Any] = message["error"]
     return error

@@ -26,8 +26,8 @@ class Contents(list[Content]):
     """Contents of a chat, as they came."""
 
     def __getitem__(self, place: Any) -> Any:
-        found = super().__getitem__(place)
-        return Contents(found) if isinstance(place, slice) else found
+        item = super().__getitem__(place)
+        return Contents(item) if isinstance(place, slice) else item
 
     @property
     def text(self) -> str:
@@ -86,18 +86,20 @@ class Editor(Wire):
         await self.send(notification(method, params))
 
     async def ask(self, method: str, params: Any = None) -> Any:
-        """Send a request; its result. What comes before the answer is in `seen`."""
-        asked = self.request(method, params)
-        await self.send(asked)
-        return await self.answer(asked)
+        """Send a request; its result. What comes before the answer is in `received`."""
+        request = self.request(method, params)
+        await self.send(request)
+        return await self.answer(request)
 
     def request(self, method: str, params: Any = None) -> dict[str, Any]:
         return request(f"r{next(self._ids)}", method, params)
 
-    async def answer(self, asked: Mapping[str, Any]) -> Any:
+    async def answer(self, request: Mapping[str, Any]) -> Any:
         """The result of a request that was sent."""
-        before = (each for each in self.seen if each.get("id") == asked["id"])
-        message = next(before, None) or await self.until(lambda each: each.get("id") == asked["id"])
+        before = (each for each in self.received if each.get("id") == request["id"])
+        message = next(before, None) or await self.until(
+            lambda each: each.get("id") == request["id"]
+        )
         assert "error" not in message, message
         return message["result"]
 
@@ -107,16 +109,16 @@ class Editor(Wire):
 
     async def prompt(self, message: str, chat: str | None = "c", **params: Any) -> Any:
         """Send a prompt; its answer."""
-        asked = self.prompt_request(message, chat, **params)
-        await self.send(asked)
-        return await self.answer(asked)
+        request = self.prompt_request(message, chat, **params)
+        await self.send(request)
+        return await self.answer(request)
 
     async def turn(self, message: str, chat: str = "c", **params: Any) -> Contents:
         """One whole turn; its contents, from the first progress to `finished`."""
-        begun = len(self.seen)
+        begun = len(self.received)
         await self.send(self.prompt_request(message, chat, **params))
         await self.expect_finished(chat)
-        return Contents(content for _, content in contents(self.seen[begun:], chat))
+        return Contents(content for _, content in contents(self.received[begun:], chat))
 
     async def stop(self, chat: str = "c") -> None:
         await self.tell("chat/promptStop", {"chatId": chat})
@@ -179,33 +181,35 @@ class Editor(Wire):
 
     async def reopen(self, chat: str = "c") -> list[tuple[str, Content]]:
         """Open a chat; role and content of what is shown of it."""
-        begun = len(self.seen)
+        begun = len(self.received)
         await self.ask("chat/open", {"chatId": chat})
-        return contents(self.seen[begun:], chat)
+        return contents(self.received[begun:], chat)
 
     async def question(self) -> dict[str, Any]:
         """Read until the server asks the user something; that request."""
         return await self.until(lambda each: each.get("method") == "chat/askQuestion")
 
-    async def answer_question(self, asked: Mapping[str, Any], words: str | None) -> None:
+    async def answer_question(self, question: Mapping[str, Any], words: str | None) -> None:
         """Answer it with a label; None: the user has cancelled it."""
         result = {"answer": words, "cancelled": words is None}
-        await self.send({"jsonrpc": "2.0", "id": asked["id"], "result": result})
+        await self.send({"jsonrpc": "2.0", "id": question["id"], "result": result})
 
     async def later(self, seconds: float = 300) -> list[Mapping[str, Any]]:
         """Return the messages that come in that time; for tests whose clock jumps."""
-        begun = len(self.seen)
+        begun = len(self.received)
         await trio.sleep(seconds)
         await self.ask("chat/queryContext", {"query": ""})
-        return self.seen[begun:-1]
+        return self.received[begun:-1]
 
     def contents(self, chat: str = "c", kind: str = "") -> Contents:
         """Return what came for a chat, or those contents of one type."""
-        return Contents(each for _, each in contents(self.seen, chat) if kind in ("", each["type"]))
+        return Contents(
+            each for _, each in contents(self.received, chat) if kind in ("", each["type"])
+        )
 
     def notified(self, method: str, begun: int = 0) -> list[dict[str, Any]]:
         """Return the params of all notifications of this method."""
-        return [each["params"] for each in self.seen[begun:] if each.get("method") == method]
+        return [each["params"] for each in self.received[begun:] if each.get("method") == method]
 
 
 def call(name: str, **arguments: Any) -> str:

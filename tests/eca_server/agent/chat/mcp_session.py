@@ -53,11 +53,12 @@ def shown(ours: Editor) -> list[tuple[str, str]]:
     return [(each["type"], each["message"]) for each in ours.notified("$/showMessage")]
 
 
-async def status(ours: Editor, name: str, wanted: str) -> dict[str, Any]:
+async def status(ours: Editor, name: str, expected: str) -> dict[str, Any]:
     """Read until the server is announced with this status, and return the announcement."""
     message = await ours.until(
         lambda message: (
-            message.get("params", {}).get("name") == name and message["params"]["status"] == wanted
+            message.get("params", {}).get("name") == name
+            and message["params"]["status"] == expected
         )
     )
     return dict(message["params"])

@@ -31,10 +31,10 @@ async def test_a_rejection_by_today_s_user_ends_the_turn(tmp_path, steers):
     one = calls(("eca_shell_command", {"command": "touch made"}), ("eca_read_file", {"path": "."}))
     async with today(one, folder=tmp_path) as (ours, provider):
         await ours.prompt("go")
-        asked = await ours.content("toolCallRun", manualApproval=True)
+        pending_call = await ours.content("toolCallRun", manualApproval=True)
         if steers:
             await ours.tell("chat/promptSteer", {"chatId": "c", "message": "and then?"})
-        await ours.reject(asked)
+        await ours.reject(pending_call)
         await ours.expect_finished()
         assert {"toolCallRejected", "toolCalled"} <= {each["type"] for each in of_calls(ours)}
         assert len(provider.requests) == 1 + steers
@@ -51,8 +51,8 @@ async def test_a_rejection_of_a_subagent_s_call_ends_both_turns(tmp_path):
     scout = {"mode": "subagent", "description": "Touches.", "systemPrompt": "Touch."}
     async with today(*script, folder=tmp_path, agent={"scout": scout}) as (ours, provider):
         await ours.prompt("go")
-        asked = await ours.pending()
-        await ours.reject(asked["content"], chatId=asked["chatId"])
+        pending = await ours.pending()
+        await ours.reject(pending["content"], chatId=pending["chatId"])
         await ours.expect_finished()
         assert len(provider.requests) == 2
         await ours.turn("go on")
@@ -61,7 +61,7 @@ async def test_a_rejection_of_a_subagent_s_call_ends_both_turns(tmp_path):
 
 @pytest.mark.requirement("W-26a", "W-30d", "TOOL-9", "W-38b")
 @pytest.mark.parametrize(
-    ("name", "given", "config", "behavior", "ends", "told"),
+    ("name", "arguments", "config", "behavior", "ends", "reason"),
     [
         ("eca_shell_command", RUN, {"toolCall": {"approval": {"deny": {"eca_shell_command":
             {"argsMatchers": {"command": ["echo.*"]}}}}}}, "agent", "user-config", "Denied by"),
@@ -80,18 +80,18 @@ async def test_a_rejection_of_a_subagent_s_call_ends_both_turns(tmp_path):
     ],
 )  # fmt: skip
 async def test_a_call_that_cannot_run_is_not_asked(
-    tmp_path, name, given, config, behavior, ends, told
+    tmp_path, name, arguments, config, behavior, ends, reason
 ):
-    async with session(tmp_path, calls((name, given)), **config) as (ours, provider):
+    async with session(tmp_path, calls((name, arguments)), **config) as (ours, provider):
         await ours.turn("go", behavior=behavior)
         received = of_calls(ours)
         assert order(received) == ["Prepare", "Run", "Rejected" if ends else "ed"]
         run, end = received[-2:]
         assert run["manualApproval"] is False
-        assert run["arguments"] == (given if isinstance(given, dict) else {})
+        assert run["arguments"] == (arguments if isinstance(arguments, dict) else {})
         assert end.get("reason") == ends
         assert end.get("error") is (None if ends else True)
-        assert told in results(provider)[0]
+        assert reason in results(provider)[0]
         assert len(provider.requests) == 2
         assert list(tmp_path.iterdir()) == []
 
@@ -103,10 +103,10 @@ async def test_calls_are_asked_together_and_run_in_their_order_but_a_rejected_on
     one = calls(first, second, ("eca_read_file", {"path": "a.txt"}), last)
     async with session(tmp_path, one) as (ours, provider):
         await ours.prompt("go")
-        asked = [await ours.content("toolCallRun", manualApproval=True) for _ in range(3)]
-        await ours.approve(asked[2], {"id": "unknown"})
-        await ours.reject(asked[1])
-        await ours.approve(asked[0])
+        pending_calls = [await ours.content("toolCallRun", manualApproval=True) for _ in range(3)]
+        await ours.approve(pending_calls[2], {"id": "unknown"})
+        await ours.reject(pending_calls[1])
+        await ours.approve(pending_calls[0])
         await ours.expect_finished()
         [rejected] = ours.contents(kind="toolCallRejected")
         assert rejected["reason"] == "user-choice"
@@ -124,9 +124,9 @@ async def test_an_approval_for_the_session_never_covers_what_is_outside(tmp_path
     one = calls(("eca_read_file", {"path": str(outside)}))
     async with session(inside, one, one, **ALLOW) as (ours, _):
         await ours.prompt("go")
-        asked = await ours.content("toolCallRun", manualApproval=True)
-        assert "outside the workspace" in asked["summary"]
-        await ours.approve(asked, save="session")
+        pending_call = await ours.content("toolCallRun", manualApproval=True)
+        assert "outside the workspace" in pending_call["summary"]
+        await ours.approve(pending_call, save="session")
         await ours.reject(await ours.content("toolCallRun", manualApproval=True))
         await ours.expect_finished()
 
@@ -138,8 +138,8 @@ async def test_keys_below_an_opened_home_need_approval_unless_opened_themselves(
     run = call("read_file", path=str(tmp_path / ".ssh" / "id_rsa"))
     async with current(folder=tmp_path / opened, environ={"HOME": str(tmp_path)}) as ours:
         await ours.prompt(run, model=SCRIPT)
-        asked = await ours.content("toolCallRun")
-        assert asked["manualApproval"] is (opened == ".")
+        pending_call = await ours.content("toolCallRun")
+        assert pending_call["manualApproval"] is (opened == ".")
         await ours.expect_stopped()
 
 
@@ -234,9 +234,9 @@ async def test_a_stop_closes_the_call_and_the_next_request_is_valid(tmp_path, sc
         assert order(of_calls(ours))[-1] == end
         if (tmp_path / "pid").exists():
             assert_gone({int((tmp_path / "pid").read_text())})
-        length = len(ours.seen)
+        length = len(ours.received)
         await ours.ask("chat/queryCommands", {"query": ""})
-        assert len(ours.seen) == length + 1
+        assert len(ours.received) == length + 1
         await ours.turn("next")
         messages = provider.requests[-1].body["messages"]
         made = [c["id"] for each in messages for c in each.get("tool_calls") or ()]
@@ -254,8 +254,8 @@ async def test_the_user_is_notified_once_that_ignore_rules_cannot_be_read(tmp_pa
         for _ in range(2):
             await trio.to_thread.run_sync(index._listing, True)
         await ours.ask("chat/queryContext", {"query": ""})
-    [told] = ours.notified("$/showMessage")
-    assert told["message"] == (
+    [notice] = ours.notified("$/showMessage")
+    assert notice["message"] == (
         f"Could not read `{rules}`: the files that it ignores are listed and searched. "
         "Make the file readable."
     )

@@ -42,12 +42,12 @@ class Recorder:
 
     def __init__(self, profile: ClientProfile) -> None:
         self.profile = profile
-        self.said: list[ChatContent] = []
+        self.contents: list[ChatContent] = []
         self.statuses: list[str] = []
 
     def emit(self, chat_id: str, role: str, content: ChatContent) -> None:
         assert chat_id == "c"
-        self.said.append(content)
+        self.contents.append(content)
 
     def take_unshown(self) -> list[str]:
         return []
@@ -139,7 +139,7 @@ def test_any_sequence_ends_with_one_finished_per_turn_and_silence(actions, finis
 
 async def play(actions: list[tuple[Any, ...]], finishes_deleted: bool) -> None:
     session = Recorder(ClientProfile(finishes_deleted=finishes_deleted))
-    said = session.said
+    contents = session.contents
     bodies: list[Driven] = []
     deleted_at: int | None = None
     is_named = False
@@ -153,7 +153,7 @@ async def play(actions: list[tuple[Any, ...]], finishes_deleted: bool) -> None:
         chat = Chat("c", ChatServices(session=cast("Session", session), nursery=nursery))
         try:
             for action, seconds in actions:
-                titles = said.count(TITLE)
+                titles = contents.count(TITLE)
                 match action:
                     case ("prompt", deaf):
                         bodies.append(Driven(len(bodies), deaf=deaf))
@@ -163,7 +163,7 @@ async def play(actions: list[tuple[Any, ...]], finishes_deleted: bool) -> None:
                         is_named = False
                     case ("delete",):
                         chat.delete()
-                        deleted_at = len(said)
+                        deleted_at = len(contents)
                         is_named = False
                     case ("steer",):
                         if chat.turn is not None:
@@ -181,10 +181,10 @@ async def play(actions: list[tuple[Any, ...]], finishes_deleted: bool) -> None:
                 if seconds is not None:
                     await trio.testing.wait_all_tasks_blocked()
                     await trio.sleep(seconds)
-                assert said.count(TITLE) <= titles + is_named
-                check(said, deleted_at)
+                assert contents.count(TITLE) <= titles + is_named
+                check(contents, deleted_at)
             await chat.close()
-            begun, finished = check(said, deleted_at)
+            begun, finished = check(contents, deleted_at)
             assert all(event.is_set() for event in cleared)
             if deleted_at is None:
                 assert begun == finished
@@ -193,24 +193,24 @@ async def play(actions: list[tuple[Any, ...]], finishes_deleted: bool) -> None:
                 assert session.statuses.count("idle") == finished
                 assert session.statuses[-1:] in ([], ["idle"])
             else:
-                assert len(said) == deleted_at
+                assert len(contents) == deleted_at
                 assert begun - finished in ((0,) if finishes_deleted else (0, 1))
         finally:
-            before = len(said)
+            before = len(contents)
             for body in bodies:
                 body.step("say")
                 body.step("end")
         await trio.sleep(60)
-        assert len(said) == before
+        assert len(contents) == before
 
 
-def check(said: list[ChatContent], deleted_at: int | None) -> tuple[int, int]:
+def check(contents: list[ChatContent], deleted_at: int | None) -> tuple[int, int]:
     """Count the started and finished turns; check that all contents are inside a turn, in order."""
     begun = finished = 0
     number: str | None = None
     is_told = False
     open_reasons: set[str] = set()
-    for position, content in enumerate(said, 1):
+    for position, content in enumerate(contents, 1):
         if isinstance(content, ChatMetadataContent):
             continue
         if isinstance(content, ChatProgressContent) and content.text == "Waiting model":
@@ -248,9 +248,9 @@ USER = {CallInput.APPROVE, CallInput.REJECT}
 DIFF = FileChangeDetails(path="/p/a", diff="+a", lines_added=1, lines_removed=0)
 
 
-def give(call: ToolCall, given: CallInput) -> bool:
+def give(call: ToolCall, call_input: CallInput) -> bool:
     """Return whether the call accepted the input."""
-    match given:
+    match call_input:
         case CallInput.ANNOUNCE:
             call.announce({"a": 1}, manual_approval=True, summary="Doing it", details=DIFF)
         case CallInput.ASK:
@@ -279,11 +279,11 @@ def test_any_sequence_closes_the_call_once_and_in_order(inputs):
 
 
 async def play_call(inputs: list[CallInput]) -> None:
-    said: list[ChatContent] = []
-    call = ToolCall(said.append, NAMING)
+    contents: list[ChatContent] = []
+    call = ToolCall(contents.append, NAMING)
     call.prepare("")
     for each in inputs:
-        before, length = call.state, len(said)
+        before, length = call.state, len(contents)
         try:
             taken = give(call, each)
         except LocalProtocolError:
@@ -291,13 +291,13 @@ async def play_call(inputs: list[CallInput]) -> None:
             assert each not in USER, "what the client sends is never a fault"
         if not taken:
             assert each not in OF_CALLS[before]
-            assert (call.state, len(said)) == (before, length)
+            assert (call.state, len(contents)) == (before, length)
         else:
             assert call.state is OF_CALLS[before][each]
         assert call.decided.is_set() or call.is_open
         assert (call.result is not None) is not call.is_open
     call.stop()
-    kinds = [each.type for each in said]
+    kinds = [each.type for each in contents]
     assert kinds in (
         ["toolCallPrepare", "toolCallRejected"],
         ["toolCallPrepare", "toolCallRun", "toolCallRejected"],
@@ -308,22 +308,22 @@ async def play_call(inputs: list[CallInput]) -> None:
 
 
 async def test_of_a_call_that_never_began_on_the_wire_nothing_is_sent_by_a_stop():
-    said: list[ChatContent] = []
-    call = ToolCall(said.append, NAMING)
+    contents: list[ChatContent] = []
+    call = ToolCall(contents.append, NAMING)
     call.stop()
-    assert said == []
+    assert contents == []
     assert call.result_part().is_error
 
 
 async def test_a_result_says_how_long_it_took(autojump_clock):
-    said: list[ChatContent] = []
-    call = ToolCall(said.append, NAMING)
+    contents: list[ChatContent] = []
+    call = ToolCall(contents.append, NAMING)
     give(call, CallInput.ANNOUNCE)
     give(call, CallInput.START)
     await trio.sleep(2)
     call.stop()
-    assert said[-1].total_time_ms == 2000
-    assert said[-1].error
+    assert contents[-1].total_time_ms == 2000
+    assert contents[-1].error
 
 
 DEEP = "[" * 60 + "1" + "]" * 60
@@ -342,9 +342,9 @@ DEEP = "[" * 60 + "1" + "]" * 60
     ],
 )
 async def test_what_a_server_s_tool_says_in_json_is_laid_out(texts, shown):
-    told: list[ChatContent] = []
-    call = ToolCall(told.append, Naming(id="1", name="list", server="git", origin="mcp"))
+    contents: list[ChatContent] = []
+    call = ToolCall(contents.append, Naming(id="1", name="list", server="git", origin="mcp"))
     call.announce({}, manual_approval=False)
     call.start()
     call.finish(ToolOutput(parts=tuple(map(TextPart, texts))))
-    assert told[-1].details == (None if shown is None else JsonOutputsDetails(jsons=shown))
+    assert contents[-1].details == (None if shown is None else JsonOutputsDetails(jsons=shown))

@@ -64,12 +64,12 @@ async def test_what_a_failed_call_changed_is_put_back(tmp_path, folder, monkeypa
     edit = call("edit_file", path="a", original_content="one", new_content="1")
     async with current(data=tmp_path, folder=folder) as ours:
         await ours.prompt(edit, model=SCRIPT)
-        asked = await ours.content("toolCallRun")
+        pending_call = await ours.content("toolCallRun")
         (folder / "a").write_text("one\nthe user's\n")
         with monkeypatch.context() as patched:
             if late:
                 patched.setattr(rollbacks, "add_before_images", full_disk)
-            await ours.approve(asked)
+            await ours.approve(pending_call)
             await ours.expect_finished()
         assert ours.contents(kind="toolCalled")[0]["error"]
         [first] = ours.contents().prompt_ids
@@ -82,10 +82,10 @@ async def test_what_a_failed_call_changed_is_put_back(tmp_path, folder, monkeypa
 async def test_a_call_stopped_before_a_change_leaves_none(tmp_path, folder, monkeypatch):
     begun, goes_on, add = threading.Event(), threading.Event(), rollbacks.add_before_images
 
-    def slowly(*given: Any) -> tuple[int, ...]:
+    def slowly(*arguments: Any) -> tuple[int, ...]:
         begun.set()
         goes_on.wait(10)
-        return add(*given)
+        return add(*arguments)
 
     (folder / "a").write_text("one\n")
     async with current(data=tmp_path, folder=folder) as ours:
@@ -104,10 +104,10 @@ async def test_a_call_stopped_before_a_change_leaves_none(tmp_path, folder, monk
 async def test_a_rollback_waits_for_a_stopped_call_that_writes(tmp_path, folder, monkeypatch, call):
     begun, goes_on, real = threading.Event(), threading.Event(), getattr(os, call)
 
-    def slowly(*given: Any, **more: Any) -> None:
+    def slowly(*arguments: Any, **more: Any) -> None:
         begun.set()
         goes_on.wait(30)
-        real(*given, **more)
+        real(*arguments, **more)
 
     async with current(data=tmp_path, folder=folder) as ours:
         await send_prompt(ours, "say one")
@@ -121,7 +121,7 @@ async def test_a_rollback_waits_for_a_stopped_call_that_writes(tmp_path, folder,
             second = chat.history[2].content_id
             error = await refused_rollback(ours, second)
         assert "Nothing was undone: a stopped tool call is still running." in error["message"]
-        begun_again = len(ours.seen)
+        begun_again = len(ours.received)
         again = ours.request("chat/rollback", {"chatId": "c", "contentId": second})
         await ours.send(again)
         goes_on.set()

@@ -73,15 +73,15 @@ def test_a_missing_cost_is_not_sent(cost: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cost", "told"),
+    ("cost", "written_cost"),
     [(0, "0.00"), (1e-7, "0.00"), (0.1, "0.10"), (12.345, "12.345"), (10**40, f"1{0:040}")],
 )
-async def test_a_cost_is_written_with_two_decimals_or_more(cost: float, told: str) -> None:
+async def test_a_cost_is_written_with_two_decimals_or_more(cost: float, written_cost: str) -> None:
     session = SessionUsage()
     session.add([Usage(input=1, cost=cost)])
     content = session.content(None)
     assert content.session_cost is not None
-    assert content.session_cost.removesuffix(".00") == told.removesuffix(".00")
+    assert content.session_cost.removesuffix(".00") == written_cost.removesuffix(".00")
     assert len(content.session_cost.partition(".")[2]) >= 2
 
 
@@ -89,7 +89,7 @@ EMPTY = "The model returned an empty answer."
 
 
 def system_texts(ours: Editor, chat: str = "c") -> list[str]:
-    received = [each for role, each in contents(ours.seen, chat) if role == "system"]
+    received = [each for role, each in contents(ours.received, chat) if role == "system"]
     return [each["text"].strip() for each in received if each["type"] == "text"]
 
 

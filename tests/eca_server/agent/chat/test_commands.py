@@ -35,8 +35,8 @@ def write_command(project: Path, name: str, content: str) -> None:
 def framed(project: Path, name: str, body: str) -> str:
     """The text of a workspace's command as the model is asked it."""
     attributes = f'name="{name}" path="{project}/.eca/commands/{name}.md" source="workspace"'
-    told = "The user ran this command of the workspace. Follow its instructions:"
-    return f"{told}\n<eca_command {attributes}>\n{body}\n</eca_command>"
+    introduction = "The user ran this command of the workspace. Follow its instructions:"
+    return f"{introduction}\n<eca_command {attributes}>\n{body}\n</eca_command>"
 
 
 def user_texts(ours: Editor) -> list[str]:
@@ -85,9 +85,9 @@ async def test_custom_commands_are_queried_with_their_arguments(tmp_path, announ
         names = [each["name"] for each in commands]
         assert names.count("doctor") == 1
         assert names[-1] == "fix"
-        found = await ours.ask("chat/queryCommands", {"query": "mends"})
-        (argument,) = found["commands"][0].pop("arguments")
-        assert found["commands"] == [{"name": "fix", "description": "Mends a thing", "type": kind}]
+        result = await ours.ask("chat/queryCommands", {"query": "mends"})
+        (argument,) = result["commands"][0].pop("arguments")
+        assert result["commands"] == [{"name": "fix", "description": "Mends a thing", "type": kind}]
         assert (argument["name"], argument["required"]) == ("arg1", False)
         (logout,) = (await ours.ask("chat/queryCommands", {"query": "logout"}))["commands"]
         assert [each["required"] for each in logout["arguments"]] == [True]
@@ -139,9 +139,9 @@ async def test_an_unknown_command_names_the_custom_ones_and_the_files_that_are_n
     write_command(tmp_path, "empty", "")
     write_command(tmp_path, "many", "$ARGS " * 1000)
     async with session(tmp_path) as ours:
-        said = (await ours.turn("/empty", model=ECHO)).text
-        assert "`/fix`" in said
-        assert "the file has no text" in said
+        answer = (await ours.turn("/empty", model=ECHO)).text
+        assert "`/fix`" in answer
+        assert "the file has no text" in answer
         assert "expected at most" in (await ours.turn(f"/many {'x' * 10_000}", model=ECHO)).text
         assert not ours.connection.chats.open("c").history
 
@@ -150,9 +150,9 @@ async def test_init_asks_for_an_agents_file_in_the_first_root(tmp_path):
     async with session(tmp_path) as ours:
         received = await ours.turn("/init and mention the tests", model=ECHO)
         assert received[1]["text"] == "/init and mention the tests"
-        asked = user_texts(ours)[-1]
-        assert str(tmp_path / "AGENTS.md") in asked
-        assert asked.endswith("\n\nand mention the tests")
+        prompt = user_texts(ours)[-1]
+        assert str(tmp_path / "AGENTS.md") in prompt
+        assert prompt.endswith("\n\nand mention the tests")
     async with editor() as ours:
         assert "No folder is open" in (await ours.turn("/init", model=ECHO)).text
         assert ours.connection.chats.open("c").last_turn_failed
@@ -165,13 +165,13 @@ async def test_prompt_show_shows_what_a_request_would_hold_and_sends_none(tmp_pa
         async with session(tmp_path, provider_config(endpoint.url)) as ours:
             await ours.turn("hello", model="p/m")
             show = "/prompt-show @a.txt"
-            said = (await ours.turn(show, model="p/m", contexts=[{"type": "repoMap"}])).text
+            answer = (await ours.turn(show, model="p/m", contexts=[{"type": "repoMap"}])).text
             for words in (
                 "Model: p/m", "Agent: agent", "Always ```be``` kind.", "\n````\n",
                 "`eca_read_file`", "text of a file", "<eca_tree",
                 "History: 2 messages, 15 characters",
             ):  # fmt: skip
-                assert words in said
+                assert words in answer
             assert "cannot be used" in (await ours.turn("/prompt-show", "d", model="no/model")).text
             assert len(ours.connection.chats.open("c").history) == 2
         assert len(endpoint.requests) == 1
@@ -183,9 +183,9 @@ async def test_repo_map_show_draws_the_files_that_are_not_ignored(tmp_path):
     (tmp_path / "build.log").write_text("")
     (tmp_path / ".gitignore").write_text("*.log\n")
     async with session(tmp_path) as ours:
-        said = (await ours.turn("/repo-map-show")).text
-        assert "src/\n  main.py" in said
-        assert "build.log" not in said
+        answer = (await ours.turn("/repo-map-show")).text
+        assert "src/\n  main.py" in answer
+        assert "build.log" not in answer
     async with editor() as ours:
         assert "No folder is open" in (await ours.turn("/repo-map-show")).text
 
@@ -196,9 +196,9 @@ async def test_config_shows_what_is_set_and_doctor_what_decides():
         "toolCall": {"approval": {"deny": {"eca_grep": {}}}},
     }
     async with editor(config) as ours:
-        said = (await ours.turn("/config")).text
-        assert "- `chat.title`: `false` (ECA_CONFIG)" in said.splitlines()
-        assert "planted" not in said
-        said = (await ours.turn("/doctor", behavior="plan")).text
-        assert "- deny eca_grep (toolCall.approval.deny.eca_grep)" in said.splitlines()
-        assert "- the agent plan only reads" in said.splitlines()
+        answer = (await ours.turn("/config")).text
+        assert "- `chat.title`: `false` (ECA_CONFIG)" in answer.splitlines()
+        assert "planted" not in answer
+        answer = (await ours.turn("/doctor", behavior="plan")).text
+        assert "- deny eca_grep (toolCall.approval.deny.eca_grep)" in answer.splitlines()
+        assert "- the agent plan only reads" in answer.splitlines()

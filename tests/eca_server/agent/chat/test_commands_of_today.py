@@ -43,8 +43,8 @@ async def test_an_agent_is_selected_by_a_command_and_model_and_variant_stay():
         await ours.turn("/model script", model=ECHO)
         assert "* code\n" in (await ours.turn("/agent")).text
         await ours.turn("/agent MINE")
-        told = {"chatId": "c", "chat": {"selectAgent": "mine"}}
-        assert ours.notified("config/updated")[-1] == told
+        update = {"chatId": "c", "chat": {"selectAgent": "mine"}}
+        assert ours.notified("config/updated")[-1] == update
         assert (await ours.prompt("say a"))["model"] == SCRIPT
         await ours.expect_finished()
         assert ours.connection.chats.open("c").settings.behavior == "mine"
@@ -78,11 +78,11 @@ async def test_chats_of_all_workspaces_are_listed_and_found_by_their_title(tmp_p
         assert "/review topic `reviewed`" in (await ours.turn("/chats")).text
         await ours.ask("chat/delete", {"chatId": "reviewed"})
         await ours.turn("say two", "near", model=SCRIPT)
-        told = (await ours.turn("/chats")).text
-        assert told.index("say two `near`") < told.index("A far one `far`")
+        listing = (await ours.turn("/chats")).text
+        assert listing.index("say two `near`") < listing.index("A far one `far`")
         assert [each["id"] for each in (await ours.ask("chat/list"))["chats"]] == ["near"]
-        told = (await ours.turn("/chats FAR one")).text
-        assert ["`far`" in told, "`near`" in told] == [True, False]
+        listing = (await ours.turn("/chats FAR one")).text
+        assert ["`far`" in listing, "`near`" in listing] == [True, False]
         assert "has 'nope' in its title" in (await ours.turn("/chats nope")).text
         assert "Added 2 messages" in (await ours.turn("/resume far")).text
     async with current() as ours:
@@ -112,13 +112,13 @@ async def test_a_chat_is_deleted_by_a_command_once_the_user_has_said_so(tmp_path
         assert ours.contents().text.endswith("The chat old was deleted.")
         assert [each["id"] for each in (await ours.ask("chat/list"))["chats"]] == ["c"]
         assert "There is no chat 'old'" in (await ours.turn("/delete-chat old")).text
-        begun = len(ours.seen)
+        begun = len(ours.received)
         await ours.prompt("/delete-chat")
         assert "Delete this chat?" in await answered(ours, "Delete it")
         await ours.until(lambda each: each.get("method") == "chat/deleted")
         await ours.ask("chat/queryContext", {"query": ""})
-        told = [each for each, _ in since(ours, begun)]
-        assert told[told.index("chat/deleted") :] == ["chat/deleted", "answer"]
+        names = [each for each, _ in since(ours, begun)]
+        assert names[names.index("chat/deleted") :] == ["chat/deleted", "answer"]
         assert (await ours.ask("chat/list"))["chats"] == []
         # The id is free, and the new chat knows nothing.
         assert (await ours.turn("three", model=ECHO)).text == "threethree"
@@ -136,15 +136,15 @@ async def test_what_fills_the_context_is_sent_with_the_usage_and_shown_by_a_comm
     async with Provider(script) as provider:
         config = provider_config(provider.url, provider=models, autoCompactPercentage=60)
         async with current(config) as ours:
-            told = (await ours.turn("hi"))[-2]
+            usage_content = (await ours.turn("hi"))[-2]
             answer = (await ours.turn("/context")).text
         async with editor(config) as ours:
             assert "contextBreakdown" not in (await ours.turn("hi"))[-2]
-    assert told["autoCompactPercentage"] == 60
-    found = told["contextBreakdown"]
-    sizes = [found[each] for each in ("usedTokens", "freeTokens", "contextLimit")]
+    assert usage_content["autoCompactPercentage"] == 60
+    breakdown = usage_content["contextBreakdown"]
+    sizes = [breakdown[each] for each in ("usedTokens", "freeTokens", "contextLimit")]
     assert sizes == [5_000, 5_000, 10_000]
-    tokens = {each["name"]: each["tokens"] for each in found["categories"]}
+    tokens = {each["name"]: each["tokens"] for each in breakdown["categories"]}
     assert sum(tokens.values()) == 5_000
     assert tokens["Tools"] > tokens["Instructions"] > tokens["Messages"] > 0
     assert "about 5,000 of 10,000 tokens used (50 %)" in answer
@@ -155,10 +155,12 @@ async def test_what_fills_the_context_is_sent_with_the_usage_and_shown_by_a_comm
 async def resumed(ours: Editor, command: str, chat: str) -> list[str]:
     """Resume a chat in another one; return the texts and the title that are shown after it."""
     assert "Added 2 messages to this chat. Send" in (await ours.turn(command, chat)).text
-    begun = len(ours.seen)
+    begun = len(ours.received)
     await ours.content("metadata", chat)
-    assert "chat/cleared" in str(ours.seen[begun])
-    return [each.get("text", each.get("title")) for _, each in contents(ours.seen[begun:], chat)]
+    assert "chat/cleared" in str(ours.received[begun])
+    return [
+        each.get("text", each.get("title")) for _, each in contents(ours.received[begun:], chat)
+    ]
 
 
 async def test_a_chat_is_forked_by_a_command_and_resumed_by_its_id(tmp_path, monkeypatch):
@@ -245,9 +247,9 @@ async def test_rules_and_subagents_are_listed_and_changed_rules_count_when_asked
     }  # fmt: skip
     async with current({"agent": agents}, folder=tmp_path) as ours:
         await ours.turn("say a", model=SCRIPT)
-        told = (await ours.turn("/rules")).text
-        assert f"{rules / 'python.md'} (source: workspace; files: **/*.py)\n" in told
-        assert "plans.md" not in told
+        listing = (await ours.turn("/rules")).text
+        assert f"{rules / 'python.md'} (source: workspace; files: **/*.py)\n" in listing
+        assert "plans.md" not in listing
         listed = (await ours.turn("/subagents")).text
         assert "finder - Finds. - steps: 5 - called by: code\n" in listed
         assert "explorer - Searches and reads code" in listed

@@ -45,7 +45,7 @@ class Case:
     provider: Provider
 
     @property
-    def told(self) -> list[list[tuple[str, str]]]:
+    def model_contexts(self) -> list[list[tuple[str, str]]]:
         """The conversation in each request that was for an answer."""
         requests = enumerate(self.provider.requests)
         return [conversation(self.provider, n) for n, each in requests if not is_for_summary(each)]
@@ -75,14 +75,14 @@ async def chatting(
     **config: Any,
 ) -> AsyncIterator[Case]:
     """A chat with a model of a small context, which answers and summarizes like this."""
-    left = {True: list(summaries), False: list(answers)}
-    provider = Provider(lambda request: left[is_for_summary(request)].pop(0))
+    replies = {True: list(summaries), False: list(answers)}
+    provider = Provider(lambda request: replies[is_for_summary(request)].pop(0))
     async with provider:
         limit = {} if context is None else {"limit": {"context": context}}
         models = {"models": {"m": limit}}
         async with editor(provider_config(provider.url, provider=models, **config)) as ours:
             yield Case(ours=ours, provider=provider)
-    assert left == {True: [], False: []}
+    assert replies == {True: [], False: []}
 
 
 FULL = answered("one is done", 9000)
@@ -94,11 +94,11 @@ async def test_before_a_chat_is_full_a_summary_takes_the_place_of_its_past():
         await case.turn("one")
         received = await case.ours.turn("two")
         await case.turn("three")
-    [asked] = case.summaries
-    assert "tools" not in asked
-    assert "one is done" in asked["messages"][1]["content"]
-    assert "two" not in asked["messages"][1]["content"]
-    second, third = case.told[1:]
+    [request] = case.summaries
+    assert "tools" not in request
+    assert "one is done" in request["messages"][1]["content"]
+    assert "two" not in request["messages"][1]["content"]
+    second, third = case.model_contexts[1:]
     [(role, words)] = second
     assert role == "user"
     assert "THE SUMMARY" in words
@@ -106,8 +106,8 @@ async def test_before_a_chat_is_full_a_summary_takes_the_place_of_its_past():
     assert third == [*second, ("assistant", "b"), ("user", "three")]
     progress = [each["text"] for each in received if each["type"] == "progress"]
     assert progress == ["Waiting model", "Compacting the chat", "Waiting model", "Generating", ""]
-    [said] = [each for each in received if COMPACTED in each.get("text", "")]
-    assert said["type"] == "text"
+    [notice] = [each for each in received if COMPACTED in each.get("text", "")]
+    assert notice["type"] == "text"
     [used] = [each for each in received if each["type"] == "usage"]
     assert used["sessionTokens"] == 9005 + 705 + 15
 
@@ -123,13 +123,13 @@ async def test_messages_that_came_meanwhile_are_sent_again_behind_the_summary(pr
         await case.ours.tell("chat/promptSteer", {"chatId": "c", "message": "but not two"})
         case.provider.open("now")
         await case.ours.expect_finished()
-    [(role, words)] = case.told[-1]
+    [(role, words)] = case.model_contexts[-1]
     assert role == "user"
     assert words.index("THE SUMMARY") < words.index("one") < words.index("but not two")
     assert "but not two" not in str(case.summaries)
 
 
-LEFT = {"autoCompactTokensLeft": 2500}
+TOKENS_LEFT = {"autoCompactTokensLeft": 2500}
 ALL_OF_IT = {"autoCompactPercentage": 100}
 
 
@@ -141,10 +141,10 @@ ALL_OF_IT = {"autoCompactPercentage": 100}
         (ALL_OF_IT, 9000, False),
         ({**ALL_OF_IT, "behavior": {"agent": {"autoCompactPercentage": 10}}}, 2000, True),
         ({"autoCompactTokensLeft": 1500}, 8000, False),
-        ({**LEFT, **ALL_OF_IT}, 8000, True),
+        ({**TOKENS_LEFT, **ALL_OF_IT}, 8000, True),
         ({"autoCompactTokensLeft": LIMIT, **ALL_OF_IT}, 8000, False),  # too small a model
-        ({**LEFT, "agent": {"code": ALL_OF_IT}}, 8000, False),
-        ({"agent": {"code": {**LEFT, **ALL_OF_IT}}}, 8000, True),
+        ({**TOKENS_LEFT, "agent": {"code": ALL_OF_IT}}, 8000, False),
+        ({"agent": {"code": {**TOKENS_LEFT, **ALL_OF_IT}}}, 8000, True),
     ],
 )
 async def test_how_full_a_chat_may_be_is_configured(config, used, compacts):
@@ -161,7 +161,7 @@ async def test_what_was_not_counted_by_the_provider_is_estimated():
     async with chatting([answered("a"), answered("b")], [answered("s")]) as case:
         await case.turn("one")
         assert COMPACTED in await case.turn("x" * 4 * LIMIT)
-        assert case.told[1][0][1].endswith("x" * 4 * LIMIT)
+        assert case.model_contexts[1][0][1].endswith("x" * 4 * LIMIT)
 
 
 FAILURES = {
@@ -179,10 +179,14 @@ FAILURES = {
 async def test_where_there_is_no_summary_the_chat_continues_whole(failure):
     async with chatting([FULL, answered("b")], [FAILURES[failure]]) as case:
         await case.turn("one")
-        said = await case.turn("two")
-    assert NOT_COMPACTED in said
-    assert said.endswith("b")
-    assert case.told[1] == [("user", "one"), ("assistant", "one is done"), ("user", "two")]
+        text = await case.turn("two")
+    assert NOT_COMPACTED in text
+    assert text.endswith("b")
+    assert case.model_contexts[1] == [
+        ("user", "one"),
+        ("assistant", "one is done"),
+        ("user", "two"),
+    ]
 
 
 async def test_a_summary_that_never_comes_is_waited_for_in_vain(autojump_clock):
@@ -193,7 +197,7 @@ async def test_a_summary_that_never_comes_is_waited_for_in_vain(autojump_clock):
         begun = trio.current_time()
         assert f"longer than {SECONDS} s" in await case.turn("two")
         assert trio.current_time() - begun < SECONDS + 10
-    assert len(case.told[1]) == 3
+    assert len(case.model_contexts[1]) == 3
 
 
 async def test_a_summary_that_failed_is_not_asked_for_again_in_that_turn():
@@ -212,9 +216,9 @@ async def test_a_stop_ends_a_summary_and_nothing_is_lost():
         await ours.prompt("two")
         await ours.content("progress", text="Compacting the chat")
         await case.provider.until(lambda: len(case.provider.requests) == 2)
-        begun = len(ours.seen)
+        begun = len(ours.received)
         await ours.expect_stopped()
-        last = [message["params"]["content"]["text"] for message in ours.seen[begun:]]
+        last = [message["params"]["content"]["text"] for message in ours.received[begun:]]
         assert last == ["Stopped.", ""]
         await case.provider.until(lambda: case.provider.requests[1].closed_by_client)
         assert COMPACTED in await case.turn("three")
@@ -249,11 +253,11 @@ async def test_a_past_that_never_fits_ends_readably():
     answers = [answered("a"), TOO_LONG, answered("c")]
     async with chatting(answers, [TOO_LONG] * 3, context=None) as case:
         await case.turn("one")
-        said = await case.turn("two")
-        assert NOT_COMPACTED in said
-        assert said.count("the conversation is too long") == 2
+        text = await case.turn("two")
+        assert NOT_COMPACTED in text
+        assert text.count("the conversation is too long") == 2
         assert (await case.turn("three")).endswith("c")
-    assert [words for _, words in case.told[2]] == ["one", "a", "two\n\nthree"]
+    assert [words for _, words in case.model_contexts[2]] == ["one", "a", "two\n\nthree"]
 
 
 async def test_the_user_compacts_a_chat_and_says_how():
@@ -273,6 +277,6 @@ async def test_the_user_compacts_a_chat_and_says_how():
         await case.turn("two")
     assert "keep  the names" in case.summaries[1]["messages"][1]["content"]
     assert "one" in case.summaries[1]["messages"][1]["content"]
-    [(_, words)] = case.told[1]
+    [(_, words)] = case.model_contexts[1]
     assert "THE SUMMARY" in words
     assert words.endswith("two")

@@ -20,10 +20,10 @@ from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Content, Editor, co
 async def test_a_turn_is_opened_runs_and_is_idle_before_it_is_finished_and_a_stop_is_stopping(
     client,
 ):
-    begun = len(client.seen)
+    begun = len(client.received)
     await client.turn("hi", model=ECHO)
-    told = [name for name, _ in since(client, begun)]
-    assert told == [
+    names = [name for name, _ in since(client, begun)]
+    assert names == [
         "chat/opened", "chat/statusChanged", "progress", "text", "answer", "progress", "text",
         "usage", "chat/statusChanged", "progress",
     ]  # fmt: skip
@@ -52,10 +52,10 @@ async def test_a_chat_is_listed_and_shown_again_after_a_restart(tmp_path):
         assert [other["id"], other["title"]] == ["d", "another"]
         by_age = await ours.ask("chat/list", {"limit": 1, "sortBy": "createdAt"})
         assert [each["id"] for each in by_age["chats"]] == ["d"]
-        begun = len(ours.seen)
+        begun = len(ours.received)
         opened = await ours.ask("chat/open", {"chatId": "c"})
-        told = since(ours, begun)
-        assert told == [
+        messages = since(ours, begun)
+        assert messages == [
             ("chat/cleared", {"chatId": "c", "messages": True}),
             ("chat/opened", {"chatId": "c", "title": "Mine own"}),
             ("text", script),
@@ -85,9 +85,9 @@ async def test_a_chat_is_listed_and_shown_again_after_a_restart(tmp_path):
 async def test_a_chat_that_runs_is_opened_silently_twice(client):
     await client.turn("hi", model=ECHO)
     await client.hang()
-    told = await reaction(client, "chat/open", {"chatId": "c"})
-    assert [name for name, _ in told] == ["chat/opened", "config/updated", "answer"]
-    assert told[-1][1]["found"]
+    messages = await reaction(client, "chat/open", {"chatId": "c"})
+    assert [name for name, _ in messages] == ["chat/opened", "config/updated", "answer"]
+    assert messages[-1][1]["found"]
     await client.expect_stopped()
 
 
@@ -98,32 +98,34 @@ LONG = 400
 async def opening(ours: Editor) -> dict[str, Any]:
     """Return the first message after a request that opens a long chat."""
     await ours.turn("hi", model=ECHO)
-    said = (Message(role="assistant", parts=(TextPart(f"{n} {'x' * 4000}"),)) for n in range(LONG))
-    ours.connection.chats.get("c").history.replace(said)
-    asked = ours.request("chat/open", {"chatId": "c"})
-    await ours.send(asked)
+    answers = (
+        Message(role="assistant", parts=(TextPart(f"{n} {'x' * 4000}"),)) for n in range(LONG)
+    )
+    ours.connection.chats.get("c").history.replace(answers)
+    request = ours.request("chat/open", {"chatId": "c"})
+    await ours.send(request)
     await ours.until(lambda each: each["params"].get("content", {}).get("text", "").startswith("0"))
-    return asked
+    return request
 
 
 async def test_a_long_chat_is_shown_while_others_continue_and_what_is_new_is_behind_it(client):
-    asked = await opening(client)
+    request = await opening(client)
     assert client.connection.peer.transport._outbox.size < 100_000
-    begun = len(client.seen)
+    begun = len(client.received)
     await client.ask("chat/list")
-    assert asked["id"] not in [each.get("id") for each in client.seen]
+    assert request["id"] not in [each.get("id") for each in client.received]
     await client.turn("new", model=ECHO)
-    await client.answer(asked)
-    told = [each.partition(" ")[0] for each in values(since(client, begun))]
-    assert told == [*map(str, range(1, LONG)), "new", "new"]
+    await client.answer(request)
+    words = [each.partition(" ")[0] for each in values(since(client, begun))]
+    assert words == [*map(str, range(1, LONG)), "new", "new"]
 
 
 @pytest.mark.parametrize("ending", ["delete", "clear"])
 async def test_a_long_chat_that_is_gone_is_not_shown_to_its_end(client, ending):
-    asked = await opening(client)
+    request = await opening(client)
     await client.ask(f"chat/{ending}", {"chatId": "c"})
-    begun = len(client.seen)
-    assert (await client.answer(asked))["found"] is (ending == "clear")
+    begun = len(client.received)
+    assert (await client.answer(request))["found"] is (ending == "clear")
     await client.ask("chat/list")
     assert "text" not in [name for name, _ in since(client, begun)]
     assert len(client.contents()) < LONG
@@ -134,23 +136,23 @@ async def test_a_history_is_read_in_pages_from_either_end(client):
         await client.turn(f"say a{number}", model=SCRIPT)
 
     async def page(**params: Any) -> tuple[list[str], dict[str, Any]]:
-        found = await client.ask("chat/history", {"chatId": "c", **params})
-        return [each["content"]["text"] for each in found["contents"]], found["meta"]
+        result = await client.ask("chat/history", {"chatId": "c", **params})
+        return [each["content"]["text"] for each in result["contents"]], result["meta"]
 
     everything, meta = await page()
     assert everything == ["say a0", "a0", "say a1", "a1", "say a2", "a2"]
     cursors = dict.fromkeys(("beforeCursor", "afterCursor", "compactionCursor"))
     assert meta == {"total": 6, "returned": 6, **cursors}
-    found, meta = await page(limit=2)
-    pages = [found]
+    texts, meta = await page(limit=2)
+    pages = [texts]
     while meta["beforeCursor"]:
-        found, meta = await page(limit=2, before=meta["beforeCursor"])
-        pages.insert(0, found)
-    assert [words for found in pages for words in found] == everything
+        texts, meta = await page(limit=2, before=meta["beforeCursor"])
+        pages.insert(0, texts)
+    assert [words for texts in pages for words in texts] == everything
     assert len(pages) == 3
-    found, first = await page(limit=5, after="lastCompaction")
+    texts, first = await page(limit=5, after="lastCompaction")
     rest, _ = await page(limit=5, after=first["afterCursor"])
-    assert (len(found), found + rest) == (5, everything)
+    assert (len(texts), texts + rest) == (5, everything)
     assert (await page(before="lastCompaction"))[0] == []
     for cursor in ("x", "1@x", f"9{first['afterCursor']}"):
         error = await refused(client, "chat/history", {"chatId": "c", "before": cursor})
@@ -175,16 +177,16 @@ async def test_a_cleared_chat_knows_nothing_and_keeps_its_costs(tmp_path):
             ({"chatId": "c", "messages": False}, False),
             ({"chatId": "nobody's"}, True),
         ):
-            told = await reaction(ours, "chat/clear", params)
+            messages = await reaction(ours, "chat/clear", params)
             cleared = ("chat/cleared", {**params, "messages": True})
-            assert told == [*([cleared] if is_cleared else []), ("answer", {})]
+            assert messages == [*([cleared] if is_cleared else []), ("answer", {})]
         chat = ours.connection.chats.get("c")
         assert dict(chat.settings.flags) == {}
         await ours.turn("hi", "mine", model=ECHO)
         await ours.ask("chat/update", {"chatId": "mine", "title": "Mine"})
         await ours.ask("chat/clear", {"chatId": "mine"})
         assert ours.connection.chats.get("mine").title == "Mine"
-        begun = len(ours.seen)
+        begun = len(ours.received)
         await ours.turn("hi", "nobody's", model=ECHO)
         assert since(ours, begun)[0] == ("chat/opened", {"chatId": "nobody's"})
         await ours.turn("two", model=ECHO)
@@ -220,9 +222,9 @@ async def test_a_stored_chat_is_cleared_in_its_place_even_if_the_caller_is_cance
 async def test_messages_after_a_second_clear_stay_however_slow_the_first_is(tmp_path, monkeypatch):
     clear = queries.clear
 
-    def slowly(*given: Any, **more: Any) -> None:
+    def slowly(*arguments: Any, **more: Any) -> None:
         time.sleep(0.1)
-        clear(*given, **more)
+        clear(*arguments, **more)
 
     monkeypatch.setattr(queries, "clear", slowly)
     async with current(data=tmp_path) as ours:
@@ -249,13 +251,13 @@ async def test_the_users_own_title_sticks():
 async def test_an_older_client_is_sent_newer_things_only_on_request(ours):
     await ours.turn("hi", model=ECHO)
     await ours.tell("chat/selectedModelChanged", {"model": ECHO, "chatId": "c"})
-    begun = len(ours.seen)
-    told = await reaction(ours, "chat/open", {"chatId": "c"})
-    names = [name for name, _ in told]
+    begun = len(ours.received)
+    messages = await reaction(ours, "chat/open", {"chatId": "c"})
+    names = [name for name, _ in messages]
     assert names == ["chat/cleared", "chat/opened", "text", "text", "answer"]
-    del ours.seen[begun:]
+    del ours.received[begun:]
     await ours.ask("chat/delete", {"chatId": "c"})
-    methods = {message["method"] for message in ours.seen if "method" in message}
+    methods = {message["method"] for message in ours.received if "method" in message}
     assert methods == {
         "$/progress", "config/updated", "tool/serverUpdated", "chat/contentReceived",
     }  # fmt: skip
@@ -264,11 +266,13 @@ async def test_an_older_client_is_sent_newer_things_only_on_request(ours):
 
 async def flagged(ours: Editor, method: str, content_id: str, **more: Any) -> list[Content]:
     """Add or remove a flag; return the contents of the chat as it is shown then."""
-    begun = len(ours.seen)
-    told = await reaction(ours, f"chat/{method}", {"chatId": "c", "contentId": content_id, **more})
-    assert told[0] == ("chat/cleared", {"chatId": "c", "messages": True})
-    assert told[-1] == ("answer", {})
-    return [content for _, content in contents(ours.seen[begun:])]
+    begun = len(ours.received)
+    messages = await reaction(
+        ours, f"chat/{method}", {"chatId": "c", "contentId": content_id, **more}
+    )
+    assert messages[0] == ("chat/cleared", {"chatId": "c", "messages": True})
+    assert messages[-1] == ("answer", {})
+    return [content for _, content in contents(ours.received[begun:])]
 
 
 def order(shown: list[Content]) -> list[str]:
@@ -289,13 +293,13 @@ async def test_a_flag_follows_a_prompt_a_call_or_a_thought_and_is_stored(tmp_pat
         flags = {each["text"]: each["contentId"] for each in shown if each["type"] == "flag"}
         assert list(flags) == [f"at {prompt}", f"at {thought}", f"at {call}"]
         assert len({*flags.values(), prompt, thought, call}) == 6
-        wanted = ["text", "flag", "reasonFinished", "flag", "toolCalled", "flag", "text"]
-        assert order(shown) == wanted
+        expected = ["text", "flag", "reasonFinished", "flag", "toolCalled", "flag", "text"]
+        assert order(shown) == expected
         error = await refused(ours, "chat/addFlag", {"chatId": "c", "contentId": "no", "text": "x"})
         assert "expected the id of a prompt, a tool call or a thought" in error["message"]
     async with current(data=tmp_path) as ours:
         again = [content for _, content in await ours.reopen()]
-        assert order(again) == wanted
+        assert order(again) == expected
         stored = [each for each in again if each["type"] == "flag"]
         assert flags == {each["text"]: each["contentId"] for each in stored}
         shown = await flagged(ours, "removeFlag", flags[f"at {thought}"])
@@ -314,8 +318,8 @@ async def test_a_chat_is_forked_from_a_flag_with_the_results_of_its_call(tmp_pat
         await flagged(ours, "addFlag", prompts[1], text="too late")
         shown = await flagged(ours, "addFlag", call, text="here")
         [flag] = [each["contentId"] for each in shown if each.get("text") == "here"]
-        told = await reaction(ours, "chat/fork", {"chatId": "c", "contentId": flag})
-        new = told[-1][1]["chatId"]
+        messages = await reaction(ours, "chat/fork", {"chatId": "c", "contentId": flag})
+        new = messages[-1][1]["chatId"]
     async with current(data=tmp_path) as ours:
         assert order([content for _, content in await ours.reopen(new)]) == [
             "text",
@@ -329,17 +333,17 @@ async def test_a_flag_set_while_a_turn_runs_comes_to_its_place_at_the_end(client
     await client.turn("before", model=ECHO)
     [prompt] = client.contents().prompt_ids
     await client.hang()
-    begun = len(client.seen)
-    asked = {"chatId": "c", "contentId": prompt, "text": "here"}
-    told = await reaction(client, "chat/addFlag", asked)
-    assert told == [("flag", "here"), ("answer", {})]
+    begun = len(client.received)
+    flag = {"chatId": "c", "contentId": prompt, "text": "here"}
+    messages = await reaction(client, "chat/addFlag", flag)
+    assert messages == [("flag", "here"), ("answer", {})]
     [queued, _] = [client.prompt_request("next", model=ECHO), await client.stop()]
     await client.expect_finished()
     await client.send(queued)
     await client.expect_finished()
-    told = since(client, begun + 2)
-    cleared = [name for name, _ in told].index("chat/cleared")
-    shown = [each for each in told[cleared:] if each[0] in ("text", "flag")]
+    messages = since(client, begun + 2)
+    cleared = [name for name, _ in messages].index("chat/cleared")
+    shown = [each for each in messages[cleared:] if each[0] in ("text", "flag")]
     assert shown[:2] == [("text", "before"), ("flag", "here")]
     assert shown[-2:] == [("text", "next"), ("text", "next")]
 
@@ -348,5 +352,5 @@ async def test_flags_of_an_older_store_are_read() -> None:
     body = json.dumps({"flags": {"m1": "here", "f2": {"after": "m2", "text": "there"}, "x": 1}})
     flags = decode_settings(body.encode()).flags
     assert flags == {"flag-m1": Flag(after="m1", text="here"), "f2": Flag(after="m2", text="there")}
-    kept = ChatSettings(flags=flags)
-    assert decode_settings(encode_settings(kept)) == kept
+    settings = ChatSettings(flags=flags)
+    assert decode_settings(encode_settings(settings)) == settings

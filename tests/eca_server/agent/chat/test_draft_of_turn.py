@@ -39,22 +39,22 @@ class Disk:
     """Takes pieces; while it is `full` it refuses them, while `late` is not set it waits."""
 
     def __init__(self) -> None:
-        self.asked: list[Sequence[Piece]] = []
+        self.batches: list[Sequence[Piece]] = []
         self.is_full = False
         self.late = trio.Event()
         self.late.set()
 
     async def add(self, pieces: Sequence[Piece]) -> bool:
-        self.asked.append(pieces)
+        self.batches.append(pieces)
         await self.late.wait()
         return not self.is_full
 
-    def told(self) -> list[tuple[int, int, str]]:
+    def take_pieces(self) -> list[tuple[int, int, str]]:
         """Message, number and text of the pieces asked for since the last look."""
-        asked, self.asked = self.asked, []
+        batches, self.batches = self.batches, []
         return [
             (each.message, each.number, "".join(getattr(p, "text", "") for p in each.body.parts))
-            for pieces in asked
+            for pieces in batches
             for each in pieces
         ]
 
@@ -76,18 +76,18 @@ def say(turn: FakeTurn, *texts: str) -> None:
 async def test_only_what_is_new_is_stored_once_a_second(running, autojump_clock):
     turn, disk = running
     await trio.sleep(10)
-    assert disk.told() == []
+    assert disk.take_pieces() == []
     say(turn, "a", "b")
     await trio.sleep(0.9)
     say(turn, "c")
-    assert disk.told() == []
+    assert disk.take_pieces() == []
     await trio.sleep(0.2)
-    assert disk.told() == [(1, 0, "abc")]
+    assert disk.take_pieces() == [(1, 0, "abc")]
     await trio.sleep(10)
-    assert disk.told() == []
+    assert disk.take_pieces() == []
     say(turn, "d")
     await trio.sleep(1.1)
-    assert disk.told() == [(1, 1, "d")]
+    assert disk.take_pieces() == [(1, 1, "d")]
 
 
 async def test_a_whole_message_takes_the_place_of_its_pieces(running, autojump_clock):
@@ -99,12 +99,12 @@ async def test_a_whole_message_takes_the_place_of_its_pieces(running, autojump_c
     turn.messages.append(whole)
     turn.draft.end_answer()
     await trio.sleep(1.1)
-    assert disk.told() == [(1, 0, "a"), (1, 0, "ab")]
+    assert disk.take_pieces() == [(1, 0, "a"), (1, 0, "ab")]
     turn.messages[-1] = Message(role="assistant", parts=(TextPart("rewritten"),), origin=ORIGIN)
     turn.draft.begin_answer(ORIGIN)
     say(turn, "next")
     await trio.sleep(1.1)
-    assert disk.told() == [(1, 0, "rewritten"), (2, 0, "next")]
+    assert disk.take_pieces() == [(1, 0, "rewritten"), (2, 0, "next")]
 
 
 async def test_what_the_disk_refused_comes_again_and_less_often(running, autojump_clock):
@@ -112,13 +112,13 @@ async def test_what_the_disk_refused_comes_again_and_less_often(running, autojum
     disk.is_full = True
     say(turn, "a")
     await trio.sleep(100)
-    tries = disk.told()
+    tries = disk.take_pieces()
     assert set(tries) == {(1, 0, "a")}
     assert 4 <= len(tries) <= 8
     say(turn, "b")
     disk.is_full = False
     await trio.sleep(2 * drafts.MOST_SECONDS)
-    assert disk.told() == [(1, 0, "ab")]
+    assert disk.take_pieces() == [(1, 0, "ab")]
 
 
 async def test_behind_a_late_disk_nothing_piles_up(running, autojump_clock):
@@ -128,15 +128,15 @@ async def test_behind_a_late_disk_nothing_piles_up(running, autojump_clock):
     await trio.sleep(5)
     say(turn, "b")
     await trio.sleep(100)
-    assert disk.told() == [(1, 0, "a")]
+    assert disk.take_pieces() == [(1, 0, "a")]
     disk.late.set()
     await trio.sleep(5)
-    assert disk.told() == [(1, 1, "b")]
+    assert disk.take_pieces() == [(1, 1, "b")]
     say(turn, "c")
     turn.draft.end()
     await trio.sleep(100)
     say(turn, "d")
-    assert disk.told() == []
+    assert disk.take_pieces() == []
 
 
 async def test_pieces_of_one_kind_are_joined_and_thoughts_are_separate() -> None:
@@ -165,7 +165,7 @@ RUNNING = "SELECT turn FROM running_turn UNION ALL SELECT turn FROM running_piec
 
 
 def words(ours: Editor, begun: int = 0) -> list[tuple[str, str]]:
-    received = contents(ours.seen[begun:])
+    received = contents(ours.received[begun:])
     return [(role, each["text"]) for role, each in received if each["type"] == "text"]
 
 

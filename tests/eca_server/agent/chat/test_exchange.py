@@ -88,7 +88,7 @@ def test_what_is_written_is_read_again() -> None:
     for write in (edn.dumps, lambda whole: edn.json.dumps(edn.plain(whole)).decode()):
         whole = envelope(
             chat.messages, {"id": "c", "title": "T"}, version="1", exported_at=1,
-            flags=chat.flags, hide=lambda told: told.replace("hello", "***"),
+            flags=chat.flags, hide=lambda text: text.replace("hello", "***"),
         )  # fmt: skip
         again = read_export(write(whole))
         assert again.title == "T"
@@ -96,7 +96,7 @@ def test_what_is_written_is_read_again() -> None:
         first, *rest = [each.parts for each in again.messages]
         assert first == (TextPart('*** "there"\nü 😀 \\'),)
         assert rest == [each.parts for each in chat.messages[1:]]
-    shown = markdown(chat.messages, "A \n title", hide=lambda told: told)
+    shown = markdown(chat.messages, "A \n title", hide=lambda text: text)
     assert shown.startswith("# A title\n\n## User\n\nhello")
     assert "> hm" in shown
     assert "**Called `eca/eca_read_file`**" in shown
@@ -106,7 +106,7 @@ def test_a_key_is_hidden_in_an_argument_of_any_name() -> None:
     call = ToolCallPart(id="1", name="f", raw="", arguments={"base64": "sk-1"})
     message = Message(role="assistant", parts=(call,))
     about = {"version": "1", "exported_at": 1, "flags": {}}
-    whole = envelope([message], {}, **about, hide=lambda told: told.replace("sk", ""))
+    whole = envelope([message], {}, **about, hide=lambda text: text.replace("sk", ""))
     assert "sk-1" not in edn.dumps(whole)
 
 
@@ -167,7 +167,7 @@ async def test_a_chat_is_exported_and_imported_as_a_new_one(tmp_path: Path) -> N
         written = tmp_path / "eca-chat-my-chat.edn"
         assert written.stat().st_mode & 0o777 == 0o600
         assert key not in written.read_text()
-        for command, told in (
+        for command, phrase in (
             ("/export", "eca-chat-my-chat-2.edn"),
             (f"/export {written}", "already exists"),
             ("/export sub/chat.md", "chat.md`. Keys are masked in it."),
@@ -178,18 +178,18 @@ async def test_a_chat_is_exported_and_imported_as_a_new_one(tmp_path: Path) -> N
             ("/import sub/chat.md", "neither EDN"),
             ("/import sub", "Expected a file"),
         ):
-            assert told in (await ours.turn(command, model=SCRIPT)).text
+            assert phrase in (await ours.turn(command, model=SCRIPT)).text
         for path in ("sub/eca-chat-my-chat.edn", "chat.json"):
-            begun = len(ours.seen)
+            begun = len(ours.received)
             assert "Imported 2 messages" in (await ours.turn(f"/import {path}")).text
-            told = since(ours, begun)
-            names = [name for name, _ in told]
+            messages = since(ours, begun)
+            names = [name for name, _ in messages]
             opened = names.index("chat/opened")
-            assert told[opened + 1 :][:5] == [
+            assert messages[opened + 1 :][:5] == [
                 ("text", "think hm\nsay one ***"), ("reasonStarted", None), ("reasonText", "hm"),
                 ("reasonFinished", None), ("text", "one ***"),
             ]  # fmt: skip
-            new = told[opened][1]["chatId"]
+            new = messages[opened][1]["chatId"]
             assert (await ours.prompt("say on", new))["model"] == SCRIPT
             await ours.expect_finished(new)
         assert len((await ours.ask("chat/list"))["chats"]) == 3
@@ -199,11 +199,11 @@ async def test_older_editions_import_into_the_chat_at_hand(ours, tmp_path: Path)
     path = tmp_path / "chat.edn"
     path.write_text(UPSTREAM)
     await ours.turn("before")
-    told = (await ours.turn(f"/import {path}")).text
-    assert "Added 2 messages to this chat" in told  # a summary, and what followed it
+    report = (await ours.turn(f"/import {path}")).text
+    assert "Added 2 messages to this chat" in report  # a summary, and what followed it
     sent = ours.connection.chats.open("c").history.model_context
     assert ["before" in str(sent), "short" in str(sent)] == [True, True]
     left_out = "Left out, since only the server that wrote them can read them: "
-    assert f"{left_out}1 tool_call_output, 1 serv" in told
-    assert "anthropic/claude, is not available here" in told
+    assert f"{left_out}1 tool_call_output, 1 serv" in report
+    assert "anthropic/claude, is not available here" in report
     assert ours.notified("chat/opened") == []

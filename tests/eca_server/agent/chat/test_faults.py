@@ -27,7 +27,7 @@ from tests.eca_server.agent.chat.editor import (
 SIMULATED = (ECHO, SCRIPT)
 
 
-def told(received: list[Content]) -> str:
+def error_of(received: list[Content]) -> str:
     """The system's last words of a turn that failed."""
     assert types(received)[-1] == "finished"
     assert finishes(received) == 1
@@ -57,7 +57,7 @@ async def test_a_model_that_cannot_be_asked_is_reported_in_a_turn():
             await ours.expect_finished()
             received = ours.contents()[begun:]
             assert received.types == ["progress", "text", "finished"]
-            assert words in told(received)
+            assert words in error_of(received)
             await assert_goes_on(ours)
 
 
@@ -72,7 +72,7 @@ async def test_a_turn_that_breaks_off_keeps_what_came_and_says_why(ours, autojum
     ):
         received = await ours.turn(script, model=SCRIPT)
         assert ("some" in [each.get("text") for each in received]) == ("say some" in script)
-        assert words in told(received)
+        assert words in error_of(received)
         await assert_goes_on(ours)
 
 
@@ -83,10 +83,10 @@ async def test_what_fails_at_its_end_ends_a_turn_too(lost, tmp_path, monkeypatch
             raise ValueError("there is no JSON for it")
         written(session, chat_id, role, content)
 
-    async def keep(*given: Any, running: Running | None, **more: Any) -> bool:
+    async def keep(*arguments: Any, running: Running | None, **more: Any) -> bool:
         if running is None or running.is_over:
             raise ValueError("there is no row for it")
-        return await append(*given, running=running, **more)
+        return await append(*arguments, running=running, **more)
 
     written, append = Session.emit, Store.append
     async with editor(keeps_chats=lost == "history", XDG_DATA_HOME=str(tmp_path)) as ours:
@@ -147,7 +147,9 @@ async def test_a_url_that_cannot_be_read_costs_its_own_provider_alone(url, setti
             [updated] = ours.notified("config/updated")
             assert updated["chat"]["models"] == ["p/m", *SIMULATED]
             assert "Good day" in (await ours.turn("hi", model="p/m")).text
-            assert "the url of odd: expected a url" in told(await ours.turn("hi", model="odd/m"))
+            assert "the url of odd: expected a url" in error_of(
+                await ours.turn("hi", model="odd/m")
+            )
             assert f"{key}: expected a url" in (await ours.turn("/doctor")).text
             await assert_goes_on(ours)
 

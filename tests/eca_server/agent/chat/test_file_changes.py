@@ -153,9 +153,11 @@ def test_what_the_user_wrote_meanwhile_stays(top, present, done):
     planned = ours.plan()
     ours.apply(planned.steps)
     assert of_user <= set(ours.tree().values())
-    left = {each.path for each in planned.skipped}
+    skipped_paths = {each.path for each in planned.skipped}
     for path, text in ours.tree().items():
-        assert not text.startswith("model") or left, f"{path} was not undone, and nobody is told"
+        assert not text.startswith("model") or skipped_paths, (
+            f"{path} was not undone, and nobody is told"
+        )
 
 
 def test_a_file_with_an_odd_name_is_named_in_text_on_one_line():
@@ -291,16 +293,16 @@ async def kept_images(data: Path) -> list[BeforeImage]:
 async def test_a_file_is_saved_before_it_is_changed(tmp_path, folder, monkeypatch):
     data = tmp_path / "data"
     (folder / "f").write_text("before")
-    found = []
+    images = []
 
     def look_what_is_kept(*_: object) -> ToolOutput:
-        found.extend(trio.from_thread.run(kept_images, data))
+        images.extend(trio.from_thread.run(kept_images, data))
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(PlannedWrite, "_write", look_what_is_kept)
     async with session(folder, calls(write("f", "x")), data=data, **ALLOW) as (ours, _):
         await ours.turn("go")
-    assert [image.data for image in found] == [b"before"]
+    assert [image.data for image in images] == [b"before"]
 
 
 async def test_a_call_of_a_deleted_chat_stores_and_changes_nothing(tmp_path, folder, monkeypatch):

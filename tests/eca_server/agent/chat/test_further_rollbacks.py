@@ -107,8 +107,8 @@ async def test_the_second_of_two_rollbacks_forgets_too(tmp_path, folder, monkeyp
             nursery.start_soon(roll_back, first, ids[1])
             nursery.start_soon(roll_back_second)
         is_earliest = other == "an earlier prompt"
-        left = {"a": "as it was"} if is_earliest else {"a": "secret 0", "b": "0"}
-        assert tree(folder) == left
+        expected = {"a": "as it was"} if is_earliest else {"a": "secret 0", "b": "0"}
+        assert tree(folder) == expected
         assert "chat/cleared" in [name for name, _ in messages]
         assert not [each for each in shown_messages(messages) if "Nothing was undone" in each]
         assert ("secret 0" in words_sent(second)) is not is_earliest
@@ -147,21 +147,23 @@ async def test_a_turn_whose_prompt_the_other_server_removes_is_not_stored(tmp_pa
             assert "The rest of this turn is not stored" in warning["message"]
             assert "twoend" in first.contents().text
         async with current(config, data=tmp_path, folder=folder) as later:
-            found = (await later.ask("chat/open", {"chatId": "c"}))["found"]
-            assert found == (action != "delete")
+            is_stored = (await later.ask("chat/open", {"chatId": "c"}))["found"]
+            assert is_stored == (action != "delete")
             assert later.contents().text == ("say oneone" if action == "rollback" else "")
 
 
 async def echoed(ours: Editor, text: str, **params: Any) -> str:
     """Send a prompt; the content id of its echo, whatever becomes of its turn."""
-    begun = len(ours.seen)
+    begun = len(ours.received)
     await ours.prompt(text, trust=True, **{"model": SCRIPT, **params})
-    while not (known := [c["contentId"] for r, c in contents(ours.seen[begun:]) if r == "user"]):
+    while not (
+        known := [c["contentId"] for r, c in contents(ours.received[begun:]) if r == "user"]
+    ):
         await ours.until(lambda _: True)
     return str(known[0])
 
 
-HEARD: dict[str, Any] = {
+HOOKS: dict[str, Any] = {
     "hooks": {
         "slow": {
             "type": "preRequest",
@@ -178,17 +180,17 @@ HEARD: dict[str, Any] = {
 @pytest.mark.parametrize("is_stored", [True, False])
 @pytest.mark.parametrize("prompt", ["/costs", "say forbidden", "say later"])
 async def test_a_chat_goes_back_to_an_unrecorded_prompt(tmp_path, folder, prompt, is_stored):
-    async with current(HEARD, data=tmp_path if is_stored else None, folder=folder) as ours:
+    async with current(HOOKS, data=tmp_path if is_stored else None, folder=folder) as ours:
         first = await send_prompt(ours, "say one")
-        unheard = await echoed(ours, prompt)
+        prompt_id = await echoed(ours, prompt)
         if prompt != "say later":  # that one waits for a hook
             await ours.expect_finished()
-        messages = await roll_back(ours, unheard, "messages")
+        messages = await roll_back(ours, prompt_id, "messages")
         expected = ["chat/cleared", "text", "text", "answer"]
         names = [name for name, words in messages if name in expected and words != "Stopped."]
         assert names == expected
         assert values(messages)[-2:] == ["say one", "one"]
-        assert (await refused_rollback(ours, unheard))["code"] == -32602
+        assert (await refused_rollback(ours, prompt_id))["code"] == -32602
         names = [name for name, _ in await roll_back(ours, first, "messages")]
         assert names == ["chat/cleared", "answer"]
 
@@ -234,8 +236,8 @@ async def test_a_prompt_stopped_before_its_chat_was_read_is_found(tmp_path, fold
             await trio.sleep_forever()
 
         monkeypatch.setattr(Store, "find", late)
-        unheard = await echoed(ours, "say two")
+        prompt_id = await echoed(ours, "say two")
         await begun.wait()
-        messages = await roll_back(ours, unheard)
+        messages = await roll_back(ours, prompt_id)
         texts = values(messages)
         assert texts == ["Stopped.", "say one", "one"]

@@ -107,10 +107,10 @@ def test_pages_lose_nothing_and_part_no_call_from_its_result(turns, limit, backw
             pages.append(page)
         if cursor is None:
             break
-    told = [message for page in pages for message in page.messages]
+    messages = [message for page in pages for message in page.messages]
     compacted = [n for n, each in enumerate(history) if isinstance(each.parts[0], CompactionPart)]
     first = 0 if backwards or not compacted else compacted[-1]
-    assert told == history[first:]
+    assert messages == history[first:]
     for page in pages:
         own = [message for message in page.messages if message.role != "tool"]
         assert page.meta.returned == len(own) <= limit
@@ -155,19 +155,19 @@ def test_it_names_the_author_of_each_message_and_the_results_of_calls() -> None:
 
 def test_a_long_output_is_cut_before_what_people_say() -> None:
     messages = [Message(role="user", parts=(TextPart("w" * 20_000),)), *with_result("o" * 20_000)]
-    told = transcript(messages, 100_000)
-    assert told.count("w") >= 20_000
-    assert told.count("o") < 5000
-    assert "bytes left out" in told
+    text = transcript(messages, 100_000)
+    assert text.count("w") >= 20_000
+    assert text.count("o") < 5000
+    assert "bytes left out" in text
 
 
 def test_of_a_conversation_that_is_too_long_beginning_and_end_stay() -> None:
     texts = [f"prompt {number} {'-' * 100}" for number in range(1000)]
-    told = transcript([Message(role="user", parts=(TextPart(text),)) for text in texts], 10_000)
-    assert len(told) < 10_100
-    assert "prompt 0 " in told
-    assert "prompt 999 " in told
-    assert "prompt 500 " not in told
+    text = transcript([Message(role="user", parts=(TextPart(text),)) for text in texts], 10_000)
+    assert len(text) < 10_100
+    assert "prompt 0 " in text
+    assert "prompt 999 " in text
+    assert "prompt 500 " not in text
 
 
 @given(histories, st.integers(1, 2000))

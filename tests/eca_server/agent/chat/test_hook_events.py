@@ -20,7 +20,7 @@ from tests.eca_server.agent.chat.agent_session import calls, today
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import SCRIPT, Editor, call, editor
 from tests.eca_server.agent.chat.test_compaction import TOO_LONG
-from tests.eca_server.agent.chat.test_hooks import ended, hook, hooked, says, told
+from tests.eca_server.agent.chat.test_hooks import ended, hook, hooked, model_context, says
 from tests.eca_server.agent.chat.test_stored_chats import shut_down
 from tests.eca_server.agent.chat.test_subagents import SCOUT, spawn, spawned
 from tests.eca_server.processes import assert_gone
@@ -29,7 +29,7 @@ KEEPS = "x=$(cat); printf '%s\\n' \"$x\" >> told"
 ALL = hooked(**{event: hook(event, KEEPS, visible=False) for event in get_args(HookEvent)})
 
 
-def kept(folder: Path) -> list[dict[str, Any]]:
+def payloads(folder: Path) -> list[dict[str, Any]]:
     """Return the payloads of hooks, in order."""
     return [json.loads(line) for line in (folder / "told").read_text().splitlines()]
 
@@ -46,9 +46,9 @@ async def test_each_event_is_announced_once_and_states_as_they_change(tmp_path, 
         await ours.turn(spawn("say a"), model=SCRIPT)
         await settled(ours)
         await ours.prompt(call("shell_command", command="true"), model=SCRIPT)
-        asked = (await ours.content("toolCallRun", name="shell_command"))["id"]
+        call_id = (await ours.content("toolCallRun", name="shell_command"))["id"]
         await settled(ours)
-        await ours.approve({"id": asked})
+        await ours.approve({"id": call_id})
         await ours.expect_finished()
         await ours.turn("/compact briefly", chat="c", model=SCRIPT)
         await ours.turn("say b", chat="d", model=SCRIPT)
@@ -56,15 +56,15 @@ async def test_each_event_is_announced_once_and_states_as_they_change(tmp_path, 
         assert await ours.ask("chat/delete", {"chatId": "c"}) == {}
         await settled(ours)
         assert (await shut_down(ours))["result"] is None
-    found = kept(folder)
-    states = [each for each in found if each["hook_type"] == "chatStatusChanged"]
-    happened = [each for each in found if each not in states]
+    events = payloads(folder)
+    states = [each for each in events if each["hook_type"] == "chatStatusChanged"]
+    happened = [each for each in events if each not in states]
     assert " ".join(each["hook_type"] for each in happened) == (
         "sessionStart chatStart preRequest preToolCall subagentStart preRequest "
         "subagentPostRequest postToolCall postRequest preRequest preToolCall postToolCall "
         "postRequest preCompact postCompact chatStart preRequest postRequest chatEnd sessionEnd"
     )
-    children = [each for each in found if each.get("agent") == "scout"]
+    children = [each for each in events if each.get("agent") == "scout"]
     assert {each["parent_chat_id"] for each in children} == {"c"}
     assert (happened[-7]["triggered"], happened[-7]["custom_instructions"]) == ("manual", "briefly")
     assert happened[-6]["compact_summary"].startswith("<conversation> user: call")
@@ -75,14 +75,14 @@ async def test_each_event_is_announced_once_and_states_as_they_change(tmp_path, 
     assert [each["status"] for each in of_chat[:: len(of_chat) - 1]] == ["running", "idle"]
     (waits,) = (each for each in of_chat if each["awaiting_user_input"])
     assert waits["waiting_reason"] == "toolApproval"
-    assert waits["pending_approval_tool_call_ids"] == [asked]
+    assert waits["pending_approval_tool_call_ids"] == [call_id]
 
     async with current(ALL, folder=folder, data=data) as ours:
         for name in ("d", "nobody"):
             assert await ours.ask("chat/delete", {"chatId": name}) == {}
         await ours.connection.chats.open("d").mailbox.finish()
         await settled(ours)
-    later = {(each["hook_type"], each.get("chat_id")) for each in kept(folder)[len(found) :]}
+    later = {(each["hook_type"], each.get("chat_id")) for each in payloads(folder)[len(events) :]}
     assert later == {("sessionStart", None), ("chatEnd", "d"), ("sessionEnd", None)}
 
 
@@ -101,7 +101,7 @@ async def test_a_delete_lets_the_hook_at_the_start_end_before_the_one_at_the_end
         await trio.testing.wait_all_tasks_blocked(0.05)
         await trio.to_thread.run_sync((tmp_path / "goes_on").write_text, "x")
         await settled(ours)
-        assert [each["hook_type"] for each in kept(tmp_path)] == ["chatStart", "chatEnd"]
+        assert [each["hook_type"] for each in payloads(tmp_path)] == ["chatStart", "chatEnd"]
 
 
 async def test_a_stop_ends_the_hook_at_the_start(tmp_path):
@@ -118,11 +118,11 @@ async def test_a_chat_that_asks_its_user_something_is_reported_as_waiting(tmp_pa
     config = hooked(h=hook("chatStatusChanged", KEEPS))
     async with current(config, folder=tmp_path) as ours:
         await ours.prompt(call("ask_user", question="which?"), model=SCRIPT)
-        asked = await ours.question()
+        question = await ours.question()
         await settled(ours)
-        await ours.answer_question(asked, "this")
+        await ours.answer_question(question, "this")
         await ours.expect_finished()
-    (waits,) = (each for each in kept(tmp_path) if each["awaiting_user_input"])
+    (waits,) = (each for each in payloads(tmp_path) if each["awaiting_user_input"])
     assert waits["waiting_reason"] == "userQuestion"
     made = [each["id"] for each in ours.contents() if each["type"] == "toolCallRunning"]
     assert waits["pending_question_tool_call_ids"] == made
@@ -175,7 +175,7 @@ async def test_a_hook_may_block_a_compaction_or_add(event, shell, words, is_comp
         assert words in received.text
         assert received.finishes == 1
         assert ("was compacted" in received.text) is is_compacted
-        assert ("the date" in told(ours)) is ("the date" in shell)
+        assert ("the date" in model_context(ours)) is ("the date" in shell)
         assert (await ours.turn("say b", model=SCRIPT)).text.endswith("b")
 
 
@@ -211,9 +211,9 @@ async def test_hooks_of_a_subagent_add_and_continue_as_those_of_a_turn(tmp_path)
         received = await ours.turn("first")
     called = spawned(received)
     assert called["outputs"][0]["text"] == "b"
-    asked = [each.body["messages"] for each in provider.requests]
-    assert ["the date" in str(each) for each in asked] == [False, True, True, False]
-    assert asked[2][-1]["content"] == "go on"
+    conversations = [each.body["messages"] for each in provider.requests]
+    assert ["the date" in str(each) for each in conversations] == [False, True, True, False]
+    assert conversations[2][-1]["content"] == "go on"
     assert ended(received) == [("other", 0)]
 
 

@@ -45,7 +45,7 @@ def write(path: Path, **more: Any) -> str:
     return call("write_file", path=str(path), content="x", **more) + "\nsay done"
 
 
-def told(ours: Editor) -> str:
+def model_context(ours: Editor) -> str:
     """All texts the model was given in the chat."""
     parts = [part for each in ours.connection.chats.open("c").history for part in each.parts]
     inner = [each for part in parts for each in getattr(part, "parts", (part,))]
@@ -76,11 +76,11 @@ async def test_what_hooks_add_and_rewrite_is_what_the_model_is_asked(tmp_path):
         received = await ours.turn("say original", model=SCRIPT)
         assert received.text.endswith("rewritten")
         assert ended(received) == [("begin", 0), ("every", 0)]
-        assert '<eca_hook name="begin">\nthe date\n</eca_hook>' in told(ours)
+        assert '<eca_hook name="begin">\nthe date\n</eca_hook>' in model_context(ours)
         listed = (await ours.turn("/hooks")).text
         assert "chatStart: begin - actions: 1\npreRequest: every - actions: 1\n" in listed
         await ours.turn("say again", model=SCRIPT)
-        assert told(ours).count("the date") == 1
+        assert model_context(ours).count("the date") == 1
     (begun,) = (tmp_path / "told").read_text().split("\n")
     assert json.loads(begun) == {
         "hook_name": "begin", "hook_type": "chatStart", "workspaces": [str(tmp_path)],
@@ -105,10 +105,10 @@ async def test_a_prompt_that_is_blocked_or_ended_is_not_in_the_history(tmp_path)
         assert received.text.endswith("fine")
         assert ended(received) == [("a", 0), ("b", 1)]
         assert [each["error"] for each in received if each.get("error")] == ["exit code 1"]
-        assert "the date" in told(ours)
+        assert "the date" in model_context(ours)
         await ours.ask("chat/clear", {"chatId": "c", "messages": True})
         await ours.turn("say anew", model=SCRIPT)
-        assert "the date" in told(ours)
+        assert "the date" in model_context(ours)
 
 
 async def test_what_a_hook_has_replaced_is_in_no_request(tmp_path):
@@ -116,10 +116,10 @@ async def test_what_a_hook_has_replaced_is_in_no_request(tmp_path):
     commands.mkdir(parents=True)
     (commands / "look.md").write_text("Look at $1")
     config = hooked(h=hook("preRequest", says(replacedPrompt="public")))
-    for asked in ("the planted word", "/look planted"):
+    for prompt in ("the planted word", "/look planted"):
         config["chat"] = {"title": True}
         async with today(folder=tmp_path, **config) as (ours, provider):
-            await ours.turn(asked)
+            await ours.turn(prompt)
             await ours.title()
         requests = [*provider.requests, *provider.title_requests]
         assert [each.body["messages"][-1]["content"] for each in requests] == ["public"] * 2
@@ -127,14 +127,14 @@ async def test_what_a_hook_has_replaced_is_in_no_request(tmp_path):
 
 
 async def test_a_message_to_a_running_turn_is_read_as_a_prompt(monkeypatch):
-    async def fire(hooks: Hooks, event: Any, told: Any, *more: Any) -> HookResults:
-        more_said = {"a secret": "as bad", "as bad": "too bad"}.get(told.get("prompt"))
+    async def fire(hooks: Hooks, event: Any, payload: Any, *more: Any) -> HookResults:
+        more_said = {"a secret": "as bad", "as bad": "too bad"}.get(payload.get("prompt"))
         if more_said is not None:  # while hooks hear the one before
             turn = ours.connection.chats.open("c").turn
             turn.steers.append(Steer(text=more_said))
-        return await heard(hooks, event, told, *more)
+        return await real_fire(hooks, event, payload, *more)
 
-    heard = Hooks.fire
+    real_fire = Hooks.fire
     monkeypatch.setattr(Hooks, "fire", fire)
     config = hooked(
         a=NOT_BAD,
@@ -198,8 +198,8 @@ async def test_a_hook_that_ends_the_turn_lets_no_other_call_begin(tmp_path, even
     reasons = {each["reason"] for each in received if each["type"] == "toolCallRejected"}
     assert "user-choice" not in reasons
     assert received.text.count("Turn stopped by hook 'h'.") == 1
-    left = ["first"] if event == "postToolCall" else []
-    assert [each.name for each in tmp_path.iterdir()] == left
+    expected = ["first"] if event == "postToolCall" else []
+    assert [each.name for each in tmp_path.iterdir()] == expected
 
 
 @pytest.mark.requirement("VALUE:ChatToolCallRejectedContent.reason=hookRejected")
@@ -218,7 +218,7 @@ async def test_a_hook_rejects_a_call_and_the_turn_continues(tmp_path, shell, mod
         received = await ours.turn(write(tmp_path / "new"), model=SCRIPT)
         (rejected,) = (each for each in received if each["type"] == "toolCallRejected")
         assert rejected["reason"] == "hookRejected"
-        assert model_hears in told(ours)
+        assert model_hears in model_context(ours)
         assert received.text.endswith("done")
         assert not (tmp_path / "new").exists()
 
@@ -267,8 +267,8 @@ async def test_a_hook_rewrites_arguments_and_outputs(tmp_path):
         over = [each for each in received if each["type"] == "hookActionFinished"]
         assert {each.get("toolCallId") for each in over} == {called["id"]}
         answer = ours.connection.chats.open("c").history[1]
-        (kept,) = (part for part in answer.parts if isinstance(part, ToolCallPart))
-        assert (kept.arguments, json.loads(kept.raw)) == ({"path": "b"}, {"path": "b"})
+        (call,) = (part for part in answer.parts if isinstance(part, ToolCallPart))
+        assert (call.arguments, json.loads(call.raw)) == ({"path": "b"}, {"path": "b"})
         (tmp_path / "b").write_text("secret")
         received = await read(ours, "a")
         called = next(each for each in received if each["type"] == "toolCalled")

@@ -20,10 +20,10 @@ async def inline_turn(
     ours: Editor, message: str, chat: str = "i", **params: Any
 ) -> tuple[Any, list[tuple[str, Any]]]:
     """The answer to an inline prompt, and all that came until its turn ended."""
-    begun, asked = len(ours.seen), inline(ours, message, chat, **params)
-    await ours.send(asked)
+    begun, request = len(ours.received), inline(ours, message, chat, **params)
+    await ours.send(request)
     await ours.expect_finished(chat)
-    return await ours.answer(asked), since(ours, begun)
+    return await ours.answer(request), since(ours, begun)
 
 
 async def kinds(ours: Editor) -> dict[str, str | None]:
@@ -40,12 +40,12 @@ async def test_it_begins_with_its_source_which_is_sent_and_not_shown_again() -> 
     async with today(*script, chat=title) as (ours, provider):
         await ours.ask("chat/update", {"chatId": "c", "title": "Mine"})
         await ours.turn("first")
-        asked, told = await inline_turn(ours, "and\nthen?", sourceChatId="c")
-        assert asked == {"chatId": "i", "model": "p/m", "status": "prompting"}
+        answer, messages = await inline_turn(ours, "and\nthen?", sourceChatId="c")
+        assert answer == {"chatId": "i", "model": "p/m", "status": "prompting"}
         opened = {"chatId": "i", "title": "inline: and then?"}
-        assert told[0] == ("chat/opened", opened)
-        assert values(told) == ["and\nthen?", "two"]
-        assert told.index(("answer", asked)) < told.index(("text", "two"))
+        assert messages[0] == ("chat/opened", opened)
+        assert values(messages) == ["and\nthen?", "two"]
+        assert messages.index(("answer", answer)) < messages.index(("text", "two"))
         before = [("user", "first"), ("assistant", "one"), ("user", "and\nthen?")]
         assert conversation(provider) == before
         # Its source chat is unchanged, and the next prompt is an ordinary one.
@@ -59,9 +59,9 @@ async def test_it_begins_with_its_source_which_is_sent_and_not_shown_again() -> 
 @pytest.mark.parametrize("source", [{}, {"sourceChatId": "c"}])
 async def test_a_stop_in_the_same_read_ends_it(client, source: dict[str, str]):
     await client.turn("say one", model=SCRIPT)
-    asked = inline(client, "say two", model=SCRIPT, **source)
-    await client.send(asked, notification("chat/promptStop", {"chatId": "i"}))
-    assert (await client.answer(asked))["status"] == "prompting"
+    request = inline(client, "say two", model=SCRIPT, **source)
+    await client.send(request, notification("chat/promptStop", {"chatId": "i"}))
+    assert (await client.answer(request))["status"] == "prompting"
     if not client.contents("i").finishes:
         await client.expect_finished("i")
     assert "two" not in client.contents("i").text.replace("say two", "")
@@ -93,27 +93,27 @@ async def test_what_is_configured_for_inline_chats_counts_before_the_source_s() 
     configured = {"chatInline": {"model": SCRIPT, "agent": "plan"}}
     async with current(configured) as ours:
         await ours.turn("one", model=ECHO)
-        asked, _ = await inline_turn(ours, "say a", sourceChatId="c")
-        assert asked["model"] == SCRIPT
+        answer, _ = await inline_turn(ours, "say a", sourceChatId="c")
+        assert answer["model"] == SCRIPT
         assert ours.connection.chats.open("i").settings.behavior == "plan"
-        asked, _ = await inline_turn(ours, "two", model=ECHO, agent="code")
-        assert asked["model"] == ECHO
+        answer, _ = await inline_turn(ours, "two", model=ECHO, agent="code")
+        assert answer["model"] == ECHO
         assert ours.connection.chats.open("i").settings.behavior == "agent"
-        asked, _ = await inline_turn(ours, "say b")
-        assert asked["model"] == SCRIPT
+        answer, _ = await inline_turn(ours, "say b")
+        assert answer["model"] == SCRIPT
         # A regular chat has nothing of it.
-        asked, _ = await inline_turn(ours, "three", "c")
-        assert (asked["model"], await kinds(ours)) == (ECHO, {"c": None, "i": "inline"})
+        answer, _ = await inline_turn(ours, "three", "c")
+        assert (answer["model"], await kinds(ours)) == (ECHO, {"c": None, "i": "inline"})
         await ours.tell("chat/selectedModelChanged", {"chatId": "j", "model": ECHO})
-        asked, _ = await inline_turn(ours, "two", "j", sourceChatId="c")
-        assert (asked["model"], (await kinds(ours))["j"]) == (ECHO, "inline")
+        answer, _ = await inline_turn(ours, "two", "j", sourceChatId="c")
+        assert (answer["model"], (await kinds(ours))["j"]) == (ECHO, "inline")
         assert len(ours.connection.chats.open("j").history) == 6
     async with current() as ours:
         await ours.turn("say a", model=SCRIPT)
-        asked, _ = await inline_turn(ours, "say b", sourceChatId="c")
-        assert asked["model"] == SCRIPT
-        asked, _ = await inline_turn(ours, "two", "j", model=ECHO, sourceChatId="c")
-        assert asked["model"] == ECHO
+        answer, _ = await inline_turn(ours, "say b", sourceChatId="c")
+        assert answer["model"] == SCRIPT
+        answer, _ = await inline_turn(ours, "two", "j", model=ECHO, sourceChatId="c")
+        assert answer["model"] == ECHO
         assert (await inline_turn(ours, "three", "j"))[0]["model"] == ECHO
 
 
@@ -126,8 +126,8 @@ async def test_a_stored_chat_stays_what_it_is_and_a_stored_source_is_read(tmp_pa
         assert await kinds(ours) == {"c": None, "i": "inline"}
         await inline_turn(ours, "three", "c", model=ECHO, sourceChatId="i")
         await inline_turn(ours, "four", "i", model=ECHO, sourceChatId="c")
-        asked, _ = await inline_turn(ours, "say five", "j", sourceChatId="i")
-        assert asked["model"] == ECHO  # what `i` was last prompted with
+        answer, _ = await inline_turn(ours, "say five", "j", sourceChatId="i")
+        assert answer["model"] == ECHO  # what `i` was last prompted with
         assert await kinds(ours) == {"c": None, "i": "inline", "j": "inline"}
         counts = {e["id"]: e["messageCount"] for e in (await ours.ask("chat/list"))["chats"]}
         assert counts == {"c": 4, "i": 6, "j": 8}
@@ -135,18 +135,18 @@ async def test_a_stored_chat_stays_what_it_is_and_a_stored_source_is_read(tmp_pa
 
 @pytest.mark.requirement("W-3")
 async def test_without_a_source_or_an_id(client):
-    _, told = await inline_turn(client, "one", sourceChatId="unknown", model=ECHO)
-    [words] = [each for name, each in told if name == "text" and "does not exist" in each]
+    _, messages = await inline_turn(client, "one", sourceChatId="unknown", model=ECHO)
+    [words] = [each for name, each in messages if name == "text" and "does not exist" in each]
     assert words.strip().endswith("begins empty.")
     error = await refused(client, "chat/inlinePrompt", {"chatId": " ", "message": "m"})
     assert (error["code"], "params.chatId" in error["message"]) == (-32602, True)
-    asked, _ = await inline_turn(client, "say a", "subagent-mine", model=SCRIPT)
-    assert asked["chatId"] == "subagent-mine"
+    answer, _ = await inline_turn(client, "say a", "subagent-mine", model=SCRIPT)
+    assert answer["chatId"] == "subagent-mine"
     key = "sk-0123456789abcdef0123"
     await inline_turn(client, f"/login nobody {key}", "k")
-    assert key not in str(client.seen)
-    asked, _ = await inline_turn(client, "one", "x" * 300, model=ECHO)
-    assert asked["status"] == "prompting"
+    assert key not in str(client.received)
+    answer, _ = await inline_turn(client, "one", "x" * 300, model=ECHO)
+    assert answer["status"] == "prompting"
     assert "one" in client.contents("x" * 300).text
 
 
@@ -154,11 +154,13 @@ async def test_one_that_is_deleted_while_it_begins_says_nothing(tmp_path: Path) 
     async with current(data=tmp_path) as ours:
         await ours.turn("say one", model=SCRIPT)
     async with current(data=tmp_path) as ours:
-        begun = len(ours.seen)
+        begun = len(ours.received)
         delete = ours.request("chat/delete", {"chatId": "i"})
         await ours.send(inline(ours, "two", sourceChatId="c", model=ECHO), delete)
         await ours.answer(delete)
         await ours.turn("three", "other", model=ECHO)
         assert await kinds(ours) == {"c": None, "other": None}
-        told = [each for each in ours.seen[begun:] if each.get("params", {}).get("chatId") == "i"]
-        assert [each["method"] for each in told] == ["chat/deleted"]
+        messages = [
+            each for each in ours.received[begun:] if each.get("params", {}).get("chatId") == "i"
+        ]
+        assert [each["method"] for each in messages] == ["chat/deleted"]

@@ -38,7 +38,7 @@ async def chatting(data: Path, config: Any = None, **environ: str) -> AsyncItera
     """A session that stores its logins in `data`, and must never show the key."""
     async with editor(config or CONFIG, XDG_DATA_HOME=str(data), **environ) as ours:
         yield ours
-        assert KEY not in json.dumps(ours.seen)
+        assert KEY not in json.dumps(ours.received)
 
 
 async def test_a_key_pasted_after_the_command_is_stored_and_shown_nowhere(tmp_path, caplog):
@@ -79,7 +79,7 @@ async def test_a_key_in_the_command_of_a_side_question_is_masked_too(words, tmp_
         received = await ours.turn(f"{words}/login p {KEY}", model=ECHO)
         assert received[1]["text"] == f"{words}/login p {MASKED}"
         await ours.until(lambda each: "Stored the key of p" in str(each))
-        assert KEY not in json.dumps(ours.seen)
+        assert KEY not in json.dumps(ours.received)
     assert stored(tmp_path) == {"p": {"key": KEY}}
 
 
@@ -94,7 +94,7 @@ async def test_a_key_that_is_sent_to_a_running_turn_reaches_no_model(tmp_path):
         await ours.expect_finished(times=2)
         shown = ours.contents().text
         assert shown.count("may be the key that `/login` asks for") == 1
-        assert KEY not in json.dumps(ours.seen)
+        assert KEY not in json.dumps(ours.received)
         sent = str([each.body for each in provider.requests])
         assert [each in sent for each in (KEY, "word", "a sentence")] == [False, True, True]
         await ours.turn(KEY)
@@ -112,7 +112,7 @@ async def test_a_key_that_is_sent_to_a_subagent_is_masked(tmp_path):
         await ours.stop(worker)
         await ours.expect_finished()
         assert ours.contents(worker).text.count(f"/login p {MASKED}") == 2  # dropped and repeated
-        assert KEY not in json.dumps(ours.seen)
+        assert KEY not in json.dumps(ours.received)
     assert stored(tmp_path) == {}
 
 
@@ -142,19 +142,19 @@ async def test_login_lists_providers_and_where_their_keys_are(tmp_path):
         assert lines[0].startswith(f"/login {MASKED}There is no provider with this name.")
         assert "- p" in lines
         store_secrets(ours.connection.parts.logins.get(), "s", {"1": KEY})
-        said = (await ours.turn("/logout mcp-server:s")).text
-        assert said.endswith("with one of the stored logins: openai.")
+        answer = (await ours.turn("/logout mcp-server:s")).text
+        assert answer.endswith("with one of the stored logins: openai.")
     assert set(stored(tmp_path)) == {"openai", "mcp-server:s"}
 
 
 async def test_a_configured_key_that_counts_before_the_login_is_named(tmp_path):
     config = {"providers": {"p": {"url": "http://127.0.0.1:9", "key": "configured-0123"}}}
     async with chatting(tmp_path, config) as ours:
-        said = (await ours.turn(f"/login p {KEY}")).text
-        assert "The key in providers.p.key takes precedence over it." in said
-        assert "configured-0123" not in json.dumps(ours.seen)
-        said = (await ours.turn("/logout p")).text
-        assert "The key in providers.p.key is used now" in said
+        answer = (await ours.turn(f"/login p {KEY}")).text
+        assert "The key in providers.p.key takes precedence over it." in answer
+        assert "configured-0123" not in json.dumps(ours.received)
+        answer = (await ours.turn("/logout p")).text
+        assert "The key in providers.p.key is used now" in answer
 
 
 async def test_a_damaged_file_of_logins_is_reported_at_the_start_and_set_aside(tmp_path):
@@ -165,9 +165,9 @@ async def test_a_damaged_file_of_logins_is_reported_at_the_start_and_set_aside(t
         assert (await ours.turn("/doctor")).text.count(f"{file}: expected JSON") == 1
         assert str(file) in str(ours.notified("$/showMessage"))
         assert file.read_text() == "{"
-        said = (await ours.turn(f"/login openai {KEY}")).text
+        answer = (await ours.turn(f"/login openai {KEY}")).text
         [aside] = file.parent.glob("logins.json.damaged-*")
-        assert f"it was renamed to {aside}" in said
+        assert f"it was renamed to {aside}" in answer
     assert stored(tmp_path) == {"openai": {"key": KEY}}
 
 
@@ -176,8 +176,8 @@ async def test_a_login_in_the_systems_keyring_counts_after_a_restart(tmp_path, m
     monkeypatch.setitem(sys.modules, "keyring", keyring)
     config = {"keyring": True, "providers": {"openai": {"models": {"gpt": {}}}}}
     async with chatting(tmp_path, config) as ours:
-        said = (await ours.turn(f"/login openai {KEY}")).text
-        assert "in the system's keyring." in said
+        answer = (await ours.turn(f"/login openai {KEY}")).text
+        assert "in the system's keyring." in answer
     assert stored(tmp_path) == {"openai": {"in": "keyring"}}
     async with chatting(tmp_path, config) as ours:
         while "openai/gpt" not in ours.connection.models.names:
@@ -212,7 +212,7 @@ def by_device(server: LoginServer) -> dict[str, Any]:
     return config(server, deviceUrl=f"{server.url}/device")
 
 
-async def said(ours: Editor, words: str) -> str:
+async def wait_for_text(ours: Editor, words: str) -> str:
     while words not in (so_far := ours.contents().text):
         await ours.until(lambda _: True)
     return so_far
@@ -232,9 +232,9 @@ async def test_a_device_login_is_one_turn(server, tmp_path, caplog):
         assert stored(tmp_path)["p"]["access"] == "access-1"
         assert ours.connection.models.find("p/m")
         assert (await ours.turn("a word", model=ECHO)).answer == "a word"
-        seen = json.dumps(ours.seen) + caplog.text
+        output = json.dumps(ours.received) + caplog.text
         for secret in ("access-1", "refresh-1", "device-code-planted"):
-            assert secret not in seen
+            assert secret not in output
         assert "Removed the stored key of p" in (await ours.turn("/logout p")).text
     assert stored(tmp_path) == {}
 
@@ -243,16 +243,16 @@ async def test_a_device_login_is_one_turn(server, tmp_path, caplog):
 async def test_a_browser_login_is_one_turn(server, tmp_path):
     planned = config(server, authorizeUrl="https://login.example/authorize")
     async with chatting(tmp_path, planned) as ours, HTTPClient() as browser:
-        asked = await ours.prompt("/login p")
-        assert asked["status"] == "login"
-        shown = await said(ours, "To cancel the login, stop this prompt")
+        answer = await ours.prompt("/login p")
+        assert answer["status"] == "login"
+        shown = await wait_for_text(ours, "To cancel the login, stop this prompt")
         [link] = [word for word in shown.split() if word.startswith("https://login.example")]
         fields = {name: value[0] for name, value in parse_qs(urlsplit(link).query).items()}
         back = f"{fields['redirect_uri']}?code=code-planted&state={fields['state']}"
         async with browser.stream("GET", back) as response:
             assert response.status == 200
         await ours.expect_finished()
-        assert "code-planted" not in json.dumps(ours.seen)
+        assert "code-planted" not in json.dumps(ours.received)
     assert stored(tmp_path)["p"]["refresh"] == "refresh-1"
 
 
@@ -264,7 +264,7 @@ async def test_a_stop_ends_a_login_that_waits(server, tmp_path, way):
     planned = config(server, **{way: f"{server.url}/device"})
     async with chatting(tmp_path, planned) as ours:
         await ours.prompt("/login p")
-        await said(ours, "To cancel the login, stop this prompt")
+        await wait_for_text(ours, "To cancel the login, stop this prompt")
         began = trio.current_time()
         await ours.expect_stopped()
         assert trio.current_time() - began < 0.5
@@ -275,16 +275,16 @@ async def test_a_stop_ends_a_login_that_waits(server, tmp_path, way):
 
 async def test_a_key_that_is_pasted_while_a_login_waits_is_no_prompt(server, tmp_path):
     planned = by_device(server)
-    asked, go_on = trio.Event(), trio.Event()
+    arrival, go_on = trio.Event(), trio.Event()
 
     async def hold() -> None:
-        asked.set()
+        arrival.set()
         await go_on.wait()
 
     async with chatting(tmp_path, planned) as ours:
         server.before_answer = hold
         await ours.prompt("/login p")
-        await asked.wait()
+        await arrival.wait()
         answer = await ours.prompt(KEY, model=ECHO)
         assert answer["status"] == "prompting"
         go_on.set()
@@ -313,11 +313,11 @@ async def test_a_key_may_be_pasted_where_there_is_a_login_too(server, tmp_path):
         await ours.expect_finished()
         assert "Paste the key of p" in ours.contents().text
         await ours.turn(KEY)
-        said = (await ours.turn("/login openrouter")).text
-        assert "Paste the key" in said
-        assert "`/login openrouter browser`" in said
+        answer = (await ours.turn("/login openrouter")).text
+        assert "Paste the key" in answer
+        assert "`/login openrouter browser`" in answer
         await ours.turn("cancel")
-        said = (await ours.turn("/login github-copilot")).text
-        assert "providers.github-copilot.auth.clientId" in said
+        answer = (await ours.turn("/login github-copilot")).text
+        assert "providers.github-copilot.auth.clientId" in answer
         assert server.requests == []
     assert stored(tmp_path) == {"p": {"key": KEY}}

@@ -39,12 +39,12 @@ def offered(provider: Provider, request: int = -1) -> list[str]:
 async def test_servers_start_behind_the_introduction_and_are_announced(places, autojump_clock):
     places["git"].opening = 3
     async with running({**GIT, "off": {"command": "x", "disabled": True}}) as ours:
-        told = [each for each in ours.seen if "method" in each]
-        names = [each["params"].get("name") or each["params"].get("type") for each in told]
+        notifications = [each for each in ours.received if "method" in each]
+        names = [each["params"].get("name") or each["params"].get("type") for each in notifications]
         assert names == ["start", None, "ECA", "finish", "git", "off", "git"]
         updated = ["tool/serverUpdated"]
         methods = ["$/progress", "config/updated", *updated, "$/progress", *updated * 3]
-        assert [each["method"] for each in told] == methods
+        assert [each["method"] for each in notifications] == methods
         assert statuses(ours, "git") == ["starting", "running"]
         echo = {
             "name": "echo", "description": "Says it again.", "parameters": {"type": "object"},
@@ -98,7 +98,7 @@ async def test_no_secret_of_a_server_is_announced(places, autojump_clock):
         web = updates(ours, "web")[-1]
         assert (web["command"], web["args"], "url" in web) == ("https://x/mcp?key=***", [], False)
         assert updates(ours, "git")[-1]["args"] == ["--token", "***"]
-        assert secret not in str(ours.seen)
+        assert secret not in str(ours.received)
 
 
 @pytest.mark.parametrize(
@@ -110,10 +110,10 @@ async def test_no_secret_of_a_server_is_announced(places, autojump_clock):
     ],
 )
 async def test_programs_that_download_have_longer(monkeypatch, autojump_clock, server, seconds):
-    given: list[ServerSettings] = []
+    started_settings: list[ServerSettings] = []
 
     def connect(settings: ServerSettings, **_: Any) -> Any:
-        given.append(settings)
+        started_settings.append(settings)
         return Place().connect()
 
     monkeypatch.setattr(mcp, "connect", connect)
@@ -121,9 +121,9 @@ async def test_programs_that_download_have_longer(monkeypatch, autojump_clock, s
         {"s": {**server, "cwd": "sub"}}, mcpTimeoutSeconds=50, mcpKeepAliveSeconds=20
     ) as ours:
         await status(ours, "s", "running")
-        assert [each.start_seconds for each in given] == [seconds]
-        assert given[0].keep_alive_seconds == 20
-        assert given[0].directory == Path.home() / "sub"
+        assert [each.start_seconds for each in started_settings] == [seconds]
+        assert started_settings[0].keep_alive_seconds == 20
+        assert started_settings[0].directory == Path.home() / "sub"
 
 
 async def test_logins_are_separated_as_the_configuration_says(monkeypatch, tmp_path):
@@ -162,9 +162,9 @@ async def test_a_call_asks_runs_and_its_result_goes_to_the_model(tmp_path, place
         await ours.approve(await ours.content("toolCallRun", manualApproval=True))
         await ours.expect_finished()
         assert "echo: 3 of 8 on it" in [each["text"] for each in ours.contents(kind="progress")]
-        told = of_calls(ours)
-        assert order(told) == ["Prepare", "Run", "Running", "ed"]
-        names = {(each["name"], each["server"], each["origin"]) for each in told}
+        contents = of_calls(ours)
+        assert order(contents) == ["Prepare", "Run", "Running", "ed"]
+        names = {(each["name"], each["server"], each["origin"]) for each in contents}
         assert names == {("echo", "git", "mcp")}
         assert results(provider) == ["echo was called"]
         assert places["git"].session.calls == [("echo", {"a": 1}, 60)]
@@ -189,7 +189,7 @@ async def test_a_server_that_goes_in_the_middle_of_a_call_costs_the_call(tmp_pat
         assert results(provider) == [f"{failure}. The tool may have run."]
         assert statuses(ours, "git") == ["starting", "running", "starting"]
         assert ("warning", "The MCP server git is started again: exit code 3") in shown(ours)
-        assert secret not in str(ours.seen)
+        assert secret not in str(ours.received)
 
 
 async def test_a_prompt_waits_a_moment_for_servers_and_says_who_is_missing(places, autojump_clock):

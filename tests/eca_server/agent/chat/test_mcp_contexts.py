@@ -45,9 +45,9 @@ async def test_resources_are_offered_behind_roots_and_found_by_descriptions(tmp_
         log = {"uri": "repo://log", "name": "log", "description": "", "mimeType": "text/plain"}
         bare = {**whole, **log}
 
-        async def offered(query: str, *given: dict[str, Any]) -> list[Any]:
-            asked = {"query": query, "contexts": list(given)}
-            return (await ours.ask("chat/queryContext", asked))["contexts"]
+        async def offered(query: str, *contexts: dict[str, Any]) -> list[Any]:
+            params = {"query": query, "contexts": list(contexts)}
+            return (await ours.ask("chat/queryContext", params))["contexts"]
 
         root, *rest = await offered("")
         assert root["path"] == str(tmp_path)
@@ -77,13 +77,13 @@ async def test_a_resource_is_given_to_the_model_as_what_it_is(tmp_path, places):
     async with session(tmp_path) as (ours, provider):
         notes = (await ours.turn("hello", contexts=contexts)).answer
         content = provider.requests[0].body["messages"][-1]["content"]
-        told = "\n".join(each["text"] for each in content if each["type"] == "text")
-        assert '<eca_resource server="git" uri="repo://readme">\n# Hi\n&lt;/eca_resource>\n' in told
-        assert told.count("repo://readme") == 1
-        assert '<eca_resource server="git" uri="repo://shot" type="text/plain"/>' in told
+        text = "\n".join(each["text"] for each in content if each["type"] == "text")
+        assert '<eca_resource server="git" uri="repo://readme">\n# Hi\n&lt;/eca_resource>\n' in text
+        assert text.count("repo://readme") == 1
+        assert '<eca_resource server="git" uri="repo://shot" type="text/plain"/>' in text
         (picture,) = [each for each in content if each["type"] == "image_url"]
         assert base64.b64encode(PNG).decode() in picture["image_url"]["url"]
-        assert "cut, 95200 bytes left out" in told
+        assert "cut, 95200 bytes left out" in text
         for reason in (
             "repo://zip was left out: it is binary: 3 bytes of the type application/zip",
             "repo://gone was left out: the MCP server git did not return it: resources/read: not",
@@ -91,7 +91,7 @@ async def test_a_resource_is_given_to_the_model_as_what_it_is(tmp_path, places):
             "repo://large was cut",
         ):
             assert reason in notes
-        assert told.count("<eca_left_out") == 3
+        assert text.count("<eca_left_out") == 3
 
 
 @pytest.mark.requirement("CTX-7")
@@ -126,11 +126,11 @@ async def test_a_resource_that_has_changed_is_given_anew_at_the_next_turn(places
         await ours.turn("three")
         await ours.turn("other", chat="d")
         chats = ours.connection.chats
-        asked = [str(each.parts) for each in chats.open("c").history if each.role == "user"]
-        assert ["repo://a" in each for each in asked] == [True, True, False]
-        assert '<eca_changed_resource server="git" uri="repo://a"/>' in asked[1]
-        assert "new" in asked[1]
-        assert "repo://b" not in asked[1]
+        prompts = [str(each.parts) for each in chats.open("c").history if each.role == "user"]
+        assert ["repo://a" in each for each in prompts] == [True, True, False]
+        assert '<eca_changed_resource server="git" uri="repo://a"/>' in prompts[1]
+        assert "new" in prompts[1]
+        assert "repo://b" not in prompts[1]
         assert "repo://" not in str(chats.open("d").history)
         await ours.ask("chat/clear", {"chatId": "c", "messages": True})
         live.on_update("repo://a")
@@ -175,11 +175,11 @@ async def test_schemas_come_with_a_search_and_the_tools_stay_the_same(tmp_path, 
         described = json.dumps(provider.requests[0].body["tools"])
         assert "git__checkout, git__log" in described
         assert "Switch to a branch" not in described
-        [found] = results(provider, 1)
-        assert found.startswith("git__checkout (server git): Switch to a branch.\nParameters: {")
-        assert '"branch"' in found
-        assert "git__log" not in found
-        called = [(name, given["branch"]) for name, given, _ in places["git"].session.calls]
+        [result] = results(provider, 1)
+        assert result.startswith("git__checkout (server git): Switch to a branch.\nParameters: {")
+        assert '"branch"' in result
+        assert "git__log" not in result
+        called = [(name, arguments["branch"]) for name, arguments, _ in places["git"].session.calls]
         assert sorted(called) == [("checkout", "main"), ("checkout", "own")]
         last = of_calls(ours)[-1]  # a tool that was found may be called by its own name
         assert (last["server"], last["name"], last["error"]) == ("git", "checkout", False)
@@ -193,10 +193,10 @@ async def test_a_call_is_judged_by_the_rules_of_the_tool_that_it_calls(tmp_path,
     config = {"mcpToolSearch": True, "toolCall": {"approval": rules}}
     async with session(tmp_path, *script, **config) as (ours, _):
         await ours.prompt("go")
-        asked = await ours.content("toolCallRun")
-        assert asked["manualApproval"] is True
-        assert asked["summary"].startswith("Calling 'checkout' (MCP server 'git')")
-        await ours.reject(asked)
+        pending_call = await ours.content("toolCallRun")
+        assert pending_call["manualApproval"] is True
+        assert pending_call["summary"].startswith("Calling 'checkout' (MCP server 'git')")
+        await ours.reject(pending_call)
         second = await ours.content("toolCallRun")
         assert second["manualApproval"] is False
         await ours.expect_finished()
@@ -217,21 +217,21 @@ async def test_what_cannot_be_called_or_found_is_reported(tmp_path, tools, place
     async with session(tmp_path, made, **config) as (ours, provider):
         await ours.turn("go")
         assert [each["error"] for each in ours.contents(kind="toolCalled")] == [True] * len(rows)
-        for result, (_, said) in zip(results(provider), rows, strict=True):
-            assert said in result
+        for result, (_, reason) in zip(results(provider), rows, strict=True):
+            assert reason in result
         assert places["git"].session.calls == []
 
 
 async def test_hooks_hear_of_the_tool_that_is_called(tmp_path, tools, places):
-    heard = tmp_path / "heard"
+    payload_file = tmp_path / "heard"
     hook = {
         "type": "preToolCall",
         "matcher": "git__checkout",
-        "actions": [{"type": "shell", "shell": f"cat > {heard}; exit 2"}],
+        "actions": [{"type": "shell", "shell": f"cat > {payload_file}; exit 2"}],
     }
     config = {"mcpToolSearch": True, "hooks": {"guard": hook}, **ALLOW}
     async with session(tmp_path, calls(call(branch="main")), **config) as (ours, _):
         await ours.turn("go")
-        told = json.loads(heard.read_text())
-        assert told["tool_input"] == {"branch": "main"}
+        payload = json.loads(payload_file.read_text())
+        assert payload["tool_input"] == {"branch": "main"}
         assert places["git"].session.calls == []

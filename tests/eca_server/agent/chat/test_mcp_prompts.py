@@ -57,17 +57,17 @@ def says(*messages: tuple[str, Content | str]) -> PromptResult:
 
 def offers(place: Place, *prompts: Prompt, result: PromptResult | None = None) -> list[Any]:
     """Let the server offer these; what they were asked with."""
-    asked: list[Any] = []
+    requests: list[Any] = []
 
     async def gives(name: str, arguments: Mapping[str, str]) -> PromptResult:
-        asked.append((name, dict(arguments)))
+        requests.append((name, dict(arguments)))
         return result or says(("user", f"{name} was asked"))
 
     def prepare(made: FakeSession) -> None:
         made.prompts, made.gives = prompts, gives
 
     place.prepare = prepare
-    return asked
+    return requests
 
 
 def refusal(received: list[Received]) -> str:
@@ -88,8 +88,8 @@ async def test_a_project_s_command_takes_no_prompt_s_name(places, tmp_path):
     async with editor({"mcpServers": GIT}, started=False) as ours:
         await ours.start(workspaceFolders=[{"uri": tmp_path.as_uri(), "name": "project"}])
         await status(ours, "git", "running")
-        found = (await ours.ask("chat/queryCommands", {"query": "git:"}))["commands"]
-        assert [(each["name"], each["type"]) for each in found] == [("git:talk", "mcp-prompt")]
+        commands = (await ours.ask("chat/queryCommands", {"query": "git:"}))["commands"]
+        assert [(each["name"], each["type"]) for each in commands] == [("git:talk", "mcp-prompt")]
         received = await ours.turn("/git:talk", model=ECHO)
         assert received[3:].text == "the server's own words"
 
@@ -99,19 +99,19 @@ async def test_prompts_are_commands_with_their_arguments(places, autojump_clock)
     offers(places["hub"], Prompt(name="commit", title="Another one"))
     async with with_servers(TWO) as ours:
         await status(ours, "hub", "running")
-        found = (await ours.ask("chat/queryCommands", {"query": "git:"}))["commands"]
+        commands = (await ours.ask("chat/queryCommands", {"query": "git:"}))["commands"]
         arguments = [
             {"name": "scope", "description": "What it is about.", "required": True},
             {"name": "tone", "required": False},
             {"name": "more", "description": "Anything else.", "required": False},
         ]
-        assert found[0] == {
+        assert commands[0] == {
             "name": "git:commit", "description": "Writes a commit message.",
             "type": "mcp-prompt", "arguments": arguments,
         }  # fmt: skip
-        assert [each["name"] for each in found[1:]] == ["git:Look-up-all", "git:look-UP-all-2"]
-        found = (await ours.ask("chat/queryCommands", {"query": "ANOTHER"}))["commands"]
-        assert [each["name"] for each in found if ":" in each["name"]] == ["hub:commit"]
+        assert [each["name"] for each in commands[1:]] == ["git:Look-up-all", "git:look-UP-all-2"]
+        commands = (await ours.ask("chat/queryCommands", {"query": "ANOTHER"}))["commands"]
+        assert [each["name"] for each in commands if ":" in each["name"]] == ["hub:commit"]
         everything = (await ours.ask("chat/queryCommands", {"query": ""}))["commands"]
         assert [each["type"] for each in everything[-4:]] == ["mcp-prompt"] * 4
         places["hub"].session.prompts = ()
@@ -121,7 +121,7 @@ async def test_prompts_are_commands_with_their_arguments(places, autojump_clock)
 
 
 async def test_what_the_server_makes_of_a_prompt_is_what_the_model_is_asked(tmp_path, places):
-    asked = offers(places["git"], COMMIT)
+    requests = offers(places["git"], COMMIT)
     async with session(tmp_path) as (ours, provider):
         for typed, arguments in (
             ("/git:commit fix", {"scope": "fix"}),
@@ -130,7 +130,7 @@ async def test_what_the_server_makes_of_a_prompt_is_what_the_model_is_asked(tmp_
             ("/git:commit ''", {"scope": ""}),
         ):
             received = await ours.turn(typed, typed)
-            assert asked.pop() == ("commit", arguments)
+            assert requests.pop() == ("commit", arguments)
             assert conversation(provider) == [("user", "commit was asked")]
             assert received[1]["text"] == typed
             assert received.answer == "the end"

@@ -79,7 +79,7 @@ async def screen(profile: ClientProfile = MERGING) -> AsyncIterator[Screen]:
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("contents", "expected"),
     [
         ([words("a"), words("b"), words("c")], [words("a"), words("bc")]),
         ([words("a"), words("b"), WORKING], [words("a"), words("b"), WORKING]),
@@ -90,9 +90,9 @@ async def screen(profile: ClientProfile = MERGING) -> AsyncIterator[Screen]:
         ([piece(""), piece("{"), piece("}", summary="s")], [piece(""), piece("{}", summary="s")]),
     ],
 )  # fmt: skip
-async def test_deltas_of_one_content_are_joined_in_order(given, expected, autojump_clock):
+async def test_deltas_of_one_content_are_joined_in_order(contents, expected, autojump_clock):
     async with screen() as ours:
-        for content in given:
+        for content in contents:
             ours.merger.write("assistant", content)
     assert ours.contents == expected
 

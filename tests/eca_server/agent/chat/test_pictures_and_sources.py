@@ -44,9 +44,9 @@ def shown(data: bytes, media_type: str) -> tuple[str, dict[str, Any]]:
     return "assistant", {"type": "image", "mediaType": media_type, "base64": encoded}
 
 
-def pictures(said: list[tuple[str, Content]]) -> list[tuple[str, Any]]:
+def pictures(received: list[tuple[str, Content]]) -> list[tuple[str, Any]]:
     """The pictures, and what stands before each."""
-    pairs = itertools.pairwise(said)
+    pairs = itertools.pairwise(received)
     return [(before[1]["type"], each) for before, each in pairs if each[1]["type"] == "image"]
 
 
@@ -63,8 +63,8 @@ async def test_pictures_are_shown_where_they_come_and_given_to_the_model(tmp_pat
     called = calls(("eca_read_file", {"path": str(tmp_path / "a.gif")}), ("git__echo", {}))
     async with Provider([called, reply("Look: ", made)], otherwise=reply("ok")) as provider:
         config = provider_config(provider.url, mcpServers=GIT, **ALLOW)
-        kept = {"data": tmp_path / "data", "folder": tmp_path}
-        async with current(config, **kept) as ours:
+        options = {"data": tmp_path / "data", "folder": tmp_path}
+        async with current(config, **options) as ours:
             await status(ours, "git", "running")
             places["git"].session.answers = gives
             await ours.turn("go")
@@ -73,15 +73,15 @@ async def test_pictures_are_shown_where_they_come_and_given_to_the_model(tmp_pat
                 ("toolCalled", shown(JPEG, "image/jpeg")),
                 ("text", shown(PNG, "image/png")),
             ]
-            live = pictures(contents(ours.seen))
+            live = pictures(contents(ours.received))
             assert sorted(live[:2], key=lambda each: each[1][1]["mediaType"]) == expected[:2]
             assert live[2:] == expected[2:]
-            told = str(provider.requests[1].body["messages"])
+            messages = str(provider.requests[1].body["messages"])
             for data in (GIF, JPEG):
-                assert told.count(base64.b64encode(data).decode()) == 1
+                assert messages.count(base64.b64encode(data).decode()) == 1
             await ours.turn("and now?")
             assert url not in str(provider.requests[2].body)
-        async with current(config, **kept) as ours:
+        async with current(config, **options) as ours:
             assert pictures(await ours.reopen()) == expected
 
 
@@ -101,7 +101,7 @@ async def test_a_file_is_linked_until_the_chat_is_gone_where_none_is_shown(tmp_p
     async with current(**neovim) as ours:
         for chat in ("c", "d"):
             await ours.turn(script, chat, model=SCRIPT)
-        files = linked(ours.seen)
+        files = linked(ours.received)
         assert len(set(files)) == 4
         assert files[1].read_bytes() == PNG
         for each in files:
@@ -115,37 +115,39 @@ async def test_a_file_is_linked_until_the_chat_is_gone_where_none_is_shown(tmp_p
     assert [each for each in (tmp_path / "da ta").rglob("*.p*") if each.is_file()] == []
     async with current(**{**neovim, "clientInfo": {"name": "other"}}) as ours:
         await ours.turn(script, model=SCRIPT)
-        assert linked(ours.seen) == []
+        assert linked(ours.received) == []
     assert list((tmp_path / "da ta").rglob("*.png")) == []
 
 
 async def test_a_chat_has_so_many_files_and_a_failing_disk_costs_links(tmp_path, monkeypatch):
     gallery = Gallery(tmp_path / "data")
-    kept = [picture_content(PNG + bytes([n])) for n in range(MOST_FILES + 1)]
-    for each in kept:
+    picture_contents = [picture_content(PNG + bytes([n])) for n in range(MOST_FILES + 1)]
+    for each in picture_contents:
         await gallery.store("c", each)
-    assert [gallery.link("c", each) is None for each in kept] == [False] * MOST_FILES + [True]
+    assert [gallery.link("c", each) is None for each in picture_contents] == [
+        False
+    ] * MOST_FILES + [True]
     await gallery.remove("never")
 
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "full")
 
     monkeypatch.setattr(os, "fsync", full)
-    await gallery.store("d", kept[0])
-    assert gallery.link("d", kept[0]) is None
+    await gallery.store("d", picture_contents[0])
+    assert gallery.link("d", picture_contents[0]) is None
     files = [each for each in (tmp_path / "data" / "pictures").rglob("*") if each.is_file()]
     assert len(files) == MOST_FILES
     (tmp_path / "file").touch()
     broken = Gallery(tmp_path / "file")
-    await broken.store("c", kept[0])
-    assert broken.link("c", kept[0]) is None
+    await broken.store("c", picture_contents[0])
+    assert broken.link("c", picture_contents[0]) is None
 
 
 async def test_an_answer_holds_only_so_many_pictures(client):
     received = await client.turn("draw\n" * (MOST_PICTURES + 2), model=SCRIPT)
     assert [each["type"] for each in received].count("image") == MOST_PICTURES
-    [said] = [each["text"] for each in received if "were dropped" in each.get("text", "")]
-    assert said.startswith(f"The answer contained {MOST_PICTURES + 2} pictures")
+    [notice] = [each["text"] for each in received if "were dropped" in each.get("text", "")]
+    assert notice.startswith(f"The answer contained {MOST_PICTURES + 2} pictures")
 
 
 async def test_what_belongs_to_a_picture_too_many_is_dropped_with_it():
@@ -157,7 +159,7 @@ async def test_what_belongs_to_a_picture_too_many_is_dropped_with_it():
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "substitute"),
     [
         (picture_content(PNG), None),
         (picture_content(b"<svg/>"), "[a picture: application/octet-stream, 6 bytes]"),
@@ -169,13 +171,13 @@ async def test_what_belongs_to_a_picture_too_many_is_dropped_with_it():
     ],
     ids=["small", "none", "large", "too large"],
 )
-async def test_what_no_frame_holds_and_what_is_no_picture_is_reported_in_text(content, told):
+async def test_what_no_frame_holds_and_what_is_no_picture_is_reported_in_text(content, substitute):
     formatter = ContentFormatter(attrs.evolve(DEFAULT_PROFILE, shows_pictures=True))
     [written] = formatter.messages("c", "assistant", content)
-    if told is None:
+    if substitute is None:
         assert (written.role, written.content) == ("assistant", content)
     else:
-        assert (written.role, written.content) == ("system", ChatTextContent(text=told))
+        assert (written.role, written.content) == ("system", ChatTextContent(text=substitute))
 
 
 async def test_openai_s_own_tool_is_switched_on_by_the_user_and_its_picture_shown():
@@ -187,7 +189,7 @@ async def test_openai_s_own_tool_is_switched_on_by_the_user_and_its_picture_show
     api = {"api": "openai-responses", "models": models}
     async with today(*script, provider=api) as (ours, provider):
         await ours.turn("Draw", model="p/m")
-        assert pictures(contents(ours.seen))[0][1] == shown(JPEG, "image/jpeg")
+        assert pictures(contents(ours.received))[0][1] == shown(JPEG, "image/jpeg")
         await ours.turn("What is it?", model="p/m")
         for request in provider.requests:
             assert request.body["tools"][-1] == drawing
@@ -205,7 +207,7 @@ def urls(received: list) -> list[str]:
 
 @pytest.mark.requirement("W-26c")
 @pytest.mark.parametrize(
-    ("script", "found", "shown"),
+    ("script", "links", "shown"),
     [
         (f"say see [A]({PAGE}) there\ncite {PAGE} A", [PAGE], f"see [A]({PAGE}) there"),
         ("say a\ncite javascript:alert(1) A", [], "a"),
@@ -214,9 +216,9 @@ def urls(received: list) -> list[str]:
     ],
     ids=["a text that has the link", "what is no page", "odd characters"],
 )  # fmt: skip
-async def test_a_link_is_one_and_only_for_a_page_on_the_web(ours, script, found, shown):
+async def test_a_link_is_one_and_only_for_a_page_on_the_web(ours, script, links, shown):
     received = await ours.turn(script, model=SCRIPT)
-    assert urls(received) == found
+    assert urls(received) == links
     assert received.answer.strip() == shown
 
 
@@ -237,8 +239,8 @@ async def test_sources_of_a_search_are_shown_as_they_come_and_stored_by_a_stop()
         received = await ours.turn("Will it rain?", model="p/m")
         assert urls(received) == [PAGE]
         assert received.answer == f"Rain [A]({PAGE})Again"
-        told = [each["text"] for each in received if each["type"] == "progress"]
-        assert "Using the provider's web search" in told
+        states = [each["text"] for each in received if each["type"] == "progress"]
+        assert "Using the provider's web search" in states
         await ours.prompt("And now?", model="p/m")
         await provider.until(lambda: "here" in provider.reached)
         await ours.content("url")
@@ -253,17 +255,22 @@ ENDS = {"toolCalled", "toolCallRejected", "reasonFinished", "url", "text"}
 
 def looks(received: Sequence[tuple[str, Content]]) -> list[Mapping[str, Any]]:
     """Return what the user sees at the end: finished calls and thoughts, sources, joined texts."""
-    seen: list[dict[str, Any]] = []
+    shown_contents: list[dict[str, Any]] = []
     for role, content in received:
         if content["type"] not in ENDS or role == "system":
             continue
-        if content["type"] == "text" and seen and seen[-1]["type"] == "text" and role != "user":
-            seen[-1]["text"] += content["text"]
+        if (
+            content["type"] == "text"
+            and shown_contents
+            and shown_contents[-1]["type"] == "text"
+            and role != "user"
+        ):
+            shown_contents[-1]["text"] += content["text"]
             continue
         hides = {"reasonFinished": "id"}.get(content["type"])
-        seen.append({key: value for key, value in content.items() if key != hides})
+        shown_contents.append({key: value for key, value in content.items() if key != hides})
     # A card stays where its call began, whenever that ends.
-    return sorted(seen, key=lambda each: str(each.get("id", "")))
+    return sorted(shown_contents, key=lambda each: str(each.get("id", "")))
 
 
 @pytest.mark.requirement("W-43d")
@@ -290,25 +297,25 @@ async def test_calls_thoughts_and_sources_look_as_they_looked(tmp_path, places):
         "mcpServers": GIT,
         "toolCall": {"approval": {"byDefault": "allow", "deny": {"eca__directory_tree": {}}}},
     }
-    kept = {"data": tmp_path / "data", "folder": folder}
-    async with current(config, **kept) as ours:
+    options = {"data": tmp_path / "data", "folder": folder}
+    async with current(config, **options) as ours:
         await status(ours, "git", "running")
         places["git"].session.answers = gives
         await ours.turn(script, model=SCRIPT)
-        live = looks(contents(ours.seen))
+        live = looks(contents(ours.received))
         kinds = [each["type"] for each in live]
         assert kinds.count("toolCalled") == 3
         assert kinds.count("toolCallRejected") == kinds.count("url") == 1
         assert "new.txt" in str([each.get("details") for each in live])
         assert "[An \\\\[Example" in str(live)
         assert looks(await ours.reopen()) == live
-    async with current(config, **kept) as ours:
+    async with current(config, **options) as ours:
         assert looks(await ours.reopen()) == live
 
 
 async def test_a_call_and_a_thought_of_no_time_at_all_show_no_bare_zero(tmp_path):
     async with current(data=tmp_path, folder=tmp_path) as ours:
         await ours.turn("think hm\ncall eca_no_such_tool {}\nsay done", model=SCRIPT)
-        times = [c["totalTimeMs"] for _, c in contents(ours.seen) if "totalTimeMs" in c]
+        times = [c["totalTimeMs"] for _, c in contents(ours.received) if "totalTimeMs" in c]
         assert len(times) == 2
         assert all(times)

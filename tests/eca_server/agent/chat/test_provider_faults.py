@@ -33,7 +33,7 @@ HALF = raw('data: {"id":"x","choices":[{"index":0,"delta":{"conte')
 
 
 @pytest.mark.parametrize(
-    ("given", "shown", "told"),
+    ("refusal", "shown", "explanation"),
     [
         (reply(HALF, close()), "", "the answer broke off"),
         (reply("some", HALF, close()), "some", "the answer broke off"),
@@ -50,28 +50,30 @@ HALF = raw('data: {"id":"x","choices":[{"index":0,"delta":{"conte')
         (Reply(status=503), "", "status 503"),
     ],
 )  # fmt: skip
-async def test_a_provider_s_error_is_explained_and_the_chat_continues(given, shown, told, caplog):
+async def test_a_provider_s_error_is_explained_and_the_chat_continues(
+    refusal, shown, explanation, caplog
+):
     caplog.set_level(logging.DEBUG)
 
     def answer(request: ReceivedRequest) -> Reply:
         prompt = str(request.body["messages"][-1]["content"])
-        return reply("all is well") if prompt.endswith("next") else given
+        return reply("all is well") if prompt.endswith("next") else refusal
 
     async with Provider(otherwise=reply("leaked")) as elsewhere, Provider(answer) as provider:
-        given = given or Reply(status=307, headers={"location": elsewhere.url}, body="")
+        refusal = refusal or Reply(status=307, headers={"location": elsewhere.url}, body="")
         config = provider_config(provider.url, retry={"baseDelayMs": 5, "maxDelayMs": 10})
         async with editor(config) as ours:
             assert (await ours.turn("go")).finishes == 1
-            received = contents(ours.seen)
-            answered, said = (
-                text_of([each for role, each in received if role == wanted])
-                for wanted in ("assistant", "system")
+            received = contents(ours.received)
+            answered, system_text = (
+                text_of([each for role, each in received if role == speaker])
+                for speaker in ("assistant", "system")
             )
             assert answered == shown
-            assert told in said
-            assert "p/m" in said
+            assert explanation in system_text
+            assert "p/m" in system_text
             assert (await ours.turn("next")).text.endswith("all is well")
-            assert KEY not in json.dumps(ours.seen).decode() + caplog.text
+            assert KEY not in json.dumps(ours.received).decode() + caplog.text
         assert elsewhere.requests == elsewhere.other_requests == []  # a redirect is not followed
 
 
@@ -84,9 +86,9 @@ async def test_nothing_of_a_stream_at_full_speed_is_passed_on_once_the_stop_was_
             behind = ours.request("chat/queryContext", {"query": ""})
             await ours.send(notification("chat/promptStop", {"chatId": "c"}), behind)
             await ours.answer(behind)
-            begun = len(ours.seen)
+            begun = len(ours.received)
             await ours.expect_finished()
-            last = [content_of(each).get("text") for each in ours.seen[begun:]]
+            last = [content_of(each).get("text") for each in ours.received[begun:]]
             assert last == ["\n\nStopped.", ""]
             provider.until(lambda: provider.requests[0].closed_by_client)
             assert (await ours.turn("next")).answer == "fine"

@@ -33,8 +33,8 @@ async def test_a_prompt_is_the_users_once_and_what_follows_is_the_agents(tmp_pat
             await ours.turn("go")
             assert "Again" in (await ours.turn("more")).text
             await ours.title()
-        told = [request.headers["x-initiator"] for request in provider.requests]
-        assert told == ["user", "user", "agent", "user"], "another try is the same request"
+        initiators = [request.headers["x-initiator"] for request in provider.requests]
+        assert initiators == ["user", "user", "agent", "user"], "another try is the same request"
         assert provider.title_requests[0].headers["x-initiator"] == "agent"
         assert len(shop.requests) == 1
 
@@ -47,21 +47,21 @@ async def test_the_login_stays_with_github_and_no_token_is_ever_shown(tmp_path, 
             await ours.turn(f"/login github-copilot {LOGIN}")
             assert "Hi" in (await ours.turn("hello")).text
             assert "*** and ***" in (await ours.turn("hello")).text
-            seen = json.dumps(ours.seen) + caplog.text
+            output = json.dumps(ours.received) + caplog.text
         assert all(LOGIN not in str(request.headers) for request in provider.requests)
-    assert LOGIN not in seen
-    assert "tid=planted1" not in seen
+    assert LOGIN not in output
+    assert "tid=planted1" not in output
 
 
 async def test_a_missing_or_refused_login_is_reported():
     async with Provider([]) as provider, github(provider.url) as shop:
         async with editor(config(shop)) as ours:
-            said = (await ours.turn("hello", model="github-copilot/m")).text
-        assert "`/login github-copilot`" in said
+            answer = (await ours.turn("hello", model="github-copilot/m")).text
+        assert "`/login github-copilot`" in answer
         shop.refuses = (401, {"message": "Bad credentials"})
         async with editor(config(shop), GITHUB_COPILOT_API_KEY=LOGIN) as ours:
-            said = (await ours.turn("hello")).text
-    assert "GitHub refused the login" in said
+            answer = (await ours.turn("hello")).text
+    assert "GitHub refused the login" in answer
 
 
 async def test_a_model_is_asked_by_the_api_that_copilot_lists_for_it(tmp_path):
@@ -108,8 +108,8 @@ async def test_it_is_reported_that_a_model_is_loaded_and_what_it_cannot_do() -> 
         received = await ours.turn("Hello", model="p/m")
         again = await ours.turn("And?", model="p/m")
         window = ours.connection.models.find("p/m").capabilities.context
-    told = [each["text"] for each in received if each["type"] == "progress"]
-    assert told.index("Loading the model") < told.index("Generating")
+    states = [each["text"] for each in received if each["type"] == "progress"]
+    assert states.index("Loading the model") < states.index("Generating")
     assert "This model does not support tools; the chat continues without them." in received.text
     assert again.text == "And?Ho", "the note is shown once in a chat"
     assert received.finishes == 1
@@ -134,15 +134,15 @@ async def test_a_model_in_memory_is_not_reported_as_loading() -> None:
 async def test_a_configured_authority_is_trusted(tmp_path: Path) -> None:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(tmp_path / "own.pem"))
-    async with server(tls(authority, "127.0.0.1")) as seen:
-        config = provider_config(f"https://127.0.0.1:{seen.port}/v1", retry={"maxRetries": 0})
+    async with server(tls(authority, "127.0.0.1")) as listener:
+        config = provider_config(f"https://127.0.0.1:{listener.port}/v1", retry={"maxRetries": 0})
         async with editor(config) as ours:
             assert "TLS failed" in (await ours.turn("hello")).text
-        assert seen.heads == []
+        assert listener.heads == []
         config["network"] = {"caCertFile": str(tmp_path / "own.pem")}
         async with editor(config) as ours:
             await ours.turn("hello")
-        assert seen.heads[0].startswith("POST /v1/chat/completions ")
+        assert listener.heads[0].startswith("POST /v1/chat/completions ")
 
 
 async def test_a_configured_client_certificate_is_shown_to_a_provider(tmp_path: Path) -> None:
@@ -151,15 +151,15 @@ async def test_a_configured_client_certificate_is_shown_to_a_provider(tmp_path: 
     authority.cert_pem.write_to_path(str(tmp_path / "own.pem"))
     mine.cert_chain_pems[0].write_to_path(str(tmp_path / "me.pem"))
     mine.private_key_pem.write_to_path(str(tmp_path / "me.key"))
-    async with server(mutual_tls(authority, "127.0.0.1")) as seen:
-        config = provider_config(f"https://127.0.0.1:{seen.port}/v1", retry={"maxRetries": 0})
+    async with server(mutual_tls(authority, "127.0.0.1")) as listener:
+        config = provider_config(f"https://127.0.0.1:{listener.port}/v1", retry={"maxRetries": 0})
         named = {"caCertFile": "own.pem", "clientCert": "me.pem"}
         config["network"] = {key: str(tmp_path / name) for key, name in named.items()}
         async with editor(config) as ours:
-            told = (await ours.turn("hello")).text
-        assert f"expected the key of the client certificate in PEM in {tmp_path}/me.pem" in told
-        assert "Correct the configuration." in told
-        assert seen.heads == []
+            answer = (await ours.turn("hello")).text
+        assert f"expected the key of the client certificate in PEM in {tmp_path}/me.pem" in answer
+        assert "Correct the configuration." in answer
+        assert listener.heads == []
         async with editor(config, ECA_CLIENT_KEY=str(tmp_path / "me.key")) as ours:
             await ours.turn("hello")
-        assert seen.heads[0].startswith("POST /v1/chat/completions ")
+        assert listener.heads[0].startswith("POST /v1/chat/completions ")

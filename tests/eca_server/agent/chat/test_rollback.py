@@ -97,18 +97,18 @@ async def test_a_file_changed_by_others_stops_a_rollback(tmp_path, folder, monke
         first = await send_prompt(ours, changed)
         (folder / "mine").write_text("the user's")
         (folder / "kept").unlink()
-        begun = len(ours.seen)
+        begun = len(ours.received)
         error = await refused_rollback(ours, first)
         assert error["data"] == {"code": "not_restorable"}
         assert shown_messages(since(ours, begun)) == [error["message"]]
         assert f"{folder / 'mine'}: changed since" in error["message"]
         assert f"{folder / 'big'}: too large to be stored before the change" in error["message"]
         assert "kept:" not in error["message"]
-        left = {"mine": "the user's", "gone": "2", "big": "small", "full": "small"}
-        assert tree(folder) == left
+        expected = {"mine": "the user's", "gone": "2", "big": "small", "full": "small"}
+        assert tree(folder) == expected
         assert (await refused_rollback(ours, first))["message"] == error["message"]
         assert (await refused_rollback(ours, first, "tools"))["data"]
-        assert tree(folder) == left
+        assert tree(folder) == expected
         if patiently:  # to ask once more is to want the rest
             monkeypatch.setattr("eca_server.connection.features.rollback.ASKED_AGAIN", (0.0, 60.0))
         how = ("tools",) if patiently else ("tools", "rest")
@@ -129,7 +129,7 @@ async def test_a_client_that_drops_messages_has_those_of_a_rollback_in_its_chat(
         (folder / "mine").write_text("1")
         await roll_back(ours, first)
         last = {"type": "text", "text": "\n\n1 new file deleted.\n\n"}
-        assert contents(ours.seen)[-1] == ("system", last)
+        assert contents(ours.received)[-1] == ("system", last)
 
 
 async def test_what_commands_changed_stays_and_the_user_is_notified(tmp_path, folder):
@@ -252,7 +252,7 @@ async def test_a_different_file_in_the_place_of_a_moved_one_stays(tmp_path, fold
 async def test_a_stop_drops_a_prompt_that_waits_for_a_rollback(tmp_path):
     async with current(data=tmp_path) as ours:
         await send_prompt(ours, "say one")
-        begun, done = len(ours.seen), trio.Event()
+        begun, done = len(ours.received), trio.Event()
         worked = ours.connection.chats.open("c").mailbox.do(done.wait)
         await ours.prompt("hello", model=ECHO)
         await ours.stop()
@@ -270,11 +270,11 @@ async def test_a_chat_deleted_while_it_goes_back_is_gone_after_a_shutdown(tmp_pa
         done = trio.Event()
         ours.connection.chats.open("c").mailbox.do(done.wait)
         await ours.ask("chat/delete", {"chatId": "c"})
-        asked = ours.request("shutdown")
-        await ours.send(asked)
+        request = ours.request("shutdown")
+        await ours.send(request)
         await trio.testing.wait_all_tasks_blocked()
         done.set()
-        await ours.answer(asked)
+        await ours.answer(request)
     async with current(data=tmp_path) as ours:
         assert (await ours.ask("chat/list"))["chats"] == []
 
@@ -355,8 +355,8 @@ async def test_a_fork_continues_beside_the_chat_it_came_from(tmp_path, folder):
             ("metadata", "Mine (10)"),
             ("text", "\n\nThis chat was forked to Mine (10).\n\n"), ("answer", {"chatId": new}),
         ]  # fmt: skip
-        asked = {"chatId": "c", "contentId": "no"}
-        assert "got 'no'" in (await refused(ours, "chat/fork", asked))["message"]
+        params = {"chatId": "c", "contentId": "no"}
+        assert "got 'no'" in (await refused(ours, "chat/fork", params))["message"]
         await ours.turn("say four", new, model=SCRIPT)
         await ours.ask("chat/delete", {"chatId": "c"})
     async with current(data=tmp_path, folder=folder) as ours:
@@ -373,20 +373,20 @@ async def test_in_a_chat_deleted_meanwhile_nothing_is_reported_of_its_fork(tmp_p
     async with current(data=tmp_path) as ours:
         content_id = await send_prompt(ours, "say one")
         await ours.ask("chat/update", {"chatId": "c", "title": "Mine"})
-        chat, begun = ours.connection.chats.open("c"), len(ours.seen)
+        chat, begun = ours.connection.chats.open("c"), len(ours.received)
         monkeypatch.setattr(Store, "append", append)
         await ours.ask("chat/fork", {"chatId": "c", "contentId": content_id})
         chat.titling.announce()
         await ours.ask("chat/queryContext", {"query": ""})
-        assert contents(ours.seen[begun:]) == []
+        assert contents(ours.received[begun:]) == []
 
 
 async def test_a_chat_deleted_meanwhile_has_its_files_back_and_its_id_is_free(tmp_path, folder):
     async with current(data=tmp_path, folder=folder) as ours:
         first = await send_prompt(ours, writes(**{f"f{number}": "1" for number in range(5)}))
-        asked = ours.request("chat/rollback", {"chatId": "c", "contentId": first})
+        request = ours.request("chat/rollback", {"chatId": "c", "contentId": first})
         delete = ours.request("chat/delete", {"chatId": "c"})
-        await ours.send(asked, delete, ours.prompt_request("hello", model=ECHO))
+        await ours.send(request, delete, ours.prompt_request("hello", model=ECHO))
         await ours.expect_finished()
         assert tree(folder) == {}
     async with current(data=tmp_path, folder=folder) as ours:

@@ -105,9 +105,9 @@ async def test_a_prompt_that_cannot_be_read_is_reported_and_ours_is_taken(tmp_pa
         path = tmp_path / name
         own = {"agent": {"systemPromptFile": str(path)}}
         async with with_models(behavior=own) as (ours, provider):
-            said = (await ours.turn("hi")).text
-        assert f"agent.code.systemPromptFile: {path}: " in said
-        assert reason in said
+            answer = (await ours.turn("hi")).text
+        assert f"agent.code.systemPromptFile: {path}: " in answer
+        assert reason in answer
         assert systems(provider) == [instructions("agent", ())]
 
 
@@ -199,19 +199,19 @@ async def test_the_users_prompts_and_then_a_behaviour_s_own_replace_ours_in_ever
                 missing = "compactPromptFile" in (await ours.turn("/init", agent=behavior)).text
         [title] = [each.body["messages"][0]["content"] for each in provider.title_requests]
         tools = offered(provider.requests[0])
-        asked = [each.body["messages"][-1]["content"] for each in provider.requests]
-        asked = [each.rpartition("\n")[2] for each in asked]
+        prompts = [each.body["messages"][-1]["content"] for each in provider.requests]
+        prompts = [each.rpartition("\n")[2] for each in prompts]
         [called] = [each["outputs"][0]["text"] for each in received if "outputs" in each]
         if behavior == "agent":
             assert title.startswith("A heading, please.\n")
             assert (tools["eca_read_file"], tools["eca_grep"]) == ("Reads.", "x")
-            assert (systems(provider)[2], asked[3]) == ("Sum it up.", "Write it in French.")
+            assert (systems(provider)[2], prompts[3]) == ("Sum it up.", "Write it in French.")
             assert "3\n" in f"{called}\n"
             assert missing
         else:
             assert title.startswith("A title, please.")
             assert (tools["eca_read_file"], tools["eca_grep"]) == ("Reads.", "Finds.")
-            assert (systems(provider)[2], *asked[3:5]) == ("In verse.", "In Latin.", "In Greek.")
+            assert (systems(provider)[2], *prompts[3:5]) == ("In verse.", "In Latin.", "In Greek.")
             assert called.startswith("1\n")
             assert "2\n" not in called
 
@@ -322,8 +322,8 @@ async def test_a_model_known_to_think_is_asked_to_think_as_much_as_was_selected(
             assert updates(ours)[0]["chat"]["variants"] == ["low", "medium", "high"]
             await ours.turn("hi", variant="high")
             await ours.title()
-        [asked], [titled] = provider.requests, provider.title_requests
-        assert asked.body["reasoning_effort"] == "high"
+        [request], [titled] = provider.requests, provider.title_requests
+        assert request.body["reasoning_effort"] == "high"
         assert "reasoning_effort" not in titled.body
 
 
@@ -339,9 +339,9 @@ async def test_trust_answers_for_the_user_until_it_is_withdrawn(tmp_path):
         call = await ours.content("toolCallRun", manualApproval=True)
         await ours.reject(call)
         await ours.expect_finished()
-        asked = [each["manualApproval"] for each in of_calls(ours) if "manualApproval" in each]
-        assert asked[-1] is True
-        assert asked.count(True) == 1
+        approvals = [each["manualApproval"] for each in of_calls(ours) if "manualApproval" in each]
+        assert approvals[-1] is True
+        assert approvals.count(True) == 1
 
 
 async def test_even_in_a_trusted_chat_a_path_outside_needs_approval_and_a_denial_holds(tmp_path):

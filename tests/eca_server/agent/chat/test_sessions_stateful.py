@@ -114,11 +114,11 @@ class Session:
 
     def called(self) -> list[tuple[str, str]]:
         """Return all calls there ever were."""
-        found = [
+        calls = [
             (chat, each["id"]) for chat in CHATS for each in self._ours.contents(chat)
             if each["type"] == "toolCallPrepare"
         ]  # fmt: skip
-        return [*dict.fromkeys(found)]
+        return [*dict.fromkeys(calls)]
 
     def waits(self, name: str) -> bool:
         """Return whether the chat's turn does nothing until the user does something."""
@@ -170,14 +170,14 @@ class Session:
         chats = self._ours.connection.chats
         while True:
             await self._answered()
-            known = len(self._ours.seen)
+            known = len(self._ours.received)
             idle = [
                 c for c in CHATS if (chat := chats.get(c)) is None or chat.mailbox.state is IDLE
             ]
             await self._answered()
             if all(each in idle or self.waits(each) for each in CHATS):
                 break
-            if len(self._ours.seen) == known + 1:
+            if len(self._ours.received) == known + 1:
                 await self._ours.until(lambda _: True)
         for turn in tuple(chats._bodies):
             if turn.is_mute:
@@ -208,8 +208,8 @@ async def check_stored(data: Path, histories: Mapping[str, list[Message]]) -> No
     store = Store(store_path({"XDG_DATA_HOME": str(data)}), on_problem=pytest.fail)
     for name in CHATS:
         chat = await store.load(name)
-        kept = [] if chat is None else [each.message for each in chat.messages]
-        assert kept == histories.get(name, [])
+        messages = [] if chat is None else [each.message for each in chat.messages]
+        assert messages == histories.get(name, [])
     await store.close()
 
 

@@ -41,9 +41,9 @@ async def test_a_job_is_approved_and_ends_with_a_kill_or_the_session(monkeypatch
         for number in (1, 2):
             run = call("shell_command", command=command, background="it")
             await ours.prompt(run, model=SCRIPT)
-            asked = await ours.content("toolCallRun", manualApproval=True)
-            assert asked["details"] == details
-            await ours.approve(asked)
+            pending_call = await ours.content("toolCallRun", manualApproval=True)
+            assert pending_call["details"] == details
+            await ours.approve(pending_call)
             await until_jobs(ours, *["running"] * number)
             await ours.expect_stopped()
         first, second = (await ours.ask("jobs/list"))["jobs"]
@@ -135,10 +135,10 @@ async def test_a_model_reads_what_is_new_and_is_notified_once_of_the_end(monkeyp
         assert "<eca_ended_jobs>" in (await ours.turn("/prompt-show")).text
         for _ in range(2):
             await ours.turn("and now?")
-            said = str(provider.requests[-1].body["messages"])
-            assert said.count("<eca_job ") == 1
-            assert '<eca_job id="job-1" name="it" status="failed with exit code 4, ' in said
-            assert "\n4\n5\n1%\\rProceed? late\n</eca_job>" in said.replace("\\n", "\n")
+            messages = str(provider.requests[-1].body["messages"])
+            assert messages.count("<eca_job ") == 1
+            assert '<eca_job id="job-1" name="it" status="failed with exit code 4, ' in messages
+            assert "\n4\n5\n1%\\rProceed? late\n</eca_job>" in messages.replace("\\n", "\n")
 
 
 @pytest.mark.parametrize("is_subagent", [False, True])
@@ -161,8 +161,8 @@ async def test_a_chat_is_notified_of_its_job_s_end(
             await ours.turn(look, "d", model=SCRIPT)
         await ours.turn("say so", model=SCRIPT)
         history = ours.connection.chats.open("c").history
-        (told,) = (str(each) for each in history if "ended_jobs" in str(each))
-        assert f'name="it" status="{standing}' in told
+        (message,) = (str(each) for each in history if "ended_jobs" in str(each))
+        assert f'name="it" status="{standing}' in message
         again = await ours.turn(call("bg_job", action="read_output", job_id="job-1"), model=SCRIPT)
         (called,) = (each for each in again if each["type"] == "toolCalled")
         if is_subagent and action == "read_output":
@@ -290,13 +290,13 @@ async def test_an_unapproved_change_is_rejected_after_a_while(tmp_path, autojump
         def waits(message: Any) -> bool:
             return message["params"]["content"].get("manualApproval") is True
 
-        asked = next(filter(waits, ours.seen[2:]), None) or await ours.until(waits)
-        assert asked["params"]["content"]["file"] == str(tmp_path / "new.txt")
+        pending = next(filter(waits, ours.received[2:]), None) or await ours.until(waits)
+        assert pending["params"]["content"]["file"] == str(tmp_path / "new.txt")
         began = trio.current_time()
         closing = await ours.until(lambda message: message["params"]["isComplete"])
         assert DRAFT_SECONDS <= trio.current_time() - began < DRAFT_SECONDS + 5
         assert closing["params"]["metadata"]["tokensUsed"] > 0
-        texts = [each["params"]["content"].get("text", "") for each in ours.seen[2:]]
+        texts = [each["params"]["content"].get("text", "") for each in ours.received[2:]]
         assert "Rejected: Creating file new.txt." in "".join(texts)
         assert "".join(texts).endswith("Well.")
         assert not (tmp_path / "new.txt").exists()

@@ -32,8 +32,8 @@ async def test_of_a_turn_that_ends_before_it_is_repeated(ending: str, client: st
             await steer(ours, "late")
         provider.open("now")
         await ours.expect_finished()
-        said = ":\n\nalso" + ("\n\nlate" if ending == "stop" else "")
-        assert ours.contents().text.endswith(said if client == "any" else "Stopped.")
+        last_text = ":\n\nalso" + ("\n\nlate" if ending == "stop" else "")
+        assert ours.contents().text.endswith(last_text if client == "any" else "Stopped.")
         assert [each["text"] for each in ours.contents() if "contentId" in each] == ["go"]
 
 
@@ -83,10 +83,10 @@ async def test_a_harmless_one_runs_between_two_requests_and_the_task_continues(t
         shown = ours.contents().text
         assert shown.index("/costs") < shown.index("Tokens of all requests") < shown.index("also")
         assert shown.endswith("the end")
-        told = conversation(provider)
-        assert [role for role, _ in told] == ["user", "assistant", "tool", "user"]
-        assert "also" in told[3][1]
-        assert "costs" not in str(told)
+        model_context = conversation(provider)
+        assert [role for role, _ in model_context] == ["user", "assistant", "tool", "user"]
+        assert "also" in model_context[3][1]
+        assert "costs" not in str(model_context)
 
 
 async def test_compact_makes_a_summary_of_the_task_and_the_task_continues(tmp_path):
@@ -100,10 +100,10 @@ async def test_compact_makes_a_summary_of_the_task_and_the_task_continues(tmp_pa
         await ours.expect_finished()
         summary = str(provider.requests[2].body["messages"])
         assert ["keep the names" in summary, "earlier" in summary, "hello" in summary] == [True] * 3
-        told = conversation(provider)
-        assert [role for role, _ in told] == ["user"]
-        assert ["the summary" in told[0][1], "task" in told[0][1]] == [True, True]
-        assert "keep the names" not in told[0][1]
+        model_context = conversation(provider)
+        assert [role for role, _ in model_context] == ["user"]
+        assert ["the summary" in model_context[0][1], "task" in model_context[0][1]] == [True, True]
+        assert "keep the names" not in model_context[0][1]
         assert ours.contents().text.endswith("the end")
 
 
@@ -125,8 +125,8 @@ async def test_one_that_changes_the_chat_is_refused_and_others_run_without_the_m
     async with running(reply("a", wait("go"), "b")) as (ours, provider):
         for command in commands:
             await steer(ours, command)
-            told = f"`{command.split(maxsplit=1)[0]}` cannot run during a turn"
-            await ours.until(lambda each, told=told: told in str(each))
+            refusal = f"`{command.split(maxsplit=1)[0]}` cannot run during a turn"
+            await ours.until(lambda each, refusal=refusal: refusal in str(each))
         await steer(ours, "/subagents")
         await finish(ours, provider)
         shown = ours.contents().text
@@ -156,15 +156,15 @@ async def test_one_that_fails_does_not_end_the_turn(monkeypatch):
 async def test_a_side_question_is_asked_at_once_in_a_chat_of_its_own():
     script = [reply("a", wait("go"), "b"), reply("because")]
     async with running(*script) as (ours, provider):
-        begun = len(ours.seen)
+        begun = len(ours.received)
         await steer(ours, "/btw why is\nthat?")
         opened = await ours.until(lambda each: each.get("method") == "chat/opened")
         new = opened["params"]["chatId"]
         assert opened["params"]["title"] == "btw: why is that?"
         await ours.expect_finished(new)
-        assert text([each for _, each in contents(ours.seen[begun:], new)]).endswith("because")
-        told = str(conversation(provider))
-        assert ["task" in told, "that?" in told] == [True, True]
+        assert text([each for _, each in contents(ours.received[begun:], new)]).endswith("because")
+        model_context = str(conversation(provider))
+        assert ["task" in model_context, "that?" in model_context] == [True, True]
         await finish(ours, provider)
         shown = ours.contents().text.replace("\n", "")
         assert shown == "taskaYour question is answered in the chat btw: why is that?.b"
@@ -174,14 +174,14 @@ async def test_a_side_question_is_asked_at_once_in_a_chat_of_its_own():
 async def test_a_side_question_is_a_command_of_an_idle_chat_too():
     async with today(reply("one"), reply("because")) as (ours, provider):
         await ours.turn("task")
-        told = (await ours.turn("/btw why?")).text
-        assert "Your question is answered in the chat btw: why?" in told
+        answer = (await ours.turn("/btw why?")).text
+        assert "Your question is answered in the chat btw: why?" in answer
         new = ours.notified("chat/opened")[-1]["chatId"]
         if not ours.contents(new).finishes:
             await ours.expect_finished(new)
         assert ours.contents(new).text.endswith("why?because")
-        asked = [("user", "task"), ("assistant", "one"), ("user", "why?")]
-        assert conversation(provider) == asked
+        expected = [("user", "task"), ("assistant", "one"), ("user", "why?")]
+        assert conversation(provider) == expected
         assert "The question is missing" in (await ours.turn("/btw")).text
     async with editor() as ours:
         assert "cannot show chats" in (await ours.turn("/btw why?")).text

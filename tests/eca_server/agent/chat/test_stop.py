@@ -18,7 +18,7 @@ from tests.eca_server.agent.chat.editor import SCRIPT, contents, editor, types
 
 @pytest.mark.requirement("W-23a", "W-23d", "W-23e", "W-23g", "W-26b", "CHAT-32", "CHAT-34", "W-22e")
 @pytest.mark.parametrize(
-    ("script", "before", "told"),
+    ("script", "before", "last_types"),
     [
         ("wait forever", None, ["text", "finished"]),
         ("progress\nwait forever", None, ["text", "finished"]),
@@ -31,17 +31,17 @@ from tests.eca_server.agent.chat.editor import SCRIPT, contents, editor, types
     ],
 )
 async def test_stops_at_once_end_a_turn_once_and_silently(
-    ours, script, before, told, autojump_clock
+    ours, script, before, last_types, autojump_clock
 ):
     stop = notification("chat/promptStop", {"chatId": "c"})
     await ours.prompt(script, model=SCRIPT)
     if before:
         await ours.content(before)
-    begun, moment = len(ours.seen), trio.current_time()
+    begun, moment = len(ours.received), trio.current_time()
     await ours.send(stop, stop, stop)
     await ours.expect_finished()
-    received = types([content for _, content in contents(ours.seen[begun:])])
-    assert [each for each in received if each != "progress"][-len(told) :] == told
+    received = types([content for _, content in contents(ours.received[begun:])])
+    assert [each for each in received if each != "progress"][-len(last_types) :] == last_types
     assert trio.current_time() - moment < 0.5
     assert "usage" not in ours.contents().types
     assert len({each["id"] for each in ours.contents() if "reason" in each["type"]}) <= 1
@@ -88,7 +88,7 @@ async def test_a_stopped_turn_is_shown_again_as_it_was(tmp_path, script, before,
             await ours.content(before, **({"text": "some"} if before == "text" else {}))
             await ours.stop()
         await ours.expect_finished()
-        live = _shown(contents(ours.seen))
+        live = _shown(contents(ours.received))
         assert live.keys() == shown
         assert _shown(await ours.reopen()) == live
     async with current(data=tmp_path) as ours:

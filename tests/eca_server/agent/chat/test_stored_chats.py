@@ -37,7 +37,7 @@ async def stored(data: Path) -> str:
 
 async def shown_title_and_texts(ours: Editor) -> tuple[str, list[str]]:
     """The title and the texts of the chat, when it is opened."""
-    begun = len(ours.seen)
+    begun = len(ours.received)
     answer = await ours.ask("chat/open", {"chatId": "c"})
     messages = since(ours, begun)
     return answer["title"], [words for name, words in messages if name in ("text", "flag")]
@@ -53,9 +53,9 @@ def hangs_once(ours: Editor, patch: pytest.MonkeyPatch) -> Callable[[], None]:
     """A disk that does not answer; called, it does."""
     goes_on, load = threading.Event(), queries.load
 
-    def late(*given: Any) -> Any:
+    def late(*arguments: Any) -> Any:
         goes_on.wait(30)
-        return load(*given)
+        return load(*arguments)
 
     patch.setattr(queries, "load", late)
     set_store_limits(ours, read=0.1, write=0.1)
@@ -157,16 +157,16 @@ UNWRITTEN = "the last changes of the chats could not be written to the disk"
 
 async def shut_down(ours: Editor) -> dict[str, Any]:
     """The whole answer to `shutdown`."""
-    asked = ours.request("shutdown")
-    await ours.send(asked)
-    return await ours.until(lambda message: message.get("id") == asked["id"])
+    request = ours.request("shutdown")
+    await ours.send(request)
+    return await ours.until(lambda message: message.get("id") == request["id"])
 
 
 async def on_disk(data: Path, chat: str = "c") -> StoredChat | None:
     store = Store(store_path({"XDG_DATA_HOME": str(data)}), on_problem=pytest.fail)
-    found = await store.load(chat)
+    stored_chat = await store.load(chat)
     await store.close()
-    return found
+    return stored_chat
 
 
 async def run_sleeper(ours: Editor, folder: Path) -> int:
@@ -204,12 +204,12 @@ async def test_a_turn_that_is_closed_without_its_body_is_on_disk_too(tmp_path, m
             await turn.ended.wait()
         await ours.turn("hello", model=ECHO)
         assert (await shut_down(ours))["result"] is None
-        kept = await on_disk(tmp_path)
-        assert [each.message for each in kept.messages] == [*chat.history]
+        stored_chat = await on_disk(tmp_path)
+        assert [each.message for each in stored_chat.messages] == [*chat.history]
         assert len(chat.history) == 4
 
 
-async def unheard(*_: object) -> None:
+async def send_no_signal(*_: object) -> None:
     """Send no signal at all."""
 
 
@@ -219,7 +219,7 @@ async def test_it_fails_if_a_tool_cannot_be_ended(tmp_path, monkeypatch, is_dele
     async with editor(started=False) as ours:
         pid = await run_sleeper(ours, tmp_path)
         with monkeypatch.context() as patched:
-            patched.setattr(Child, "signal_group", unheard)
+            patched.setattr(Child, "signal_group", send_no_signal)
             if is_deleted:
                 assert await ours.ask("chat/delete", {"chatId": "c"}) == {}
             begun = trio.current_time()

@@ -26,10 +26,10 @@ CONFIG = {"agent": {"scout": {**SCOUT["scout"], "maxSteps": 9}}}
 PASSING = {"progress", "usage"}
 
 
-def told(ours: Editor, begun: int = 0) -> list[Mapping[str, Any]]:
+def params_of_contents(ours: Editor, begun: int = 0) -> list[Mapping[str, Any]]:
     return [
         each["params"]
-        for each in ours.seen[begun:]
+        for each in ours.received[begun:]
         if each.get("method") == "chat/contentReceived"
         and each["params"]["content"]["type"] not in PASSING
     ]
@@ -37,22 +37,22 @@ def told(ours: Editor, begun: int = 0) -> list[Mapping[str, Any]]:
 
 def of_child(contents: list[Mapping[str, Any]], parent: str) -> list[tuple[str, Any]]:
     """Kinds and texts of what was said in subagents' chats; pieces of one text are joined."""
-    found: list[tuple[str, Any]] = []
+    entries: list[tuple[str, Any]] = []
     for each in contents:
-        kind, said = each["content"]["type"], each["content"].get("text")
-        if each.get("parentChatId") != parent or (kind == "toolCallPrepare" == found[-1][0]):
+        kind, text = each["content"]["type"], each["content"].get("text")
+        if each.get("parentChatId") != parent or (kind == "toolCallPrepare" == entries[-1][0]):
             continue
-        joins = said is not None and found[-1:] and found[-1][0] == kind == "text"
-        if joins and each["role"] == "assistant" and len(found) > 1:
-            found[-1] = kind, found[-1][1] + said
+        joins = text is not None and entries[-1:] and entries[-1][0] == kind == "text"
+        if joins and each["role"] == "assistant" and len(entries) > 1:
+            entries[-1] = kind, entries[-1][1] + text
         else:
-            found.append((kind, said))
-    return found
+            entries.append((kind, text))
+    return entries
 
 
 def around_child(contents: list[Mapping[str, Any]]) -> list[tuple[str, Any]]:
     """The spawning call's contents from `toolCallRun` on, and where the child's stand."""
-    found: list[tuple[str, Any]] = []
+    entries: list[tuple[str, Any]] = []
     for each in contents:
         content = each["content"]
         if "parentChatId" in each:
@@ -61,9 +61,9 @@ def around_child(contents: list[Mapping[str, Any]]) -> list[tuple[str, Any]]:
             kind, details = content["type"], content["details"]
         else:
             continue
-        if found[-1:] != [(kind, details)]:
-            found.append((kind, details))
-    return found
+        if entries[-1:] != [(kind, details)]:
+            entries.append((kind, details))
+    return entries
 
 
 @pytest.mark.requirement("VALUE:SubagentDetails.type=subagent")
@@ -73,7 +73,7 @@ async def test_a_chat_that_is_opened_again_shows_what_its_subagents_did(tmp_path
     async with current(CONFIG, data=tmp_path, folder=tmp_path) as ours:
         await ours.turn(f"{spawn(task)}\nsay done", model=SCRIPT)
         await ours.turn("say more", model=SCRIPT)
-        live = told(ours)
+        live = params_of_contents(ours)
     child = of_child(live, "c")
     first, last = (each["content"]["contentId"] for each in live if is_users(each))
     details = {
@@ -88,25 +88,25 @@ async def test_a_chat_that_is_opened_again_shows_what_its_subagents_did(tmp_path
     ends = [("toolCalled", details)]
 
     async with current(CONFIG, data=tmp_path, folder=tmp_path) as ours:
-        begun = len(ours.seen)
+        begun = len(ours.received)
         await ours.ask("chat/open", {"chatId": "c"})
-        opened = told(ours, begun)
+        opened = params_of_contents(ours, begun)
         assert len(child) > 8
         assert of_child(opened, "c") == child
         assert around_child(opened) == [*begins, ("child", None), *ends]
         assert summaries(opened) == summaries(live) == ["scout"]
         history = await ours.ask("chat/history", {"chatId": "c"})
         assert of_child(history["contents"], "c") == child
-        begun = len(ours.seen)
+        begun = len(ours.received)
         await ours.ask("chat/fork", {"chatId": "c", "contentId": last})
-        fork = told(ours, begun)[0]["chatId"]
-        assert of_child(told(ours, begun), fork) == child
+        fork = params_of_contents(ours, begun)[0]["chatId"]
+        assert of_child(params_of_contents(ours, begun), fork) == child
         await ours.ask("chat/delete", {"chatId": "c"})
 
     async with current(CONFIG, data=tmp_path, clientInfo={"name": "Neovim"}) as ours:
-        begun = len(ours.seen)
+        begun = len(ours.received)
         await ours.ask("chat/open", {"chatId": fork})
-        assert around_child(told(ours, begun)) == [*begins, *ends]
+        assert around_child(params_of_contents(ours, begun)) == [*begins, *ends]
         assert is_on_disk(b"found it", tmp_path)
         await ours.ask("chat/rollback", {"chatId": fork, "contentId": first, "include": []})
     assert not is_on_disk(b"found it", tmp_path)
@@ -117,8 +117,8 @@ def summaries(contents: list[Mapping[str, Any]]) -> list[str]:
     return [each["summary"] for each in ends if each["name"] == "spawn_agent"]
 
 
-def is_users(told: Mapping[str, Any]) -> bool:
-    return told["role"] == "user" and "parentChatId" not in told
+def is_users(params: Mapping[str, Any]) -> bool:
+    return params["role"] == "user" and "parentChatId" not in params
 
 
 def is_on_disk(text: bytes, folder: Path) -> bool:
@@ -148,9 +148,11 @@ def test_what_is_stored_of_a_subagents_chat_can_be_shown_and_is_bounded() -> Non
     assert len(str(answer)) < 10_000
 
     rounds = [each for n in range(100) for each in (call(f"{n}"), result(f"{n}", long))]
-    found = reduced([task, *rounds])
-    assert found[0] == task
-    assert found[-1].parts == (TextPart(NOT_STORED),)
-    assert [each.role for each in found[1:-1]] == ["assistant", "tool"] * (len(found) // 2 - 1)
-    assert 0.9 * LARGEST < len(str(found)) < 1.2 * LARGEST
+    messages = reduced([task, *rounds])
+    assert messages[0] == task
+    assert messages[-1].parts == (TextPart(NOT_STORED),)
+    assert [each.role for each in messages[1:-1]] == ["assistant", "tool"] * (
+        len(messages) // 2 - 1
+    )
+    assert 0.9 * LARGEST < len(str(messages)) < 1.2 * LARGEST
     assert reduced([Message(role="user", parts=(TextPart("x" * LARGEST),))])[0].role == "assistant"

@@ -53,8 +53,8 @@ async def waiting(ours: Editor, folder: Path) -> Mapping[str, Any]:
     return await ours.pending()
 
 
-async def approve(ours: Editor, asked: Mapping[str, Any], chat: str | None = None) -> None:
-    await ours.approve(asked["content"], chatId=chat or asked["chatId"])
+async def approve(ours: Editor, pending: Mapping[str, Any], chat: str | None = None) -> None:
+    await ours.approve(pending["content"], chatId=chat or pending["chatId"])
 
 
 async def half_done(ours: Editor, more: str = "") -> str:
@@ -88,14 +88,14 @@ async def test_a_task_is_done_in_a_chat_of_its_own_and_its_last_message_is_the_r
             "model": SCRIPT,
             "step": 2,
         }
-        told = of_children(ours)
-        assert {(each["chatId"], each["parentChatId"]) for each in told} == {(chat_id, "c")}
-        contents = [each["content"] for each in told]
+        messages = of_children(ours)
+        assert {(each["chatId"], each["parentChatId"]) for each in messages} == {(chat_id, "c")}
+        contents = [each["content"] for each in messages]
         assert [each["type"] for each in contents].count("toolCalled") == 1
         assert contents[-1]["state"] == "finished"
         usages = [each for each in received if each["type"] == "usage"]
         assert usages[-1]["sessionTokens"] == 1 + 2
-        others = [each for each in ours.seen if each.get("method") != "chat/contentReceived"]
+        others = [each for each in ours.received if each.get("method") != "chat/contentReceived"]
         assert chat_id not in str(others)
         assert lengths == [4]
 
@@ -109,23 +109,25 @@ async def test_the_user_is_asked_what_a_subagent_may_not_do(
     client, shown_in, answered_in, tmp_path
 ):
     async with current({"agent": SCOUT}, folder=tmp_path, clientInfo={"name": client}) as ours:
-        asked = await waiting(ours, tmp_path)
-        assert asked["chatId"].startswith(shown_in)
+        pending = await waiting(ours, tmp_path)
+        assert pending["chatId"].startswith(shown_in)
         assert not (tmp_path / "new").exists()
-        call_id, arguments = asked["content"]["id"], asked["content"]["arguments"]
-        prepared = [c for c in ours.contents(asked["chatId"]) if c.get("id") == call_id][:-1]
+        call_id, arguments = pending["content"]["id"], pending["content"]["arguments"]
+        prepared = [c for c in ours.contents(pending["chatId"]) if c.get("id") == call_id][:-1]
         assert json.loads("".join(c["argumentsText"] for c in prepared)) == arguments
         if client == "VsCode":
             await ours.content("progress", text="Waiting for tool call approval")
         begun = len(ours.contents())
-        await approve(ours, asked, answered_in)
+        await approve(ours, pending, answered_in)
         await ours.expect_finished()
         assert (tmp_path / "new").read_text() == "x"
         assert spawned(ours.contents())["outputs"][0]["text"] == "written"
         assert bool(of_children(ours)) == (client == "VsCode")
         if client == "VsCode":
-            said = [each["text"] for each in ours.contents()[begun:] if each["type"] == "progress"]
-            assert said[0] == "Waiting subagent"
+            states = [
+                each["text"] for each in ours.contents()[begun:] if each["type"] == "progress"
+            ]
+            assert states[0] == "Waiting subagent"
 
 
 WRITES = {"toolCall": {"approval": {"byDefault": "allow", "allow": {"eca_write_file": {}}}}}
@@ -176,19 +178,19 @@ async def test_subagents_end_with_their_parent_and_only_so_many_work_at_once(end
         assert len(children) == MOST_SUBAGENTS
         if ends == "chat/promptStop":
             await ours.expect_stopped()
-            told = ours.notified("chat/contentReceived")
-            kinds = [(each["chatId"], each["content"]["type"]) for each in told]
-            before = told[: kinds.index(("c", "toolCalled"))]
+            messages = ours.notified("chat/contentReceived")
+            kinds = [(each["chatId"], each["content"]["type"]) for each in messages]
+            before = messages[: kinds.index(("c", "toolCalled"))]
             ended = [each["content"].get("state") for each in before]
             assert ended.count("finished") == MOST_SUBAGENTS
         else:
             await ours.ask(ends, {"chatId": "c"} if ends == "chat/delete" else None)
-        begun = len(ours.seen)
+        begun = len(ours.received)
         await chat.close()
         for child in children:
             await child.ended.wait()
         await trio.testing.wait_all_tasks_blocked(0.01)
-        assert not [each for each in ours.seen[begun:] if "params" in each]
+        assert not [each for each in ours.received[begun:] if "params" in each]
         assert ours.connection.parts.subagents.value == MOST_SUBAGENTS
 
 
@@ -210,7 +212,7 @@ async def test_a_subagent_whose_own_chat_is_stopped_or_deleted_ends_alone(ends):
 
 
 @pytest.mark.parametrize(
-    ("settings", "arguments", "told"),
+    ("settings", "arguments", "result"),
     [
         ({"maxSteps": 1}, {}, "This agent failed: This turn took 1 step and was ended.\n"),
         ({}, {"model": "p/none"}, "p/none cannot be used"),
@@ -222,14 +224,14 @@ async def test_a_subagent_whose_own_chat_is_stopped_or_deleted_ends_alone(ends):
         ({"mode": "primary"}, {}, "There is no tool"),
     ],
 )
-async def test_what_the_agent_is_sent_of_a_task(settings, arguments, told):
+async def test_what_the_agent_is_sent_of_a_task(settings, arguments, result):
     config = {"agent": {"scout": {**SCOUT["scout"], **settings}, **NONE_OF_OURS}}
     line = spawn("call eca_directory_tree {}\nsay seen", **arguments)
     async with current(config) as ours:
         received = await ours.turn(line, model=SCRIPT)
         (called,) = (each for each in received if each["type"] == "toolCalled")
-        assert told in f"{called['outputs'][0]['text']}\n"
-        assert called["error"] is (told != "seen")
+        assert result in f"{called['outputs'][0]['text']}\n"
+        assert called["error"] is (result != "seen")
 
 
 @pytest.mark.parametrize(
@@ -286,9 +288,9 @@ async def test_each_step_is_shown_in_the_call_as_it_happens():
 @pytest.mark.parametrize("stops", [False, pytest.param(True, marks=pytest.mark.long)])
 async def test_requests_for_a_subagent_s_chat_disturb_no_call(method, params, stops, tmp_path):
     async with scouting(tmp_path) as ours:
-        asked = await waiting(ours, tmp_path)
-        known = {"chatId": asked["chatId"]}
-        begun = ours.contents(asked["chatId"])
+        pending = await waiting(ours, tmp_path)
+        known = {"chatId": pending["chatId"]}
+        begun = ours.contents(pending["chatId"])
         echo = next(each for each in begun if "contentId" in each)
         if "contentId" in params:
             params = {"contentId": echo["contentId"]}
@@ -299,18 +301,18 @@ async def test_requests_for_a_subagent_s_chat_disturb_no_call(method, params, st
             await ours.send(sent)
             await ours.until(lambda each: each.get("id") == sent["id"])
         if stops:
-            await ours.stop(asked["chatId"])
+            await ours.stop(pending["chatId"])
         else:
-            await approve(ours, asked)
+            await approve(ours, pending)
         await ours.expect_finished()
         assert (tmp_path / "new").exists() != stops
         called = spawned(ours.contents())
         assert called["error"] == stops
-        theirs = ours.contents(asked["chatId"])
+        theirs = ours.contents(pending["chatId"])
         assert sum(each.get("state") == "finished" for each in theirs) == 1
         assert [each for each in theirs if "contentId" in each] == [echo]
-        said = theirs.text
-        assert ("takes no prompts" in said and "say hi" in said) == (method == "chat/prompt")
+        text = theirs.text
+        assert ("takes no prompts" in text and "say hi" in text) == (method == "chat/prompt")
 
 
 @pytest.mark.parametrize("whose", ["its own", "its parent's"])
@@ -324,9 +326,9 @@ async def test_a_prompt_right_behind_the_stop_of_a_subagent_has_its_finished(who
             ours.prompt_request("say hi", chat_id, model=SCRIPT),
         )
         dropped = "\n\nStopped. Prompts that were dropped:\n\nsay hi"
-        finishes, said = (1, dropped) if whose == "its own" else (2, "say hihi")
+        finishes, expected = (1, dropped) if whose == "its own" else (2, "say hihi")
         await ours.expect_finished(chat_id, times=finishes)
-        assert ours.contents(chat_id)[begun:].text == said
+        assert ours.contents(chat_id)[begun:].text == expected
 
 
 async def test_trust_in_a_subagent_s_chat_is_trust_in_that_agent_alone(tmp_path):
@@ -334,9 +336,9 @@ async def test_trust_in_a_subagent_s_chat_is_trust_in_that_agent_alone(tmp_path)
     task = f"{first}\nsay and\n{second}"
     async with scouting(tmp_path) as ours:
         await ours.prompt(f"{spawn(task)}\nsay on\n{own}", model=SCRIPT)
-        asked = await ours.pending()
-        await ours.ask("chat/update", {"chatId": asked["chatId"], "trust": True})
-        await approve(ours, asked)
+        pending = await ours.pending()
+        await ours.ask("chat/update", {"chatId": pending["chatId"], "trust": True})
+        await approve(ours, pending)
         await ours.content("toolCallRun", name="write_file", manualApproval=True)
         assert (tmp_path / "b").exists()
         await ours.expect_stopped()

@@ -12,11 +12,11 @@ from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, contents, editor, t
     "ARROW:chat-text-3", "ARROW:chat-text-5", "ARROW:chat-text-7", "ARROW:chat-text-9",
 )  # fmt: skip
 async def test_a_turn_is_written_in_the_order_of_the_diagram(ours):
-    begun = len(ours.seen)
-    asked = ours.prompt_request("Hello there", model=ECHO)
-    await ours.send(asked)
+    begun = len(ours.received)
+    request = ours.prompt_request("Hello there", model=ECHO)
+    await ours.send(request)
     await ours.expect_finished()
-    first, echo, answer, *rest = ours.seen[begun:]
+    first, echo, answer, *rest = ours.received[begun:]
     assert first["params"] == {
         "chatId": "c",
         "role": "system",
@@ -29,7 +29,7 @@ async def test_a_turn_is_written_in_the_order_of_the_diagram(ours):
         "role": "user",
         "content": {"type": "text", "text": "Hello there"},
     }
-    assert answer["id"] == asked["id"]
+    assert answer["id"] == request["id"]
     assert answer["result"] == {"chatId": "c", "model": ECHO, "status": "prompting"}
     received = [content for _, content in contents(rest)]
     assert types(received) == ["progress", "text", "usage", "finished"]

@@ -66,14 +66,14 @@ async def test_a_pasted_picture_is_what_its_bytes_say(workspace):
         return m.ImageContext(base64=text, **more)
 
     png, pdf = image(PNG, media_type="image/jpeg"), image(b"%PDF-1 and so on")
-    given = await built(workspace, png, png, pdf)
-    assert given.parts[1:] == (
+    built_message = await built(workspace, png, png, pdf)
+    assert built_message.parts[1:] == (
         ImagePart(media_type="image/png", data=PNG),
         FilePart(name="pasted", media_type="application/pdf", data=b"%PDF-1 and so on"),
     )
-    assert names(given.parts[0].text) == ["contexts", "picture", "picture"]
+    assert names(built_message.parts[0].text) == ["contexts", "picture", "picture"]
     prefixed = image(f"data:image/png;base64,{base64.b64encode(PNG).decode()}")
-    assert (await built(workspace, prefixed)).parts[1:] == given.parts[1:2]
+    assert (await built(workspace, prefixed)).parts[1:] == built_message.parts[1:2]
     invalid = [image("AAAAA"), image("é"), image(b"text"), png, image("A" * 99)]
     refused = await built(workspace, *invalid, limits=Limits(picture=10, document=10))
     reasons = ("base64", "base64", "expected PNG", "expected at most 10", "got about 74")
@@ -118,9 +118,9 @@ async def test_an_editor_s_mention_of_a_context_is_no_mention_of_its_own(
 ):
     for folder in (project, outside):
         write(folder / name, "words\n")
-    given = [file(outside / name), file(project / name, 1, 1)]
+    files = [file(outside / name), file(project / name, 1, 1)]
     message = f"see @{outside / name}, @{project / name} and @{name}:1-1."
-    text = await block(workspace, *given, message=message)
+    text = await block(workspace, *files, message=message)
     assert text.count("words") == 2
 
 

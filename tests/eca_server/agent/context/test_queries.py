@@ -25,17 +25,17 @@ async def index_of(workspace: Workspace) -> AsyncIterator[FileIndex]:
 
 
 async def answer(
-    workspace: Workspace, query: str = "", *given: m.ChatContext, chat_id: str | None = None
+    workspace: Workspace, query: str = "", *contexts: m.ChatContext, chat_id: str | None = None
 ) -> m.ChatQueryContextResponse:
-    params = m.ChatQueryContextParams(chat_id=chat_id, query=query, contexts=given)
+    params = m.ChatQueryContextParams(chat_id=chat_id, query=query, contexts=contexts)
     async with index_of(workspace) as index:
         return await query_contexts(params, index=index, workspace=workspace)
 
 
-async def offered(workspace: Workspace, query: str = "", *given: m.ChatContext) -> list[str]:
+async def offered(workspace: Workspace, query: str = "", *contexts: m.ChatContext) -> list[str]:
     """Return the paths relative to the first root, directories with a final slash."""
     root = workspace.roots[0].path
-    result = await answer(workspace, query, *given)
+    result = await answer(workspace, query, *contexts)
     assert all(isinstance(each, m.FileContext | m.DirectoryContext) for each in result.contexts)
     return [
         os.path.relpath(each.path, root) + "/" * isinstance(each, m.DirectoryContext)
@@ -63,9 +63,9 @@ async def test_a_disk_that_does_not_answer_has_no_matches(
         return locate(self, path)
 
     monkeypatch.setattr(Workspace, "locate", hanging)
-    given = m.FileContext(path=str(files / "readme.md"))
+    contexts = m.FileContext(path=str(files / "readme.md"))
     with trio.fail_after(6):
-        assert await offered(workspace, "./", given) == []
+        assert await offered(workspace, "./", contexts) == []
     resume.set()
 
 
@@ -85,8 +85,8 @@ async def test_no_answer_has_more_than_200(project, workspace):
     paths = await offered(workspace)
     assert len(paths) == 200
     assert paths[0] == "./"
-    given = [m.FileContext(path=str(project / f"{number}")) for number in range(9)]
-    assert len(await offered(workspace, "", *given)) == 200
+    contexts = [m.FileContext(path=str(project / f"{number}")) for number in range(9)]
+    assert len(await offered(workspace, "", *contexts)) == 200
 
 
 @pytest.mark.requirement("CHAT-25")
@@ -99,7 +99,7 @@ async def test_a_query_narrows_the_list_best_first(files, workspace):
 @pytest.mark.requirement("CHAT-26")
 async def test_what_the_client_has_is_left_out_however_it_is_spelled(files, workspace):
     (files / "link").symlink_to(files / "src")
-    given = [
+    contexts = [
         m.FileContext(path=str(files / "link" / "main.py")),
         m.DirectoryContext(path=f"{files}/src/"),
         m.DirectoryContext(path=f"{files}/src/../"),
@@ -107,7 +107,7 @@ async def test_what_the_client_has_is_left_out_however_it_is_spelled(files, work
         m.FileContext(path="a\0b"),
         m.RepoMapContext(),
     ]
-    assert await offered(workspace, "", *given) == ["src/domain.py"]
+    assert await offered(workspace, "", *contexts) == ["src/domain.py"]
 
 
 async def test_a_path_lists_its_directory_without_names_that_could_not_be_written(files, workspace):

@@ -269,11 +269,11 @@ async def test_an_address_that_changes_after_the_check_is_not_asked_nor_a_wrong_
     authority = trustme.CA()
     trust(authority, tmp_path / "authority.pem", monkeypatch)
     context = tls(authority, "page.example")
-    async with server(context, "text/plain") as seen, HTTPClient() as http:
+    async with server(context, "text/plain") as listener, HTTPClient() as http:
         # No page is shown who the user is: a file that is not there would be a fault.
         http.client_certificate = ClientCertificate(certificate="gone.pem")
         names["page.example"] = OnlyOnce(["127.0.0.1"])
-        url = f"https://page.example:{seen.port}/"
+        url = f"https://page.example:{listener.port}/"
         assert (await fetch_page(url, http=http, allow_private=True)).text == "hello"
         names["other.example"] = OnlyOnce(["127.0.0.1"])
         with pytest.raises(PageError, match="TLS failed"):

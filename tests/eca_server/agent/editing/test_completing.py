@@ -39,7 +39,7 @@ async def complete(ours: Editor, document: str) -> list[str]:
 
 def shown(ours: Editor) -> list[str]:
     return [
-        each["params"]["message"] for each in ours.seen if each.get("method") == "$/showMessage"
+        each["params"]["message"] for each in ours.received if each.get("method") == "$/showMessage"
     ]
 
 

@@ -28,7 +28,7 @@ def params(prompt: str, selected: str = "x = 1\n", name: str = "r", **more: Any)
 def contents_of(ours: Editor, name: str = "r") -> list[dict[str, Any]]:
     return [
         message["params"]["content"]
-        for message in ours.seen
+        for message in ours.received
         if message.get("method") == "rewrite/contentReceived"
         and message["params"]["rewriteId"] == name
     ]

@@ -84,8 +84,10 @@ class Guarded:
             if request.headers.get("authorization") == f"Bearer {self.accepted or self.good}":
                 await self._be_decent(request, responder)
             else:
-                wanted = f'Basic realm="a, b", Bearer error="invalid_token", scope="{self.scopes}"'
-                await exchange.text(401, "no token", www_authenticate=wanted)
+                challenge = (
+                    f'Basic realm="a, b", Bearer error="invalid_token", scope="{self.scopes}"'
+                )
+                await exchange.text(401, "no token", www_authenticate=challenge)
         elif path in self.documents:
             await exchange.json(self.documents[path])
         elif path == "/register":

@@ -23,8 +23,8 @@ SERVER = Path(__file__).with_name("scripted_server.py")
 def scripted(script: dict[str, Any] | None = None, **changes: Any) -> ServerSettings:
     """Return the settings of a server that follows a script."""
     arguments = ("-S", "-E", str(SERVER), json.dumps(script or {}))
-    given = {"name": "bad", "command": sys.executable, "args": arguments, **changes}
-    return ServerSettings(**given)
+    settings = {"name": "bad", "command": sys.executable, "args": arguments, **changes}
+    return ServerSettings(**settings)
 
 
 @contextlib.asynccontextmanager
@@ -52,8 +52,8 @@ async def stateless_session(
     on: dict[str, Any], log: ServerLog | None = None, **capabilities: Any
 ) -> AsyncIterator[Session]:
     """Open a session without a handshake, with a server that follows a script."""
-    found = {"supportedVersions": [STATELESS], "capabilities": {"tools": {}, **capabilities}}
-    script = {"on": {"server/discover": [["result", found]], **on}}
+    discovery = {"supportedVersions": [STATELESS], "capabilities": {"tools": {}, **capabilities}}
+    script = {"on": {"server/discover": [["result", discovery]], **on}}
     async with session_with(script, log, revision=STATELESS) as session:
         yield session
 

@@ -67,8 +67,8 @@ class Server:
         self.do_line(json.dumps(value))
 
     def run(self, steps):
-        for name, *given in steps:
-            getattr(self, f"do_{name}")(*given)
+        for name, *arguments in steps:
+            getattr(self, f"do_{name}")(*arguments)
 
     def serve(self):
         self.run(self.script.get("at_start", []))
@@ -116,14 +116,14 @@ class Server:
     def do_big(self, length):
         self.do_result({"content": [{"type": "text", "text": "x" * length}]})
 
-    def do_read_until(self, method, wanted=None):
+    def do_read_until(self, method, request_id=None):
         while (message := self.read()) is not None:
-            if message.get("method") == method and wanted in (None, message.get("id")):
+            if message.get("method") == method and request_id in (None, message.get("id")):
                 break
         self.answer = message
 
-    def do_read_answer(self, wanted):
-        self.do_read_until(None, wanted)
+    def do_read_answer(self, request_id):
+        self.do_read_until(None, request_id)
 
     def do_echo_message(self):
         self.do_stderr(json.dumps(self.message))

@@ -61,10 +61,10 @@ async def test_a_login_begins_with_a_link_and_ends_with_a_session_and_is_stored(
 
 
 async def test_a_start_that_waits_for_the_keyring_can_be_stopped(guarded, monkeypatch):
-    is_open, asked, waited = threading.Event(), trio.Event(), []
+    is_open, waiting, waited = threading.Event(), trio.Event(), []
 
     def ask(_: Logins) -> bool:
-        trio.from_thread.run_sync(asked.set)
+        trio.from_thread.run_sync(waiting.set)
         waited.append(is_open.wait(3))
         return False
 
@@ -72,7 +72,7 @@ async def test_a_start_that_waits_for_the_keyring_can_be_stopped(guarded, monkey
     try:
         async with trio.open_nursery() as starting:
             starting.start_soon(guarded.login.token)
-            await asked.wait()
+            await waiting.wait()
             starting.cancel_scope.cancel()
         assert waited == []
     finally:
@@ -125,9 +125,9 @@ async def test_one_login_waits_however_often_the_server_is_started_and_frees_its
 async def test_a_logout_during_the_storing_of_a_login_wins(guarded, monkeypatch):
     begun, store = trio.Event(), guarded.logins.store
 
-    def slowly(*given: Any) -> Any:
+    def slowly(*arguments: Any) -> Any:
         trio.from_thread.run_sync(begun.set)
-        return store(*given)
+        return store(*arguments)
 
     monkeypatch.setattr(guarded.logins, "store", slowly)
     assert await guarded.come_back(await guarded.asks()) == 200

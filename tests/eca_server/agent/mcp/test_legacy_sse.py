@@ -60,7 +60,7 @@ async def test_a_url_that_refuses_the_first_message_is_tried_as_an_older_server(
         async with web.session_at(old.url, headers={"X-Key": "k"}) as session:
             assert session.era.revision == "2024-11-05"
             assert web.text_of(await web.call(session)) == "called"
-        first, *rest = old.server.seen
+        first, *rest = old.server.exchanges
         assert (first.kind, first.request.path) == ("initialize", "/sse")
         assert rest[0].kind == "GET"
         assert all(exchange.headers["x-key"] == "k" for exchange in rest)
@@ -71,7 +71,7 @@ async def test_a_configured_transport_is_used_at_once_and_not_changed():
     async with old_session() as (old, session):
         assert web.text_of(await web.call(session)) == "called"
         assert old.server.kinds()[0] == "GET"
-        old.server.seen.clear()
+        old.server.exchanges.clear()
         assert "status 404" in (await web.fails_to_start(old.url, transport="http")).message
         assert "GET" not in old.server.kinds()
 
@@ -80,7 +80,7 @@ async def test_a_different_origin_is_not_used_and_a_url_of_neither_transport_get
     async with old_server() as old, web.web_server() as other:
         old.place = f"{other.at.url}/message"
         error = await web.fails_to_start(old.url, transport="sse")
-        assert other.seen == []
+        assert other.exchanges == []
         assert "different origin" in error.message
         other.on["initialize"] = lambda e: e.text(404, "<p>Not here")
         error = await web.fails_to_start(other.url)
@@ -123,9 +123,9 @@ async def test_a_lost_call_fails_alone_and_is_not_repeated(answer, words):
 async def test_a_call_that_is_stopped_is_cancelled():
     async with old_session() as (old, session):
         old.silent = frozenset({"tools/call"})
-        asked = await web.stop_a_call(old.server, session)
+        call = await web.stop_a_call(old.server, session)
         (cancelled,) = await old.server.has_seen("notifications/cancelled")
-    assert cancelled.message["params"]["requestId"] == asked.message["id"]
+    assert cancelled.message["params"]["requestId"] == call.message["id"]
 
 
 @pytest.mark.parametrize(

@@ -128,10 +128,10 @@ def test_a_tools_schema_and_hints_are_unchanged():
 
 def test_texts_for_the_model_are_cut_and_have_no_invisible_characters():
     hidden = "be\u200b \x1b[31mgood\u202e" + "x" * 20_000
-    found = read_initialized({"protocolVersion": "2025-11-25", "instructions": hidden})
-    assert found.instructions.startswith("be [31mgoodx")
-    assert "cut," in found.instructions
-    assert len(found.instructions) < readers.MAX_INSTRUCTIONS + 100
+    server_info = read_initialized({"protocolVersion": "2025-11-25", "instructions": hidden})
+    assert server_info.instructions.startswith("be [31mgoodx")
+    assert "cut," in server_info.instructions
+    assert len(server_info.instructions) < readers.MAX_INSTRUCTIONS + 100
 
 
 HIDDEN = "\u2066\U000e0073\U000e0065\U000e006e\x1b\u2069\x9b\u200e\u2028\x08"
@@ -164,18 +164,18 @@ def test_nothing_in_names_and_descriptions_is_hidden_from_people_and_seen_by_mod
         "$defs": {"d": {"examples": [NAME], "pattern": NAME, "description": NAME}},
         NAME: NAME,
     }
-    told = {"name": NAME, "title": NAME, "description": NAME}
-    tool = read_tool({**told, "inputSchema": schema, "annotations": {"title": NAME}})
+    texts = {"name": NAME, "title": NAME, "description": NAME}
+    tool = read_tool({**texts, "inputSchema": schema, "annotations": {"title": NAME}})
     argument = {"name": NAME, "description": NAME}
-    prompt = readers.read_prompt({**told, "arguments": [argument]})
-    resource = readers.read_resource({**told, "uri": "x://y", "mimeType": NAME})
-    template = readers.read_template({**told, "uriTemplate": "x://{y}", "mimeType": NAME})
-    link = {**told, "type": "resource_link", "uri": "x://y"}
+    prompt = readers.read_prompt({**texts, "arguments": [argument]})
+    resource = readers.read_resource({**texts, "uri": "x://y", "mimeType": NAME})
+    template = readers.read_template({**texts, "uriTemplate": "x://{y}", "mimeType": NAME})
+    link = {**texts, "type": "resource_link", "uri": "x://y"}
     [linked] = read_tool_result({"content": [link]}).content
     server = read_initialized({"protocolVersion": "2025-11-25", "instructions": NAME})
     assert tool.wire_name == prompt.wire_name == prompt.arguments[0].wire_name == NAME
-    for found in (tool, prompt, resource, template, linked, server):
-        values = attrs.asdict(found, filter=lambda field, _: field.name != "wire_name")
+    for item in (tool, prompt, resource, template, linked, server):
+        values = attrs.asdict(item, filter=lambda field, _: field.name != "wire_name")
         words = [*words_of(values)]
         assert "push" in words
         assert not set(HIDDEN) & set("".join(words))

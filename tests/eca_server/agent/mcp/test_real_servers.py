@@ -160,15 +160,15 @@ async def test_filesystem_works_inside_our_roots_whatever_it_was_started_with(tm
 
 @pytest.mark.long
 async def test_a_time_server_works_without_a_handshake():
-    asked = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}
+    arguments = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}
     async with talking_to(of_pypi("mcp_server_time", revision="2026-07-28")) as session:
         assert session.era.revision == "2026-07-28"
         _, tool = await session.list_tools()
         assert tool.name == "convert_time"
-        assert set(tool.input_schema["required"]) == set(asked)
-        result = await session.call_tool("convert_time", asked, deadline=SECONDS)
+        assert set(tool.input_schema["required"]) == set(arguments)
+        result = await session.call_tool("convert_time", arguments, deadline=SECONDS)
         assert isinstance(result.structured, Mapping)
         assert "T21:00:00+09:00" in result.structured["target"]["datetime"]
-        nowhere = {**asked, "target_timezone": "Nowhere"}
+        nowhere = {**arguments, "target_timezone": "Nowhere"}
         assert "Nowhere" in await refusal(session, "convert_time", **nowhere)
         assert "no_such_tool" in await refusal(session, "no_such_tool")

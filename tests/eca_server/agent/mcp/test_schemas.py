@@ -38,7 +38,7 @@ EMPTY = {"type": "object", "properties": {}}
 
 
 @pytest.mark.parametrize(
-    ("given", "properties", "required"),
+    ("raw_schema", "properties", "required"),
     [
         ({}, {}, []),
         ({"type": "object"}, {}, []),
@@ -59,14 +59,14 @@ EMPTY = {"type": "object", "properties": {}}
     ids=range(11),
 )
 def test_invalid_parts_of_a_schema_are_fixed_and_of_a_large_one_anything_is_allowed(
-    given, properties, required
+    raw_schema, properties, required
 ):
     expected = {"type": "object", "properties": properties}
-    assert schema_of(given) == expected | ({"required": required} if required else {})
+    assert schema_of(raw_schema) == expected | ({"required": required} if required else {})
 
 
 @pytest.mark.parametrize(
-    ("given", "made"),
+    ("raw_schema", "made"),
     [
         ({"minimum": 0, "exclusiveMinimum": True}, {"exclusiveMinimum": 0}),
         ({"maximum": 9, "exclusiveMaximum": True}, {"exclusiveMaximum": 9}),
@@ -94,11 +94,11 @@ def test_invalid_parts_of_a_schema_are_fixed_and_of_a_large_one_anything_is_allo
         ({"nullable": True}, {"nullable": True}),
     ],
 )
-def test_a_keyword_with_an_invalid_value_is_left_out(given, made):
-    schema = schema_of({"properties": {"a": given}})
+def test_a_keyword_with_an_invalid_value_is_left_out(raw_schema, made):
+    schema = schema_of({"properties": {"a": raw_schema}})
     assert schema["properties"]["a"] == made
     jsonschema.Draft202012Validator.check_schema(schema)
-    jsonschema.Draft202012Validator.check_schema(schema_of(given))
+    jsonschema.Draft202012Validator.check_schema(schema_of(raw_schema))
 
 
 def test_internal_references_are_resolved_and_others_never_fetched():
@@ -148,13 +148,13 @@ def test_an_alternative_that_allows_anything_leaves_what_others_name_free(open_b
 
 
 def test_names_of_properties_that_are_illegal_are_renamed_and_mapped_back():
-    found = clean_schema(
+    cleaned_schema = clean_schema(
         {"properties": {"a b": STRING, "a_b": STRING, "ä" * 70: STRING}, "required": ["a b"]}
     )
-    assert list(found.schema["properties"]) == ["a_b", "a_b2", "_" * 60]
-    assert found.schema["required"] == ["a_b2"]
-    given = {"a_b": 1, "a_b2": 2, "_" * 60: 3, "more": 4}
-    assert found.arguments(given) == {"a_b": 1, "a b": 2, "ä" * 70: 3, "more": 4}
+    assert list(cleaned_schema.schema["properties"]) == ["a_b", "a_b2", "_" * 60]
+    assert cleaned_schema.schema["required"] == ["a_b2"]
+    arguments = {"a_b": 1, "a_b2": 2, "_" * 60: 3, "more": 4}
+    assert cleaned_schema.arguments(arguments) == {"a_b": 1, "a b": 2, "ä" * 70: 3, "more": 4}
 
 
 def test_a_long_chain_of_references_and_a_wide_tree_end():

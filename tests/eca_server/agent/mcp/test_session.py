@@ -45,8 +45,8 @@ def notification(name: str, **params: Any) -> list[Any]:
 
 def request(request_id: Any, method: str) -> list[Any]:
     """Return the steps of a request to us whose answer is logged."""
-    asked = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": {}}
-    return [["say", asked], ["read_answer", request_id], ["echo_answer"]]
+    message = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": {}}
+    return [["say", message], ["read_answer", request_id], ["echo_answer"]]
 
 
 def logged(log: ServerLog) -> list[Any]:
@@ -234,9 +234,9 @@ async def test_roots_are_given_also_before_the_handshake_is_answered(tmp_path):
     async with talking_to(settings, log, lambda: roots) as session:
         session.roots_changed()
         await session.ping()
-    given, announced = logged(log)
-    assert given["result"] == {"roots": [{"uri": uri_of(folder), "name": "mine"}]}
-    assert "%20" in given["result"]["roots"][0]["uri"]
+    answer, announced = logged(log)
+    assert answer["result"] == {"roots": [{"uri": uri_of(folder), "name": "mine"}]}
+    assert "%20" in answer["result"]["roots"][0]["uri"]
     assert announced["method"] == changed
 
 
@@ -284,10 +284,10 @@ async def test_a_stateless_servers_question_for_roots_is_answered_in_a_new_reque
     log = ServerLog("bad")
     async with stateless_session({"tools/call": steps}, log) as session:
         assert text_of(await call(session)) == "ok"
-    (asked,) = logged(log)
-    assert asked["params"]["inputResponses"] == {"where": {"roots": []}}
-    assert asked["params"]["requestState"] == "opaque"
-    assert asked["params"]["arguments"] == {"a key": 1}
+    (new_request,) = logged(log)
+    assert new_request["params"]["inputResponses"] == {"where": {"roots": []}}
+    assert new_request["params"]["requestState"] == "opaque"
+    assert new_request["params"]["arguments"] == {"a key": 1}
 
 
 ELICITS = {"inputRequests": {"q": {"method": "elicitation/create"}}}

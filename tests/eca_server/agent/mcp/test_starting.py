@@ -52,8 +52,8 @@ async def test_the_handshake_names_the_client_its_capabilities_and_its_end():
     async with session_with(script, log) as session:
         assert session.instructions == "Be scripted."
         await session.ping()
-    asked, announced = map(json.loads, log.last_lines(10, 10_000).splitlines())
-    assert asked["params"] == {
+    request, announced = map(json.loads, log.last_lines(10, 10_000).splitlines())
+    assert request["params"] == {
         "protocolVersion": "2025-11-25",
         "capabilities": {"roots": {"listChanged": True}},
         "clientInfo": dict(CLIENT),

@@ -10,7 +10,7 @@ from eca_server.agent.mcp.session import Session
 from tests.eca_server.agent.mcp import web
 from tests.eca_server.agent.mcp.scripted import STATELESS
 
-FOUND = {
+DISCOVERY = {
     "supportedVersions": [STATELESS],
     "capabilities": {"tools": {}},
     "ttlMs": 0,
@@ -32,7 +32,7 @@ async def stateless(
         server.session_id = None
         server.on |= {
             "initialize": refuses,
-            "server/discover": lambda e: e.json(e.result(FOUND)),
+            "server/discover": lambda e: e.json(e.result(DISCOVERY)),
             "subscriptions/listen": lambda e: e.error(404, -32601, "Method not found"),
             **{name.replace("_", "/"): answer for name, answer in on.items()},
         }
@@ -56,7 +56,7 @@ async def test_a_stateless_server_is_used_in_its_own_revision():
 
 async def test_a_server_that_refuses_its_own_revision_at_first_is_asked_once_more():
     async def refuses_once(exchange: web.Exchange) -> None:
-        exchange.server.on["server/discover"] = lambda e: e.json(e.result(FOUND))
+        exchange.server.on["server/discover"] = lambda e: e.json(e.result(DISCOVERY))
         await refuses(exchange)
 
     async with stateless(STATELESS, server_discover=refuses_once) as (server, session):
@@ -75,7 +75,7 @@ def marked(header: Any, kind: str = "string") -> dict[str, Any]:
 
 
 async def test_arguments_that_a_server_wants_as_headers_are_sent_so():
-    wanted = tool_with(
+    marked_tool = tool_with(
         "where",
         region=marked("Region"),
         place={"type": "object", "properties": {"city": marked("City")}},
@@ -84,12 +84,12 @@ async def test_arguments_that_a_server_wants_as_headers_are_sent_so():
         absent=marked("Absent"),
     )
     arguments = {"region": "süd", "place": {"city": "Bern"}, "count": 3, "dry": True}
-    tools = {"tools": [wanted]}
+    tools = {"tools": [marked_tool]}
     async with stateless(STATELESS, tools_list=lambda e: e.json(e.result(tools))) as pair:
         server, session = pair
         await session.list_tools()
         await session.call_tool("where", {**arguments, "absent": None}, deadline=5)
-        wanted["inputSchema"] = {"type": "object"}
+        marked_tool["inputSchema"] = {"type": "object"}
         await session.list_tools()
         await session.call_tool("where", arguments, deadline=5)
     first, second = server.of("tools/call")
@@ -129,10 +129,10 @@ async def test_tools_whose_headers_cannot_be_sent_are_left_out_alone(caplog):
 
 async def test_leaving_the_stream_is_the_cancellation():
     async with stateless(STATELESS) as (server, session):
-        left = server.hold("tools/call")
+        departure = server.hold("tools/call")
         await web.stop_a_call(server, session)
         with trio.fail_after(5):
-            await left.wait()
+            await departure.wait()
         await session.list_tools()
     assert "initialize" not in server.kinds()
     assert "notifications/cancelled" not in server.kinds()

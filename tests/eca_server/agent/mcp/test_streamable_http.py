@@ -33,7 +33,7 @@ async def test_every_request_after_the_handshake_has_the_session_id():
     async with web.serving(headers=mine) as (server, session):
         assert web.text_of(await web.call(session)) == "called"
         await server.has_seen("GET")
-    first, *rest = server.seen
+    first, *rest = server.exchanges
     assert first.kind == "initialize"
     assert first.headers["content-type"] == "application/json"
     assert first.headers["accept"] == "application/json, text/event-stream"
@@ -62,20 +62,20 @@ async def test_nothing_overtakes_the_notification_that_ends_the_handshake():
 
 
 async def test_an_answer_may_come_as_events_on_a_stream_that_is_left_soon_after_it():
-    left = trio.Event()
+    departure = trio.Event()
 
     async def answers(exchange: web.Exchange) -> None:
         try:
             await answers_in_events(exchange)
         finally:
-            left.set()
+            departure.set()
 
     async with web.serving({"tools/call": answers}) as (_, session):
         with trio.fail_after(1):
             assert web.text_of(await web.call(session)) == "ok"
             assert web.text_of(await web.call(session)) == "ok"
         with trio.fail_after(5):
-            await left.wait()
+            await departure.wait()
 
 
 async def test_a_server_may_ask_before_it_answers():
@@ -320,7 +320,7 @@ async def test_an_answer_is_recognized_by_its_content_even_without_its_id(body, 
 
 async def test_a_call_that_is_stopped_is_cancelled_and_its_stream_left():
     async with web.serving() as (server, session):
-        left = server.hold("tools/call")
+        departure = server.hold("tools/call")
         with trio.CancelScope() as scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(web.call, session)
@@ -329,13 +329,13 @@ async def test_a_call_that_is_stopped_is_cancelled_and_its_stream_left():
         await server.has_seen("notifications/cancelled")
         if server.of("tools/call"):
             with trio.fail_after(5):
-                await left.wait()
-        left = server.hold("tools/call")
-        asked = await web.stop_a_call(server, session)
+                await departure.wait()
+        departure = server.hold("tools/call")
+        call = await web.stop_a_call(server, session)
         *_, cancelled = await server.has_seen("notifications/cancelled", 2)
-        assert cancelled.message["params"]["requestId"] == asked.message["id"]
+        assert cancelled.message["params"]["requestId"] == call.message["id"]
         with trio.fail_after(5):
-            await left.wait()
+            await departure.wait()
         assert await web.names_of_tools(session) == ["echo"]
 
 
@@ -367,7 +367,7 @@ async def test_a_session_keeps_the_id_that_it_was_opened_with(opened, used):
     async with web.serving({"initialize": introduces, "tools/list": renames}) as (server, session):
         await session.list_tools()
         assert web.text_of(await web.call(session)) == "called"
-    ids = {exchange.headers.get("mcp-session-id") for exchange in server.seen[1:]}
+    ids = {exchange.headers.get("mcp-session-id") for exchange in server.exchanges[1:]}
     assert ids == {used}
     assert ("DELETE" in server.kinds()) is (used is not None)
 
@@ -406,11 +406,11 @@ async def test_the_users_headers_and_certificate_are_not_sent_to_a_different_ori
         target = other.url
         server.on["initialize"] = lambda e: e.text(307, "", location=target)
         error = await web.fails_to_start(server.url, headers=BEARER)
-        assert other.seen == []
+        assert other.exchanges == []
         assert "must not go" in error.message
         async with web.session_at(server.url, http=http) as session:
             assert web.text_of(await web.call(session)) == "called"
-        assert "authorization" not in other.seen[0].headers
+        assert "authorization" not in other.exchanges[0].headers
         assert http.shows == {server.url: True, other.url: False}
         server.on["initialize"] = lambda e: e.text(307, "", location="/mcp")
         assert "more than 3 redirects" in (await web.fails_to_start(server.url)).message

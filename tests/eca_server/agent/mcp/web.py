@@ -75,7 +75,7 @@ class WebServer:
 
     def __init__(self) -> None:
         self.on: dict[str, Answer] = {}
-        self.seen: list[Exchange] = []
+        self.exchanges: list[Exchange] = []
         self.session_id: str | None = "s1"
         self.at: HTTPServer
         self._news = trio.Event()
@@ -85,10 +85,10 @@ class WebServer:
         return f"{self.at.url}/mcp"
 
     def kinds(self) -> list[str]:
-        return [exchange.kind for exchange in self.seen]
+        return [exchange.kind for exchange in self.exchanges]
 
     def of(self, kind: str) -> list[Exchange]:
-        return [exchange for exchange in self.seen if exchange.kind == kind]
+        return [exchange for exchange in self.exchanges if exchange.kind == kind]
 
     async def has_seen(self, kind: str, times: int = 1) -> list[Exchange]:
         """Wait for requests of a kind."""
@@ -99,7 +99,7 @@ class WebServer:
 
     async def handle(self, request: HTTPRequest, responder: Responder) -> None:
         exchange = Exchange(request, responder, self)
-        self.seen.append(exchange)
+        self.exchanges.append(exchange)
         self._news.set()
         self._news = trio.Event()
         answer = self.on.get(exchange.kind)
@@ -107,17 +107,17 @@ class WebServer:
 
     def hold(self, kind: str) -> trio.Event:
         """Hold exchanges of a kind until their client leaves, which the event says."""
-        left = trio.Event()
+        departure = trio.Event()
 
         async def holds(exchange: Exchange) -> None:
             try:
                 await exchange.begin_events()
                 await trio.sleep_forever()
             finally:
-                left.set()
+                departure.set()
 
         self.on[kind] = holds
-        return left
+        return departure
 
     async def be_decent(self, exchange: Exchange) -> None:
         kind = exchange.kind

@@ -138,20 +138,20 @@ def probed(folder: Path, script: str) -> tuple[Capability, str]:
     program = folder / "bwrap"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
-    found = detection.probe_sandbox(platform="linux", find_program=lambda _: str(program))
-    return found, str(program)
+    capability = detection.probe_sandbox(platform="linux", find_program=lambda _: str(program))
+    return capability, str(program)
 
 
 async def test_a_failing_bubblewrap_is_not_used_and_an_older_one_is(tmp_path):
-    found, _ = probed(tmp_path, "echo 'bwrap: No permissions to create namespace' >&2; exit 1")
-    assert found.kind is None
-    assert "No permissions to create namespace" in found.why_not
-    assert "user namespaces" in found.state
+    capability, _ = probed(tmp_path, "echo 'bwrap: No permissions to create namespace' >&2; exit 1")
+    assert capability.kind is None
+    assert "No permissions to create namespace" in capability.why_not
+    assert "user namespaces" in capability.state
     for platform, text in [("linux", "install the package"), ("win32", "Linux and macOS only")]:
-        found = detection.probe_sandbox(platform=platform, find_program=lambda _: None)
-        assert text in found.why_not
-    found, program = probed(tmp_path, 'case "$*" in *--disable-userns*) exit 1;; esac')
-    assert found == Capability(kind="bubblewrap", program=program, can_disable_userns=False)
+        capability = detection.probe_sandbox(platform=platform, find_program=lambda _: None)
+        assert text in capability.why_not
+    capability, program = probed(tmp_path, 'case "$*" in *--disable-userns*) exit 1;; esac')
+    assert capability == Capability(kind="bubblewrap", program=program, can_disable_userns=False)
 
 
 async def test_the_probe_runs_once_and_only_if_a_sandbox_is_wanted(monkeypatch):
@@ -272,12 +272,12 @@ async def test_a_name_is_reserved_until_its_last_command_has_ended(tmp_path):
     name.mkdir()
     (name / "settings.json").touch()
     assert reserve([name]) == ()  # an existing path is not reserved
-    left = tmp_path / ".envrc"
-    left.mkdir()
-    reserved = reserve([left])
-    assert reserved == (left,)  # an empty one was left by a crash, and is used again
+    leftover = tmp_path / ".envrc"
+    leftover.mkdir()
+    reserved = reserve([leftover])
+    assert reserved == (leftover,)  # an empty one was left by a crash, and is used again
     release(reserved)
-    assert not left.exists()
+    assert not leftover.exists()
     reserved = reserve([tmp_path / ".idea"])
     (tmp_path / ".idea/x").touch()
     release(reserved)
@@ -318,17 +318,17 @@ async def test_in_a_turn_only_a_command_that_leaves_the_sandbox_needs_approval(w
     outside = calls(("eca_shell_command", command))
     async with session(world.root, inside, outside, **AUTO) as (ours, provider):
         await ours.prompt("go")
-        asked = await ours.content("toolCallRun", manualApproval=True)
-        first = [each for each in of_calls(ours) if each["id"] != asked["id"]]
+        call = await ours.content("toolCallRun", manualApproval=True)
+        first = [each for each in of_calls(ours) if each["id"] != call["id"]]
         assert order(first) == ["Prepare", "Run", "Running", "ed"]
         assert first[-1]["summary"] == "Running 'echo $ECA_SANDBOX; touch ...' in the sandbox"
-        assert asked["summary"] == "Running 'echo sandbox=$ECA_SANDBOX' outside of the sandbox"
-        assert asked["arguments"]["outside_sandbox"] is True
-        await ours.approve(asked)
+        assert call["summary"] == "Running 'echo sandbox=$ECA_SANDBOX' outside of the sandbox"
+        assert call["arguments"]["outside_sandbox"] is True
+        await ours.approve(call)
         await ours.expect_finished()
-        said, then = results(provider)
-        assert "bubblewrap" in said
-        assert "outside_sandbox: true" in said
+        refusal, then = results(provider)
+        assert "bubblewrap" in refusal
+        assert "outside_sandbox: true" in refusal
         assert then == "sandbox=\n"
     assert (world.root / "made").exists()
     assert not (world.root.parent / "no").exists()
@@ -344,13 +344,13 @@ async def test_without_a_sandbox_the_user_is_asked_and_warned_once(world, monkey
         await ours.prompt("go")
         for name in "ab":
             arguments = {"command": f"touch {name}"}
-            asked = await ours.content("toolCallRun", manualApproval=True, arguments=arguments)
+            call = await ours.content("toolCallRun", manualApproval=True, arguments=arguments)
             where = " outside of the sandbox" if config else ""
-            assert asked["summary"] == f"Running 'touch {name}'{where}"
-            await ours.approve(asked)
+            assert call["summary"] == f"Running 'touch {name}'{where}"
+            await ours.approve(call)
         await ours.expect_finished()
         assert results(provider)[-1] == "The command succeeded without output."
-        shown = [each["params"] for each in ours.seen if each.get("method") == "$/showMessage"]
+        shown = [each["params"] for each in ours.received if each.get("method") == "$/showMessage"]
         assert [each["type"] for each in shown] == ["warning"] * len(known)
         assert "it is forbidden" in str(shown) or not config
     assert (world.root / "b").exists()

@@ -392,15 +392,15 @@ async def test_the_repository_of_a_linked_work_tree_is_read_only(world):
 
 def running(mark: str) -> list[int]:
     """Return the processes with the mark in their command line."""
-    found = []
+    pids = []
     for directory in Path("/proc").iterdir():
         if directory.name.isdecimal():
             with suppress(OSError):
                 words = (directory / "cmdline").read_bytes().split(b"\0")
                 state = (directory / "stat").read_text().rpartition(")")[2].split()[0]
                 if mark.encode() in words and state != "Z":
-                    found.append(int(directory.name))
-    return found
+                    pids.append(int(directory.name))
+    return pids
 
 
 async def test_a_daemon_does_not_outlive_its_command(world):

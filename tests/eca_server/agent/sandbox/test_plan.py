@@ -25,7 +25,7 @@ def plan(
     hidden: dict[str, bool] | None = None,
     **more: object,
 ) -> Plan:
-    found = Survey(
+    root_survey = Survey(
         root=ROOT,
         guarded={ROOT / name: FILE for name in guarded},
         links={ROOT / name: "elsewhere" for name in links},
@@ -33,7 +33,7 @@ def plan(
     )
     places = {Path(path): is_directory for path, is_directory in (hidden or {}).items()}
     visible = {Path("/tmp"): True, Path("/run"): True, Path("/run/systemd/resolve"): True}
-    return make_plan([found], hidden=places, visible=visible, **more)  # type: ignore[arg-type]
+    return make_plan([root_survey], hidden=places, visible=visible, **more)  # type: ignore[arg-type]
 
 
 def test_the_deepest_path_wins() -> None:
@@ -81,8 +81,8 @@ def test_the_profile_of_macos() -> None:
 
 def test_nothing_in_a_path_ends_a_string_of_the_profile() -> None:
     root = Path('/w/a") (allow file-write* (subpath "/x')
-    found = Survey(root=root, guarded={}, links={}, skipped=frozenset())
-    text = seatbelt.profile(make_plan([found], hidden={}, visible={}))
+    root_survey = Survey(root=root, guarded={}, links={}, skipped=frozenset())
+    text = seatbelt.profile(make_plan([root_survey], hidden={}, visible={}))
     assert '(allow file-write* (subpath "/w/a\\") (allow file-write* (subpath \\"/x"))' in text
     assert '(subpath "/x"))' not in text.replace('\\"', "'")
 
@@ -137,12 +137,12 @@ def test_packages_are_not_searched_and_a_workspace_has_a_limit(tmp_path: Path) -
     for path in ("node_modules/p/.vscode", "venv/lib/.idea", "src/.idea"):
         (tmp_path / path).mkdir(parents=True)
     (tmp_path / "venv/pyvenv.cfg").touch()
-    found = survey(tmp_path)
+    root_survey = survey(tmp_path)
     idea, environment = tmp_path / "src/.idea", tmp_path / "src/pyvenv.cfg"
-    assert set(found.guarded) == {idea}
-    assert found.skipped == {tmp_path / "node_modules", tmp_path / "venv"}
+    assert set(root_survey.guarded) == {idea}
+    assert root_survey.skipped == {tmp_path / "node_modules", tmp_path / "venv"}
     environment.touch()  # an environment that was none before is looked into
-    assert set(survey(tmp_path, found.skipped).guarded) == {idea, environment}
+    assert set(survey(tmp_path, root_survey.skipped).guarded) == {idea, environment}
     with pytest.raises(TooLarge, match="more than 4 files"):
         survey(tmp_path, max_entries=4)
 

@@ -181,8 +181,8 @@ def test_a_part_behind_a_cd_is_remembered_for_the_folder_it_leads_to(machine):
     (machine / "ws" / "link").symlink_to("sub")
     top, sub = str(machine / "ws"), str(machine / "ws" / "sub")
     for folder in ("sub", "link"):
-        found = parts(machine, f"cd {folder} && npm test | head")
-        named = [(part.key, part.folder) for part in found]
+        command_parts = parts(machine, f"cd {folder} && npm test | head")
+        named = [(part.key, part.folder) for part in command_parts]
         assert named == [("cd", top), ("npm test", sub), ("head", sub)]
     assert [part.folder for part in parts(machine, "npm test")] == [top]
 

@@ -222,7 +222,9 @@ async def test_an_editor_that_did_not_say_it_can_is_not_asked(tmp_path, capabili
         assert not editor_has_diagnostics(asks.editor.connection.session)
         with pytest.raises(ToolError, match="does not support diagnostics"):
             await asks.tool.prepare({})
-        assert not any(each.get("method") == "editor/getDiagnostics" for each in asks.editor.seen)
+        assert not any(
+            each.get("method") == "editor/getDiagnostics" for each in asks.editor.received
+        )
     async with asking(tmp_path) as asks:
         assert editor_has_diagnostics(asks.editor.connection.session)
 
@@ -237,7 +239,7 @@ async def test_only_an_editor_that_navigates_in_an_edition_that_has_it_is_asked(
         forced = {"protocolRevision": "2025-10"}
         await ours.start(capabilities=CURRENT, initializationOptions=forced)
         assert not editor_navigates(ours.connection.session, "references")
-        listed = [each["params"]["tools"] for each in ours.seen if "tools" in str(each)][-1]
+        listed = [each["params"]["tools"] for each in ours.received if "tools" in str(each)][-1]
         names = {tool["name"] for tool in listed}
         assert not names & {"eca_editor_references", "eca_ask_user"}
         assert "eca_editor_diagnostics" in names
@@ -272,12 +274,12 @@ async def test_a_place_is_a_line_and_utf_16_units_that_count_from_one(tmp_path):
             ({"line": 3, "symbol": "( x )"}, 7),
             ({"line": 4}, 6),
         ]:
-            asked = {**TAU, **arguments}
-            assert await asks.answered(reply, **asked) == "No location found."
+            place = {**TAU, **arguments}
+            assert await asks.answered(reply, **place) == "No location found."
             assert asks.request["method"] == "editor/getDefinition"
             assert asks.request["params"] == {
                 "uri": uri_of(tmp_path / "a.py"),
-                "position": {"line": asked["line"], "character": character},
+                "position": {"line": place["line"], "character": character},
             }
 
 

@@ -52,17 +52,17 @@ def init(folder: Path, *forced: str) -> None:
         subprocess.run(["git", "add", "-f", *forced], cwd=folder, check=True)
 
 
-async def found(tool: Grep, pattern: str = "foo", path: str = ".", **more: Any) -> str:
+async def run_grep(tool: Grep, pattern: str = "foo", path: str = ".", **more: Any) -> str:
     return await output_text(tool, path=path, pattern=pattern, **more)
 
 
 async def test_lines_come_with_path_and_number_in_order(tool, tmp_path):
     write(tmp_path, b="x\nfoo 1\n\nfoo 2", a__c="no foo\n", a__b="FOO\n")
-    assert await found(tool) == "a/c:1:no foo\nb:2:foo 1\nb:4:foo 2"
-    assert await found(tool, "(?i)^foo$", "./") == "a/b:1:FOO"
-    assert await found(tool, "nothing") == "No line matches."
-    assert "cannot span lines" in await found(tool, r"foo\nbar")
-    assert "cannot span lines" in await found(tool, "foo\nbar")
+    assert await run_grep(tool) == "a/c:1:no foo\nb:2:foo 1\nb:4:foo 2"
+    assert await run_grep(tool, "(?i)^foo$", "./") == "a/b:1:FOO"
+    assert await run_grep(tool, "nothing") == "No line matches."
+    assert "cannot span lines" in await run_grep(tool, r"foo\nbar")
+    assert "cannot span lines" in await run_grep(tool, "foo\nbar")
 
 
 async def test_nothing_private_is_found_above_it(tool, tmp_path):
@@ -74,10 +74,10 @@ async def test_nothing_private_is_found_above_it(tool, tmp_path):
     for gitignore in (True, False):
         private = attrs.evolve(files, gitignore=gitignore)
         for include in (None, "*key*", "!x"):
-            assert "key" not in await found(Grep(files=private), path="a", include=include)
+            assert "key" not in await run_grep(Grep(files=private), path="a", include=include)
         assert "key" not in await output_text(DirectoryTree(files=private), path="a")
     (tmp_path / "a" / "database").unlink()
-    assert await found(Grep(files=files), path="a") == "No line matches."
+    assert await run_grep(Grep(files=files), path="a") == "No line matches."
     assert "key" not in await output_text(DirectoryTree(files=files), path="a")
 
 
@@ -85,9 +85,9 @@ async def test_paths_are_written_as_the_model_wrote_the_directory(tool, tmp_path
     write(tmp_path, a__b="foo\n")
     (tmp_path / "link").symlink_to("a/b")
     for path in ("a", "a/", "a/b"):
-        assert await found(tool, path=path) == "a/b:1:foo"
-    assert await found(tool, path=f"{tmp_path}/a") == f"{tmp_path}/a/b:1:foo"
-    assert await found(tool, path="link") == "link:1:foo"
+        assert await run_grep(tool, path=path) == "a/b:1:foo"
+    assert await run_grep(tool, path=f"{tmp_path}/a") == f"{tmp_path}/a/b:1:foo"
+    assert await run_grep(tool, path="link") == "link:1:foo"
     call = await prepare(tool, path=".", pattern="a pattern of some length")
     assert call.summary == "Searching for 'a pattern of some leng...'"
     assert call.paths == (".",)
@@ -110,7 +110,7 @@ async def test_include_says_which_files(tool, tmp_path):
         "nothing": "",
     }.items():
         expected = "\n".join(f"{name}:1:foo" for name in names.split()) or "No line matches."
-        assert await found(tool, include=include) == expected
+        assert await run_grep(tool, include=include) == expected
 
 
 async def test_what_git_ignores_is_left_out_as_git_says(tool, tmp_path):
@@ -122,7 +122,7 @@ async def test_what_git_ignores_is_left_out_as_git_says(tool, tmp_path):
     write(tmp_path, **dict.fromkeys(["d.log", "kept.log", "forced.log"], "foo\n"))
     write(tmp_path, **{"x/.gitignore": "y\n"})
     init(tmp_path, "forced.log")
-    assert (await found(tool)).split("\n") == [
+    assert (await run_grep(tool)).split("\n") == [
         ".hidden:1:foo",
         "a:1:foo",
         "forced.log:1:foo",
@@ -130,17 +130,17 @@ async def test_what_git_ignores_is_left_out_as_git_says(tool, tmp_path):
         "kept/b:1:foo",
         "sub/a:1:foo",
     ]
-    assert await found(tool, include="forced*") == "forced.log:1:foo"
-    assert await found(tool, path="build") == "build/c:1:foo"
-    assert await found(tool, path="sub") == "sub/a:1:foo"
+    assert await run_grep(tool, include="forced*") == "forced.log:1:foo"
+    assert await run_grep(tool, path="build") == "build/c:1:foo"
+    assert await run_grep(tool, path="sub") == "sub/a:1:foo"
     everything = attrs.evolve(tool, files=files_in(tmp_path, gitignore=False))
-    assert await found(everything, include="*.o") == "sub/b.o:1:foo"
+    assert await run_grep(everything, include="*.o") == "sub/b.o:1:foo"
 
 
 async def test_rules_hold_without_a_repository_but_not_those_above(tool, tmp_path):
     write(tmp_path, **{".gitignore": "*\n", "sub/.gitignore": "*.o\n", "sub/b.o": "foo\n"})
     write(tmp_path, sub__a="foo\n")
-    assert await found(tool, path="sub") == "sub/a:1:foo"
+    assert await run_grep(tool, path="sub") == "sub/a:1:foo"
 
 
 async def test_a_tree_that_is_hostile_is_searched_all_the_same(tool, tmp_path, tmp_path_factory):
@@ -165,11 +165,11 @@ async def test_a_tree_that_is_hostile_is_searched_all_the_same(tool, tmp_path, t
         (tmp_path / name).symlink_to(target)
     (tmp_path / "link").symlink_to(outside / "secret")
     os.mkfifo(tmp_path / "pipe")
-    lines = (await found(tool)).split("\n")
+    lines = (await run_grep(tool)).split("\n")
     names = " ".join(line.partition(":")[0] for line in lines)
     assert names == r"a\nb bad\xff crlf crlf end latin long marked utf16 utf16"
     assert "crlf:3:foo" in lines
-    assert "crlf:1:foo" in await found(tool, "^foo$")
+    assert "crlf:1:foo" in await run_grep(tool, "^foo$")
     assert "latin:1:caf\ufffd foo" in lines
     assert "utf16:2:ü foo" in lines
     long = f"long:1:{'x' * 100}foo{'y' * 297} ... cut, 19603 bytes left out ..."
@@ -209,27 +209,27 @@ async def test_both_searches_find_the_same(tree, pattern, include, repository, n
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(grep, "find_ripgrep", lambda program=program: program)
                 tool = Grep(files=files_in(folder))
-                answers.append(await found(tool, pattern, include=include))
+                answers.append(await run_grep(tool, pattern, include=include))
         assert answers[0] == answers[1]
 
 
 async def test_more_lines_than_wanted_are_cut_and_counted(tool, tmp_path):
     write(tmp_path, a="foo\n" * 8, b="foo\n" * 2)
-    assert await found(tool, max_results=2) == (
+    assert await run_grep(tool, max_results=2) == (
         "a:1:foo\na:2:foo\n... cut, 63 bytes left out ... (10 lines in 2 files match; to see the "
         "others narrow the pattern, the path or include)"
     )
     small = Grep(files=files_in(tmp_path, cap=Cap(lines=1, size=10_000)))
-    assert (await found(small)).startswith("a:1:foo\n... cut")
+    assert (await run_grep(small)).startswith("a:1:foo\n... cut")
     late = attrs.evolve(tool, seconds=-1.0)
-    assert await found(late) == (
+    assert await run_grep(late) == (
         "No line matches.\nThe search was stopped after -1 s and is incomplete: narrow it."
     )
 
 
 async def test_a_pattern_that_matches_everywhere_is_ended(tool, tmp_path):
     write(tmp_path, **{f"f{n}": "foo\n" * (search.MOST_MATCHES // 10) for n in range(11)})
-    assert "more than 20,000 lines" in await found(tool, "^", max_results=1)
+    assert "more than 20,000 lines" in await run_grep(tool, "^", max_results=1)
 
 
 async def test_a_file_that_matches_everywhere_is_left_early(tmp_path):
@@ -279,7 +279,7 @@ async def test_a_broken_ripgrep_is_replaced(tmp_path, tmp_path_factory, monkeypa
     program = fake(tmp_path_factory.mktemp("bin"), script)
     monkeypatch.setattr(grep, "find_ripgrep", lambda: program)
     write(tmp_path, a="foo\n")
-    assert await found(Grep(files=files_in(tmp_path))) == "a:1:foo"
+    assert await run_grep(Grep(files=files_in(tmp_path))) == "a:1:foo"
 
 
 async def test_a_stop_ends_ripgrep(tmp_path, tmp_path_factory, monkeypatch):

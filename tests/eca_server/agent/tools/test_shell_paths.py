@@ -130,8 +130,8 @@ def judged(
 
 def test_paths_and_words_are_judged_by_where_they_lead(ws):
     assert judged(ws, None, "sub/a", "new", str(ws / "x")) == NOTHING
-    found = judged(ws, None, "sub/a", "../x", "link/x", "/etc", "../x").outside
-    assert found == ("../x", "link/x", "/etc")
+    outside = judged(ws, None, "sub/a", "../x", "link/x", "/etc", "../x").outside
+    assert outside == ("../x", "link/x", "/etc")
     assert judged(ws, "cat sub/a && make > log 2>&1") == NOTHING
     assert judged(ws, "cat ../sub/x", folder=ws / "sub") == NOTHING
     assert judged(ws, "cat ../../x", folder=ws / "sub").outside
@@ -140,8 +140,8 @@ def test_paths_and_words_are_judged_by_where_they_lead(ws):
     assert judged(ws, "cat ~/x").outside == ("~/x",)
     assert "cd to an unknown folder" in judged(ws, "cd $(pwd)", "sub").outside
     (ws / "circle").symlink_to("circle")  # what leads nowhere counts as outside
-    found = judged(ws, f"cat circle {'a' * 5_000}").outside
-    assert found == (f"{ws}/circle", f"{ws}/{'a' * 5_000}")
+    outside = judged(ws, f"cat circle {'a' * 5_000}").outside
+    assert outside == (f"{ws}/circle", f"{ws}/{'a' * 5_000}")
 
 
 def test_a_place_is_judged_as_it_was_found(ws):
@@ -152,8 +152,8 @@ def test_a_place_is_judged_as_it_was_found(ws):
     (ws / "link").mkdir()
     (ws / "sub").rmdir()
     (ws / "sub").symlink_to(ws.parent / "other")
-    found = touched_paths(workspace, places, folder=str(ws), variables={})
-    assert found.outside == ("link/x",)
+    judgement = touched_paths(workspace, places, folder=str(ws), variables={})
+    assert judgement.outside == ("link/x",)
 
 
 @pytest.mark.parametrize(
@@ -185,8 +185,8 @@ def test_a_guarded_path_behind_options_or_a_url_is_found(ws):
 def test_a_workspace_without_roots_has_nothing_inside():
     workspace = Workspace([])
     places = [workspace.locate("/a")]
-    found = touched_paths(workspace, places, command="ls", folder="/home", variables={}).outside
-    assert found == ("/a", "/home/ls")
+    outside = touched_paths(workspace, places, command="ls", folder="/home", variables={}).outside
+    assert outside == ("/a", "/home/ls")
 
 
 def test_what_decides_on_calls_is_distinguished_however_it_is_named(ws):

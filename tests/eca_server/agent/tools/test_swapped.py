@@ -261,5 +261,5 @@ async def test_a_name_that_leads_up_has_no_lines(project):
     """A manipulated index may make Git print any name."""
     with open_directory(project) as folder:
         names = ["../outside/in/secret", "src/../../outside/in/secret", "src/in/f"]
-        found = list(search(folder, names, Pattern("same")))
-    assert [(each.path, each.text) for each in found] == [("src/in/f", "same")]
+        matches = list(search(folder, names, Pattern("same")))
+    assert [(each.path, each.text) for each in matches] == [("src/in/f", "same")]

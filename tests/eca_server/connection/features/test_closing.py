@@ -14,8 +14,8 @@ async def test_hooks_that_cannot_be_ended_leave_the_end_of_the_chats_alone(monke
     monkeypatch.setattr(SessionHooks, "end_session", fail)
     async with editor({}) as ours:
         await ours.prompt("wait forever", model=SCRIPT)
-        asked: Any = ours.request("shutdown")
-        await ours.send(asked)
+        request: Any = ours.request("shutdown")
+        await ours.send(request)
         await ours.expect_finished()
-        answer = await ours.until(lambda each: each.get("id") == asked["id"])
+        answer = await ours.until(lambda each: each.get("id") == request["id"])
         assert "internal error: OSError" in answer["error"]["message"]

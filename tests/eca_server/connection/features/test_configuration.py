@@ -51,11 +51,11 @@ class Project:
     async def unsolicited(self, looks: int = 2) -> list[dict[str, Any]]:
         """Return the unsolicited messages after so many checks of the files."""
         await self.editor.ask("chat/queryCommands", {"query": "?"})
-        begun = len(self.editor.seen)
+        begun = len(self.editor.received)
         for _ in range(looks):
             await self.watcher.look()
         await self.editor.ask("chat/queryCommands", {"query": "?"})
-        return self.editor.seen[begun:-1]
+        return self.editor.received[begun:-1]
 
     async def only_error(self) -> str:
         """Return the only message, an error."""
@@ -68,8 +68,8 @@ class Project:
         (update,) = [
             each for each in await self.unsolicited() if each["method"] == "config/updated"
         ]
-        found: dict[str, Any] = update["params"]["chat"]
-        return found
+        chat: dict[str, Any] = update["params"]["chat"]
+        return chat
 
 
 @asynccontextmanager
@@ -121,7 +121,7 @@ async def test_a_change_is_announced_and_nothing_else(tmp_path, content, expecte
         ours.file.unlink()
         undone = await ours.chat_told()
         assert undone.keys() == expected.keys()
-        first = next(e for e in ours.editor.seen if e.get("method") == "config/updated")
+        first = next(e for e in ours.editor.received if e.get("method") == "config/updated")
         assert undone.items() <= first["params"]["chat"].items()
 
 
@@ -218,7 +218,7 @@ async def test_a_disk_that_fails_after_the_first_answer_is_reported(tmp_path, mo
         await ours.editor.ask("chat/queryCommands", {"query": "?"})
         (text,) = [
             each["params"]["message"]
-            for each in ours.editor.seen
+            for each in ours.editor.received
             if each.get("method") == "$/showMessage"
         ]
         assert text.startswith("/disk/.eca: could not be read: Input/output error")
@@ -245,7 +245,7 @@ async def test_before_the_handshake_a_client_is_sent_nothing_unasked():
         await ours.turn("hi", model="simulator/echo", behavior="agent")
         ours.connection.put_in_force(ours.connection.load())
         await ours.ask("chat/queryCommands", {"query": "?"})
-        methods = {each.get("method") for each in ours.seen} - {None}
+        methods = {each.get("method") for each in ours.received} - {None}
         assert methods == {"chat/contentReceived"}
         await ours.tell("initialized", {})
         chat = await announced(ours)
@@ -355,9 +355,9 @@ def test_what_was_announced_adds_up_to_the_state(steps):
     async def scenario() -> None:
         async with editor() as ours:
             known: dict[str, Any] = {}
-            fold(known, ours.seen)
+            fold(known, ours.received)
             for step in steps:
-                begun = len(ours.seen)
+                begun = len(ours.received)
                 if isinstance(step, dict):
                     environ = {"XDG_CONFIG_HOME": "/nowhere", "ECA_CONFIG": json.dumps(step)}
                     ours.connection.put_in_force(ours.connection.load(environ=environ))
@@ -365,7 +365,7 @@ def test_what_was_announced_adds_up_to_the_state(steps):
                     await ours.tell("chat/selectedBehaviorChanged", {"behavior": step})
                     known |= {"selectBehavior": step, "selectAgent": step}
                 await ours.ask("chat/queryCommands", {"query": "?"})
-                fold(known, ours.seen[begun:])
+                fold(known, ours.received[begun:])
                 assert known["selectModel"] in known["models"]
             whole = await introduced_again(ours)
             assert known | {"selectModel": None} == whole | {"selectModel": None}

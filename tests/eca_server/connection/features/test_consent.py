@@ -30,9 +30,9 @@ from tests.eca_server.connection.features.trusting import (
     OLDER,
     Folders,
     answer_and_finish,
-    asked,
     guard,
     messages,
+    next_question,
     questions,
     refused_start,
     reload,
@@ -125,7 +125,7 @@ async def test_no_subagent_accepts(folders):
         script = f"call eca_spawn_agent {json.dumps({'agent': 'scout', 'task': ACCEPT})}"
         await ours.turn("/trust")
         await ours.prompt(script, model=SCRIPT)
-        await ours.answer_question(await asked(ours), NOT_NOW)
+        await ours.answer_question(await next_question(ours), NOT_NOW)
         approval = await ours.content("toolCallRun", name="spawn_agent")
         if approval["manualApproval"]:
             call = {"chatId": "c", "toolCallId": approval["id"]}
@@ -147,7 +147,7 @@ async def test_starting_a_server_consents_to_that_one_alone(folders, method):
         assert (len(trust.accepted), trust.is_trusted) == (1, False)
         assert ours.connection.config.hooks == {}
         assert statuses(ours, "second")[-1] == "disabled"
-        question = (await asked(ours, "say one"))["params"]["question"]
+        question = (await next_question(ours, "say one"))["params"]["question"]
         assert "planted" not in question
         assert "other-server" in question
 
@@ -167,7 +167,7 @@ async def test_a_server_that_gets_or_hides_something_needs_the_question(folders,
         assert why in await refused_start(ours)
         assert folders.decisions() == {}
         if "$" in why:
-            question = await asked(ours, "say two")
+            question = await next_question(ours, "say two")
             assert why in question["params"]["question"]
             await answer_and_finish(ours, question, TRUST)
             assert statuses(ours)[-1] == "running"
@@ -205,12 +205,12 @@ async def test_a_configuration_that_arrives_during_the_session_waits(folders, ca
             await ours.turn("say two", model=SCRIPT)
             assert len(messages(ours)) == 1
             return
-        await answer_and_finish(ours, await asked(ours, "say two"), TRUST)
+        await answer_and_finish(ours, await next_question(ours, "say two"), TRUST)
         folders.configure(other, mcpServers={"added": {"command": "added-server"}})
         added = {"added": [{"uri": uri_of(other), "name": "o"}], "removed": []}
         await ours.tell("workspace/didChangeWorkspaceFolders", {"event": added})
         await status(ours, "added", "disabled")
-        question = await asked(ours, "say three")
+        question = await next_question(ours, "say three")
         assert str(other) in question["params"]["question"]
         await answer_and_finish(ours, question, TRUST)
         assert statuses(ours, "added")[-1] == "running"
@@ -219,7 +219,7 @@ async def test_a_configuration_that_arrives_during_the_session_waits(folders, ca
 async def test_an_editor_that_does_not_trust_the_workspace_is_not_asked(folders):
     folders.configure(**server())
     async with folders.editor() as ours:
-        question = await asked(ours, "say one")
+        question = await next_question(ours, "say one")
         (folders.folder / "data").write_text("no directory")
         await answer_and_finish(ours, question, TRUST)  # a decision that cannot be stored
         shown = text(ours.contents())
@@ -242,5 +242,5 @@ async def test_the_turn_goes_to_the_model_that_the_accepted_settings_select(fold
         async with folders.editor() as ours:
             with trio.fail_after(10):
                 await ours.prompt("go")
-                await answer_and_finish(ours, await asked(ours), TRUST)
+                await answer_and_finish(ours, await next_question(ours), TRUST)
             assert text(ours.contents()).endswith("from the folder's model")

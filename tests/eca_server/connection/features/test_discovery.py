@@ -36,7 +36,7 @@ async def discovering(cache: Path, **providers: Any) -> AsyncIterator[Editor]:
 
 def first_told(ours: Editor) -> dict[str, Any]:
     """Return the chat part of the introduction."""
-    first = next(each for each in ours.seen if each.get("method") == "config/updated")
+    first = next(each for each in ours.received if each.get("method") == "config/updated")
     return dict(first["params"]["chat"])
 
 
@@ -49,8 +49,8 @@ async def test_what_an_endpoint_lists_is_announced_and_nothing_but_the_models(tm
             assert await announced(ours) == {"models": ["p/m", "p/n", *OURS]}
             await ours.turn("hi", model="p/n")
     assert [request.body["model"] for request in there.requests] == ["n"]
-    (asked,) = there.other_requests
-    assert (asked.target, asked.headers["authorization"]) == ("/v1/models", f"Bearer {KEY}")
+    (request,) = there.other_requests
+    assert (request.target, request.headers["authorization"]) == ("/v1/models", f"Bearer {KEY}")
 
 
 async def test_who_lists_the_first_models_there_are_is_selected_unless_the_user_chose(tmp_path):
@@ -84,10 +84,10 @@ async def test_who_was_asked_just_now_is_not_asked_at_the_next_start(tmp_path, m
 
 
 async def test_nothing_waits_for_an_endpoint_that_does_not_answer_or_gives_no_list(tmp_path):
-    asked, answered = trio.Event(), trio.Event()
+    arrival, answered = trio.Event(), trio.Event()
 
     async def never(request: HTTPRequest, responder: Responder) -> None:
-        asked.set()
+        arrival.set()
         await trio.sleep_forever()
 
     async def no_list(request: HTTPRequest, responder: Responder) -> None:
@@ -104,7 +104,7 @@ async def test_nothing_waits_for_an_endpoint_that_does_not_answer_or_gives_no_li
         providers = {name: provider(url) for name, url in listed.items()}
         unfetched = provider(unasked.url, fetchModels=False)
         async with discovering(tmp_path, **providers, unfetched=unfetched) as ours:
-            await asked.wait()
+            await arrival.wait()
             await answered.wait()
             assert (await announced(ours))["models"] == ["q/m", *OURS]
             await ours.turn("hi", model="simulator/echo")
@@ -163,10 +163,10 @@ async def test_ollama_is_looked_for_without_being_configured(tmp_path, variable)
 
 @pytest.mark.requirement("LIFE-16")
 async def test_what_models_can_do_and_cost_is_looked_up_and_nothing_waits_for_it(tmp_path):
-    asked, go_on = trio.Event(), trio.Event()
+    arrival, go_on = trio.Event(), trio.Event()
 
     async def answer(request: HTTPRequest, responder: Responder) -> None:
-        asked.set()
+        arrival.set()
         await go_on.wait()
         cost = b'"cost": {"input": 1000000, "output": 0}, "limit": {"context": 70000, "output": 5}'
         await responder.respond(200, b'{"openai": {"models": {"gpt-5": {%s}}}}' % cost)
@@ -189,7 +189,7 @@ async def test_what_models_can_do_and_cost_is_looked_up_and_nothing_waits_for_it
             "catalog": {"url": f"{mirror.url}/api.json"},
         }
         async with editor(config, discovers=True, XDG_CACHE_HOME=str(tmp_path)) as ours:
-            await asked.wait()
+            await arrival.wait()
             limit, cost = told_of(await ours.turn("hi", model="openai/gpt-5"))
             assert limit == {"context": 400_000, "output": 128_000}
             assert cost == "0.000022"
@@ -197,18 +197,18 @@ async def test_what_models_can_do_and_cost_is_looked_up_and_nothing_waits_for_it
             go_on.set()
             while ours.connection.models is before:
                 await trio.lowlevel.checkpoint()
-            told = told_of(await ours.turn("hi", model="openai/gpt-5"))
-    assert told == ({"context": 70000, "output": 5}, "10.00")
+            announced = told_of(await ours.turn("hi", model="openai/gpt-5"))
+    assert announced == ({"context": 70000, "output": 5}, "10.00")
 
 
 async def test_a_backend_that_cannot_be_imported_ends_only_the_discovery(tmp_path, monkeypatch):
-    asked = trio.Event()
+    arrival = trio.Event()
 
     async def ask(*_: Any) -> bool:
-        asked.set()
+        arrival.set()
         raise OSError(errno.EMFILE, "Too many open files", "backend.py")
 
     monkeypatch.setattr(Discovery, "ask", ask)
     async with discovering(tmp_path, p=provider("http://127.0.0.1:9")) as ours:
-        await asked.wait()
+        await arrival.wait()
         await ours.turn("hi", model="simulator/echo")

@@ -60,7 +60,7 @@ async def test_what_follows_initialize_meets_the_whole_configuration_in_order(tm
         disk.set()
         assert "result" in await ours.until(lambda each: each.get("id") == "p")
         assert "result" in await ours.until(lambda each: each.get("id") == "s")
-        update = next(each for each in ours.seen if each.get("method") == "config/updated")
+        update = next(each for each in ours.received if each.get("method") == "config/updated")
         assert "review" in update["params"]["chat"]["agents"]
 
 
@@ -84,7 +84,7 @@ async def test_a_command_that_still_runs_is_no_error_of_the_configuration(tmp_pa
         await until_shown(ours, "still runs")
         go.touch()
         assert (await announced(ours))["welcomeMessage"] == "hello"
-        shown = [each for each in ours.seen if each.get("method") == "$/showMessage"]
+        shown = [each for each in ours.received if each.get("method") == "$/showMessage"]
         assert [each["params"]["type"] for each in shown] == ["warning"]
 
 

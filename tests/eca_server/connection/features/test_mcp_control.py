@@ -57,8 +57,8 @@ class Home:
     def stored(self) -> dict[str, Any]:
         file = self.data / "eca-python" / "settings.json"
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
-        found: dict[str, Any] = json.loads(file.read_text())
-        return found
+        settings: dict[str, Any] = json.loads(file.read_text())
+        return settings
 
     @asynccontextmanager
     async def editor(
@@ -107,15 +107,15 @@ async def test_a_server_that_is_switched_off_stays_so_until_it_is_switched_on(ho
 
 async def test_a_server_is_added_changed_and_removed(home):
     async with home.editor() as ours:
-        given = server(env={"API_KEY": SECRET, "DEBUG": "1", "OTHER_KEY": "${env:PATH}"})
-        answer = await ours.ask("mcp/addServer", {"name": "new", **given})
+        new_server = server(env={"API_KEY": SECRET, "DEBUG": "1", "OTHER_KEY": "${env:PATH}"})
+        answer = await ours.ask("mcp/addServer", {"name": "new", **new_server})
         assert answer["server"]["name"] == "new"
         assert answer["server"]["type"] == "mcp"
         await status(ours, "new", "running")
         assert SECRET not in json.dumps(home.stored)
-        kept = home.stored["everywhere"]["mcpServers"]["new"]
-        assert kept["env"]["DEBUG"] == "1"
-        assert kept["env"]["OTHER_KEY"] == "${env:PATH}"
+        stored = home.stored["everywhere"]["mcpServers"]["new"]
+        assert stored["env"]["DEBUG"] == "1"
+        assert stored["env"]["OTHER_KEY"] == "${env:PATH}"
         settings = ours.connection.config.mcp_servers["new"]
         assert settings.env["API_KEY"] == SECRET
         await ours.ask("mcp/updateServer", {"name": "new", "env": {"DEBUG": "2"}})
@@ -126,9 +126,9 @@ async def test_a_server_is_added_changed_and_removed(home):
         removed = await ours.ask("mcp/removeServer", {"name": "new"})
         assert removed == {"name": "new", "removed": True}
         assert "new" not in ours.connection.config.mcp_servers
-        methods = [each.get("method") for each in ours.seen]
+        methods = [each.get("method") for each in ours.received]
         assert "tool/serverRemoved" in methods[: methods.index(None, len(methods) - 1) + 1]
-        assert SECRET not in json.dumps(ours.seen)
+        assert SECRET not in json.dumps(ours.received)
     assert home.stored["everywhere"] == {}
     logins = home.data / "eca-python" / "logins.json"
     assert SECRET not in logins.read_text()
@@ -241,8 +241,8 @@ async def test_who_is_logged_out_is_asked_to_log_in_whenever_the_server_is_conne
         assert link in await until_shown(ours)
         await ours.tell("mcp/connectServer", {"name": "web"})
         await status(ours, "web", "requires-auth")
-        said = [text((await ours.turn("say hi", model=SCRIPT))[2:]) for _ in range(2)]
-        assert [link in each for each in said] == [True, False]
+        texts = [text((await ours.turn("say hi", model=SCRIPT))[2:]) for _ in range(2)]
+        assert [link in each for each in texts] == [True, False]
         assert set(logins.read().keys) == {"openai"}
         for method in ("logoutServer", "connectServer", "enableServer", "disableServer"):
             await ours.tell(f"mcp/{method}", {"name": "nobody"})
@@ -285,12 +285,12 @@ async def test_the_browser_opens_for_who_asks_for_a_login_and_the_link_can_be_cl
             await status(ours, "web", "requires-auth")
             await trio.testing.wait_all_tasks_blocked()
             assert opened == [link] * times
-        begun = len(ours.seen)
+        begun = len(ours.received)
         await ours.turn("say hi", model=SCRIPT)
         clicked = "\n\n[Log in to the MCP server web](https://login.example/page?a=%28b%29)\n\n"
-        shown = [(role, each.get("text")) for role, each in contents(ours.seen[begun:])]
+        shown = [(role, each.get("text")) for role, each in contents(ours.received[begun:])]
         assert (("assistant", clicked) in shown) is (client == "VsCode")
-        assert link in text([each for _, each in contents(ours.seen[begun:])])
+        assert link in text([each for _, each in contents(ours.received[begun:])])
         await ours.tell("mcp/startServer", {"name": "web"})
         await status(ours, "web", "starting")
         await status(ours, "web", "requires-auth")
@@ -298,9 +298,9 @@ async def test_the_browser_opens_for_who_asks_for_a_login_and_the_link_can_be_cl
         await ours.tell("mcp/disableServer", {"name": "web"})
         await status(ours, "web", "disabled")
         assert len(given_up) == before + 1
-        begun = len(ours.seen)
+        begun = len(ours.received)
         await ours.turn("say hi", model=SCRIPT)
-        assert link not in text([each for _, each in contents(ours.seen[begun:])])
+        assert link not in text([each for _, each in contents(ours.received[begun:])])
         await ours.ask("mcp/removeServer", {"name": "web"})
         assert len(given_up) == before + 2
 
@@ -331,8 +331,8 @@ async def test_under_a_pure_configuration_nothing_is_stored_and_that_is_reported
         await status(ours, "s", "running")
         await ours.tell("mcp/disableServer", {"name": "s"})
         await until_shown(ours, "pureConfig")
-        given = {"name": "n", "command": "x", "env": {"API_KEY": SECRET}}
-        error = await refused(ours, "mcp/addServer", given)
+        settings = {"name": "n", "command": "x", "env": {"API_KEY": SECRET}}
+        error = await refused(ours, "mcp/addServer", settings)
         assert "pureConfig" in error["message"]
         await ours.ask("shutdown", None)
         home.configure(t=server())
@@ -378,11 +378,11 @@ async def test_a_change_that_cannot_be_stored_is_reported_and_the_server_stays_a
 
 
 async def test_servers_of_one_name_in_two_workspaces_have_each_their_own_secrets(home):
-    given = {"url": "https://mcp.example", "scope": "workspace", "disabled": True}
+    settings = {"url": "https://mcp.example", "scope": "workspace", "disabled": True}
     for root in home.roots:
         async with home.editor(root) as ours:
             headers = {"K": f"{SECRET}-{root.name}"}
-            await ours.ask("mcp/addServer", {"name": "s", "headers": headers, **given})
+            await ours.ask("mcp/addServer", {"name": "s", "headers": headers, **settings})
     one, two = home.roots
     async with home.editor(one) as ours:
         assert ours.connection.config.mcp_servers["s"].headers == {"K": f"{SECRET}-one"}
@@ -410,13 +410,13 @@ async def test_servers_of_one_name_in_two_workspaces_have_each_their_own_secrets
 async def test_what_looks_like_a_secret_is_stored_with_the_logins(home, settings):
     async with home.editor() as ours:
         await ours.ask("mcp/addServer", {"name": "s", "disabled": True, **settings})
-        found = ours.connection.config.mcp_servers["s"]
-        assert "planted" not in json.dumps(ours.seen)
+        loaded = ours.connection.config.mcp_servers["s"]
+        assert "planted" not in json.dumps(ours.received)
     assert "planted" not in json.dumps(home.stored)
-    assert found.config_error is None
+    assert loaded.config_error is None
     for key, value in settings.items():
         if key in {"url", "args", "env", "headers"}:
-            assert getattr(found, key) == (tuple(value) if isinstance(value, list) else value)
+            assert getattr(loaded, key) == (tuple(value) if isinstance(value, list) else value)
 
 
 @pytest.mark.parametrize(
@@ -437,10 +437,10 @@ async def test_a_server_is_announced_with_its_references_as_they_were_written(
     home.configure(s=settings)
     home.environ["MY_TOKEN"] = SECRET
     async with home.editor() as ours:
-        told = await status(ours, "s", "failed")
+        announced = await status(ours, "s", "failed")
         assert "***" in await until_shown(ours)
-        assert SECRET not in json.dumps(ours.seen)
-    assert {key: told[key] for key in settings} == settings
+        assert SECRET not in json.dumps(ours.received)
+    assert {key: announced[key] for key in settings} == settings
 
 
 async def test_what_another_server_has_decided_is_not_undone_and_followed(home):
@@ -471,15 +471,15 @@ async def test_a_secret_in_the_systems_keyring_counts_as_soon_as_that_is_open(ho
     monkeypatch.setitem(sys.modules, "keyring", keyring)
     home.user.write_text(json.dumps({"keyring": True}))
     async with home.editor() as ours:
-        given = server(name="new", env={"API_KEY": SECRET, "É_KEY": "\n"})
-        await ours.ask("mcp/addServer", given)
+        settings = server(name="new", env={"API_KEY": SECRET, "É_KEY": "\n"})
+        await ours.ask("mcp/addServer", settings)
         await status(ours, "new", "running")
     for file in ("logins.json", "settings.json"):
         assert SECRET not in (home.data / "eca-python" / file).read_text()
     async with home.editor() as ours:
         await status(ours, "new", "running")
         assert ours.connection.config.mcp_servers["new"].env == {"API_KEY": SECRET, "É_KEY": "\n"}
-        assert "$/showMessage" not in [each.get("method") for each in ours.seen]
+        assert "$/showMessage" not in [each.get("method") for each in ours.received]
         await ours.ask("mcp/removeServer", {"name": "new"})
     assert keyring.stored == {}
 

@@ -33,7 +33,7 @@ def test_a_part_is_made_once_at_its_first_use_and_anew_after_a_reset() -> None:
 
 async def test_an_abandoned_wait_lets_no_second_holder_in() -> None:
     turnstile = Turnstile()
-    told: list[str] = []
+    holders: list[str] = []
     leave = {name: trio.Event() for name in "abc"}
     scopes = {name: trio.CancelScope() for name in "abc"}
     places = {name: turnstile.place() for name in "abc"}
@@ -41,7 +41,7 @@ async def test_an_abandoned_wait_lets_no_second_holder_in() -> None:
     async def work(name: str) -> None:
         with scopes[name]:
             async with places[name]:
-                told.append(name)
+                holders.append(name)
                 await leave[name].wait()
 
     async with trio.open_nursery() as nursery:
@@ -50,14 +50,14 @@ async def test_an_abandoned_wait_lets_no_second_holder_in() -> None:
         await trio.testing.wait_all_tasks_blocked()
         scopes["b"].cancel()
         await trio.testing.wait_all_tasks_blocked()
-        assert told == ["a"]
+        assert holders == ["a"]
         leave["a"].set()
         await trio.testing.wait_all_tasks_blocked()
-        assert told == ["a", "c"]
+        assert holders == ["a", "c"]
         scopes["c"].cancel()
     async with turnstile.place():
-        told.append("d")
-    assert told == ["a", "c", "d"]
+        holders.append("d")
+    assert holders == ["a", "c", "d"]
 
 
 @pytest.mark.requirement("W-14a")

@@ -35,7 +35,7 @@ async def page(
     async with editor(config, started=False, **environ) as ours:
         await ours.start(initializationOptions={"protocolRevision": "current"})
         yield ours
-    assert KEY not in json.dumps(ours.seen)
+    assert KEY not in json.dumps(ours.received)
 
 
 async def providers(ours: Editor) -> dict[str, Any]:
@@ -48,8 +48,8 @@ async def updated(ours: Editor, provider: str) -> dict[str, Any]:
     message = await ours.until(
         lambda each: each.get("method") == "providers/updated" and each["params"]["id"] == provider
     )
-    found: dict[str, Any] = message["params"]
-    return found
+    params: dict[str, Any] = message["params"]
+    return params
 
 
 def with_auth(server: LoginServer, **auth: str) -> dict[str, Any]:
@@ -58,8 +58,8 @@ def with_auth(server: LoginServer, **auth: str) -> dict[str, Any]:
 
 
 def stored(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "eca-python" / "logins.json").read_text())
-    return found["providers"]
+    logins: dict[str, Any] = json.loads((folder / "eca-python" / "logins.json").read_text())
+    return logins["providers"]
 
 
 async def test_each_provider_is_listed_with_its_key_s_place_and_its_models(tmp_path):
@@ -69,8 +69,8 @@ async def test_each_provider_is_listed_with_its_key_s_place_and_its_models(tmp_p
     nokey = {"url": "https://x.example", "models": {"o": {}}}
     config = {"providers": {"corp": corp, "here": here, "nokey": nokey}}
     async with page(tmp_path, config, ANTHROPIC_API_KEY=KEY) as ours:
-        found = await providers(ours)
-    auth = {name: each["auth"] for name, each in found.items()}
+        listing = await providers(ours)
+    auth = {name: each["auth"] for name, each in listing.items()}
     assert auth["corp"] == {"status": "authenticated", "type": "api-key", "source": "config"}
     assert auth["anthropic"] == {
         "status": "authenticated", "type": "api-key", "source": "env", "envVar": "ANTHROPIC_API_KEY"
@@ -78,16 +78,16 @@ async def test_each_provider_is_listed_with_its_key_s_place_and_its_models(tmp_p
     assert auth["openai"] == auth["nokey"] == {"status": "unauthenticated"}
     assert auth["here"] == auth["simulator"] == {"status": "local"}
     assert auth["ollama"] == auth["vllm"] == {"status": "not-running"}
-    assert [name for name, each in found.items() if each["configured"]] == [
+    assert [name for name, each in listing.items() if each["configured"]] == [
         "corp", "here", "nokey", "anthropic", "simulator",
     ]  # fmt: skip
-    (told,) = found["corp"]["models"]
-    assert (told["id"], told["cost"]) == ("m", {"input": 1, "output": 2.5})
-    assert told["capabilities"] == {
+    (listed_model,) = listing["corp"]["models"]
+    assert (listed_model["id"], listed_model["cost"]) == ("m", {"input": 1, "output": 2.5})
+    assert listed_model["capabilities"] == {
         "reason": False, "vision": False, "tools": True, "webSearch": False
     }  # fmt: skip
-    keys = {name: [each["key"] for each in found[name]["login"]["methods"]] for name in auth
-            if "login" in found[name]}  # fmt: skip
+    keys = {name: [each["key"] for each in listing[name]["login"]["methods"]] for name in auth
+            if "login" in listing[name]}  # fmt: skip
     assert keys["openai"] == ["api-key"]
     assert keys["openrouter"] == ["browser", "api-key"]
     assert "simulator" not in keys
@@ -96,13 +96,15 @@ async def test_each_provider_is_listed_with_its_key_s_place_and_its_models(tmp_p
 async def test_a_key_is_typed_in_counts_at_once_and_is_forgotten_again(tmp_path):
     async with page(tmp_path) as ours:
         assert (await providers(ours))["openai"]["auth"]["status"] == "unauthenticated"
-        asked = await ours.ask("providers/login", {"provider": "openai"})
-        assert asked["action"] == "input"
-        ((key, kind),) = [(field["key"], field["type"]) for field in asked["fields"]]
+        form = await ours.ask("providers/login", {"provider": "openai"})
+        assert form["action"] == "input"
+        ((key, kind),) = [(field["key"], field["type"]) for field in form["fields"]]
         assert kind == "secret"
-        given = {"provider": "openai", "data": {key: f" {KEY}\n"}}
-        assert await ours.ask("providers/loginInput", given) == {"action": "done"}
-        news = [each["params"] for each in ours.seen if each.get("method") == "providers/updated"]
+        login_input = {"provider": "openai", "data": {key: f" {KEY}\n"}}
+        assert await ours.ask("providers/loginInput", login_input) == {"action": "done"}
+        news = [
+            each["params"] for each in ours.received if each.get("method") == "providers/updated"
+        ]
         assert [(each["id"], each["auth"]) for each in news] == [
             ("openai", {"status": "authenticated", "type": "api-key", "source": "login"})
         ]
@@ -135,7 +137,7 @@ async def test_a_login_with_a_code_continues_behind_the_answer(tmp_path):
             with_key = {"provider": "p", "method": "api-key"}
             assert (await ours.ask("providers/login", with_key))["action"] == "input"
             for secret in ("access-1", "refresh-1", "device-code-planted"):
-                assert secret not in json.dumps(ours.seen)
+                assert secret not in json.dumps(ours.received)
 
 
 async def test_a_login_in_the_browser_that_is_begun_again_counts_once(tmp_path):
@@ -162,7 +164,7 @@ def way_back(begun: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("method", "params", "left"),
+    ("method", "params", "stored_logins"),
     [
         ("providers/logout", {}, {}),
         ("providers/loginInput", {"data": {"api-key": KEY}}, {"p": {"key": KEY}}),
@@ -170,7 +172,9 @@ def way_back(begun: dict[str, Any]) -> str:
         ("shutdown", None, {}),
     ],
 )
-async def test_a_login_that_is_no_longer_wanted_is_abandoned(tmp_path, method, params, left):
+async def test_a_login_that_is_no_longer_wanted_is_abandoned(
+    tmp_path, method, params, stored_logins
+):
     async with login_server() as server, HTTPClient() as browser:
         config = with_auth(server, authorizeUrl="https://login.example/authorize")
         async with page(tmp_path, config) as ours:
@@ -183,15 +187,15 @@ async def test_a_login_that_is_no_longer_wanted_is_abandoned(tmp_path, method, p
                 async with browser.stream("GET", way_back(begun)):
                     pass
     file = tmp_path / "eca-python" / "logins.json"
-    assert (stored(tmp_path) if file.exists() else {}) == left
+    assert (stored(tmp_path) if file.exists() else {}) == stored_logins
 
 
 async def test_a_request_that_waits_is_answered_before_the_shutdown_is(tmp_path):
     async with login_server() as server:
-        asked, answers = trio.Event(), trio.Event()
+        arrival, answers = trio.Event(), trio.Event()
 
         async def hang() -> None:
-            asked.set()
+            arrival.set()
             await answers.wait()
 
         server.before_answer = hang
@@ -199,9 +203,9 @@ async def test_a_request_that_waits_is_answered_before_the_shutdown_is(tmp_path)
             begin = {"provider": "p", "method": "device-code"}
             waiting = ours.request("providers/login", begin)
             await ours.send(waiting)
-            await asked.wait()
+            await arrival.wait()
             await ours.ask("shutdown", None)
-            refusal, _ = [each for each in ours.seen if "id" in each][-2:]
+            refusal, _ = [each for each in ours.received if "id" in each][-2:]
             assert (refusal["id"], type(refusal["error"]["code"])) == (waiting["id"], int)
         answers.set()
 
@@ -226,14 +230,14 @@ async def test_a_login_that_fails_is_reported_and_a_bug_of_ours_ends_it_alone(
             server.says["/device"] = [(200, BEGUN)]
             await ours.ask("providers/login", login)
             assert "p" in await providers(ours)
-            assert "The login with p failed; see the log." in str(ours.seen)
+            assert "The login with p failed; see the log." in str(ours.received)
         assert not (tmp_path / "eca-python" / "logins.json").exists()
 
 
 async def test_a_login_of_the_chat_is_announced_to_clients_that_show_the_providers(tmp_path):
     async with page(tmp_path) as ours:
         await ours.turn(f"/login groq {KEY}")
-        assert "providers/updated" not in [each.get("method") for each in ours.seen]
+        assert "providers/updated" not in [each.get("method") for each in ours.received]
         assert (await providers(ours))["groq"]["auth"]["status"] == "authenticated"
         await ours.prompt("/logout groq")
         assert (await updated(ours, "groq"))["auth"] == {"status": "unauthenticated"}

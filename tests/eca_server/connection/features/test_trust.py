@@ -20,9 +20,9 @@ from tests.eca_server.connection.features.trusting import (
     ACCEPT,
     OLDER,
     answer_and_finish,
-    asked,
     guard,
     messages,
+    next_question,
     questions,
     reload,
     server,
@@ -35,7 +35,7 @@ async def test_the_first_turn_asks_and_runs_with_what_was_accepted(folders):
     async with folders.editor() as ours:
         assert (await status(ours, "planted", "disabled"))["command"] == "planted-server"
         assert messages(ours) == questions(ours) == []
-        question = await asked(ours, "say done")
+        question = await next_question(ours, "say done")
         params = question["params"]
         assert params["chatId"] == "c"
         assert params["allowFreeform"] is False
@@ -72,7 +72,7 @@ REFUSALS: list[dict[str, Any]] = [
 async def test_any_other_answer_is_not_now_until_the_next_session(folders, refusal):
     folders.configure(**server(), **guard())
     async with folders.editor() as ours:
-        question = await asked(ours, "say one")
+        question = await next_question(ours, "say one")
         await ours.send({"jsonrpc": "2.0", "id": question["id"], **refusal})
         await ours.expect_finished()
         shown = text(ours.contents())
@@ -85,18 +85,18 @@ async def test_any_other_answer_is_not_now_until_the_next_session(folders, refus
         assert ours.connection.config.hooks == {}
     assert folders.decisions() == {}
     async with folders.editor() as ours:
-        await answer_and_finish(ours, await asked(ours, "say one"), NOT_NOW)
+        await answer_and_finish(ours, await next_question(ours, "say one"), NOT_NOW)
 
 
 async def test_a_setting_that_changes_while_the_question_is_open_or_after_never_waits(folders):
     folders.configure(**server("first-server"))
     async with folders.editor() as ours:
-        question = await asked(ours, "say one")
+        question = await next_question(ours, "say one")
         folders.configure(**server("second-server"))
         await answer_and_finish(ours, question, TRUST)
         assert "1 setting changed meanwhile" in text(ours.contents())
         assert "running" not in statuses(ours)
-        question = await asked(ours, "say two")
+        question = await next_question(ours, "say two")
         assert "second-server" in question["params"]["question"]
         await answer_and_finish(ours, question, NEVER)
     async with folders.editor() as ours:
@@ -104,7 +104,7 @@ async def test_a_setting_that_changes_while_the_question_is_open_or_after_never_
         assert questions(ours) == []
         folders.configure(**server("changed-server"))
         await reload(ours)
-        question = await asked(ours, "say two")
+        question = await next_question(ours, "say two")
         assert "changed-server" in question["params"]["question"]
         await answer_and_finish(ours, question, NOT_NOW)
 
@@ -112,12 +112,12 @@ async def test_a_setting_that_changes_while_the_question_is_open_or_after_never_
 async def test_a_stop_ends_the_question_and_the_next_prompt_asks_again(folders):
     folders.configure(**server())
     async with folders.editor() as ours:
-        question = await asked(ours, "say one")
+        question = await next_question(ours, "say one")
         await ours.expect_stopped()
-        cancelled = [each for each in ours.seen if each.get("method") == "$/cancelRequest"]
+        cancelled = [each for each in ours.received if each.get("method") == "$/cancelRequest"]
         assert [each["params"]["id"] for each in cancelled] == [question["id"]]
         await ours.answer_question(question, TRUST)  # too late
-        again = await asked(ours, "say two")
+        again = await next_question(ours, "say two")
         assert again["params"]["question"] == question["params"]["question"]
         assert statuses(ours) == ["disabled"]
         await answer_and_finish(ours, again, TRUST)
@@ -129,12 +129,12 @@ async def test_a_stop_ends_the_question_and_the_next_prompt_asks_again(folders):
 async def test_a_prompt_in_another_chat_waits_for_the_same_question(folders, is_stopped):
     folders.configure(**server())
     async with folders.editor() as ours:
-        question = await asked(ours, "say one")
+        question = await next_question(ours, "say one")
         await ours.prompt("say two", "d", model=SCRIPT)
         await ours.content("progress", "d", text="Waiting for your answer")
         if is_stopped:  # the chat that waits asks itself
             await ours.stop()
-            question = await asked(ours)
+            question = await next_question(ours)
             assert question["params"]["chatId"] == "d"
         await ours.answer_question(question, TRUST)
         while not all(finishes(ours.contents(chat)) for chat in "cd"):
@@ -148,10 +148,10 @@ async def test_each_root_has_a_question_of_its_own(folders):
     folders.configure(**server(), **guard())
     folders.configure(other, **guard())
     async with folders.editor(folders.root, other) as ours:
-        first = await asked(ours, "say one")
+        first = await next_question(ours, "say one")
         assert "planted" in first["params"]["question"]
         await ours.answer_question(first, NOT_NOW)
-        second = await asked(ours)
+        second = await next_question(ours)
         assert second["params"]["question"].startswith(f"{PREFIX}: {other} has 1 setting ")
         assert "planted" not in second["params"]["question"]
         await answer_and_finish(ours, second, TRUST)
@@ -170,7 +170,7 @@ async def test_what_is_too_much_to_list_is_not_accepted(folders, monkeypatch):
         rounds = 0
         while ours.connection.loaded.withheld:
             rounds += 1
-            question = await asked(ours, "say one")
+            question = await next_question(ours, "say one")
             await answer_and_finish(ours, question, TRUST)
             is_last = not ours.connection.loaded.withheld
             assert ("did not fit in the list" in question["params"]["question"]) is not is_last
@@ -186,7 +186,7 @@ async def test_a_question_shows_a_folder_s_text_harmlessly_and_a_long_list_in_th
     long = {"type": "preRequest", "actions": [{"type": "shell", "shell": "x" * 200}]}
     folders.configure(**server(EVIL), hooks={f"h{number}": long for number in range(40)})
     async with folders.editor() as ours:
-        question = (await asked(ours, "say one"))["params"]["question"]
+        question = (await next_question(ours, "say one"))["params"]["question"]
         assert question.count("```") == 2
         assert all(each.isprintable() or each == "\n" for each in question)
         assert "\nTrust this folder? It" not in question
@@ -197,10 +197,11 @@ async def test_a_question_shows_a_folder_s_text_harmlessly_and_a_long_list_in_th
         assert all(f"the hook h{number} at" in listed for number in range(40))
     folders.configure(**server(), **guard())
     async with folders.editor(clientInfo={"name": "VsCode"}) as ours:
-        question = (await asked(ours, "say one"))["params"]["question"]  # it joins the lines
+        question = await next_question(ours, "say one")
+        question = question["params"]["question"]  # it joins the lines
         assert not [words for words in ("planted-server", "```") if words in question]
         assert "See the list in the chat, above: MCP server planted; hook guard." in question
-        [(role, shown)] = [e for e in contents(ours.seen) if "--all" in e[1].get("text", "")]
+        [(role, shown)] = [e for e in contents(ours.received) if "--all" in e[1].get("text", "")]
         assert role == "assistant"  # the client cuts long lines of system texts
         assert "\n` - starts the MCP server planted: planted-server --all `  \n" in shown["text"]
 
@@ -218,7 +219,7 @@ async def test_commands_of_the_server_s_own_do_not_ask(folders):
         assert "withheld until you accept it" in text(await ours.turn("/config"))
         assert questions(ours) == []
         await ours.prompt("/init")
-        await answer_and_finish(ours, await asked(ours), NOT_NOW)
+        await answer_and_finish(ours, await next_question(ours), NOT_NOW)
 
 
 async def test_a_tool_cannot_ask_in_the_server_s_form(folders):
@@ -234,8 +235,8 @@ async def test_a_tool_cannot_ask_in_the_server_s_form(folders):
     ):
         await ours.turn("go")
         assert questions(ours) == []
-        told = [each["content"] for each in provider.requests[-1].body["messages"][-3:]]
-        assert all("looks like the server's question about trust" in each for each in told)
+        results = [each["content"] for each in provider.requests[-1].body["messages"][-3:]]
+        assert all("looks like the server's question about trust" in each for each in results)
 
 
 async def test_an_older_client_has_one_message_and_the_command(folders):

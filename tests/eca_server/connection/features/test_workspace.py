@@ -38,15 +38,15 @@ async def test_new_folders_are_searched_configured_and_announced_from_the_next_t
         await ours.start(
             workspaceFolders=[folder(one)], initializationOptions={"workspaceTrusted": True}
         )
-        found = await ours.ask("chat/queryContext", {"query": ".py"})
-        assert [Path(each["path"]).name for each in found["contexts"]] == ["one.py"]
+        result = await ours.ask("chat/queryContext", {"query": ".py"})
+        assert [Path(each["path"]).name for each in result["contexts"]] == ["one.py"]
         await ours.turn("hi")
         watcher = Watcher(ours.connection.parts.settings)
         (one / ".eca" / "config.json").write_text("{}")
         await watcher.look()  # the file is read, and would apply after the next check
         await change(ours, [two, two], [one])
-        found = await ours.ask("chat/queryContext", {"query": ".py"})
-        assert [Path(each["path"]).name for each in found["contexts"]] == ["two.py"]
+        result = await ours.ask("chat/queryContext", {"query": ".py"})
+        assert [Path(each["path"]).name for each in result["contexts"]] == ["two.py"]
         while ours.connection.config.welcome_message != "Welcome to two":
             await ours.until(lambda each: each.get("method") == "config/updated")
         await ours.turn("hi")

@@ -71,7 +71,7 @@ def guard(**more: Any) -> dict[str, Any]:
     return {"hooks": {"guard": {"type": "preToolCall", "actions": [shell], **more}}}
 
 
-async def asked(ours: Editor, prompt: str | None = None) -> dict[str, Any]:
+async def next_question(ours: Editor, prompt: str | None = None) -> dict[str, Any]:
     """Send a prompt, if there is one, and return the question that comes."""
     if prompt is not None:
         await ours.prompt(prompt, model=SCRIPT)
@@ -88,12 +88,12 @@ def questions(ours: Editor) -> list[dict[str, Any]]:
 
 
 def messages(ours: Editor) -> list[str]:
-    shown = (each for each in ours.seen if each.get("method") == "$/showMessage")
+    shown = (each for each in ours.received if each.get("method") == "$/showMessage")
     return [each["params"]["message"] for each in shown]
 
 
 def statuses(ours: Editor, name: str = "planted") -> list[str]:
-    updates = (each for each in ours.seen if each.get("method") == "tool/serverUpdated")
+    updates = (each for each in ours.received if each.get("method") == "tool/serverUpdated")
     return [each["params"]["status"] for each in updates if each["params"]["name"] == name]
 
 

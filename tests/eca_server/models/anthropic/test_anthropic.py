@@ -82,8 +82,15 @@ def result(call_id="c1"):
 
 
 def test_a_search_goes_back_as_it_came_with_its_quotations():
-    found = ServerToolPart(kind="web_search", raw=SEARCH_RESULT)
-    parts = ("I look. ", BlockPart(raw=SEARCHED), found, "As a", BlockPart(raw=QUOTED), " is.")
+    result_part = ServerToolPart(kind="web_search", raw=SEARCH_RESULT)
+    parts = (
+        "I look. ",
+        BlockPart(raw=SEARCHED),
+        result_part,
+        "As a",
+        BlockPart(raw=QUOTED),
+        " is.",
+    )
     assert write_history("anthropic", user(), model(*parts), user())[1]["content"] == [
         {"type": "text", "text": "I look. "},
         SEARCHED,

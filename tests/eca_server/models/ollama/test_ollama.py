@@ -357,13 +357,13 @@ async def test_a_missing_server_is_reported_once():
 
 async def test_a_model_without_tools_gets_none_and_the_user_is_notified_once_a_chat():
     async with talking(*[A] * 4, show=Reply(body=shown("completion"))) as (provider, backend):
-        told = [
+        notices = [
             notes((await ask(backend, asking(tools=tools, cache_key=chat)))[1])
             for chat, tools in (("one", [TOOL]), ("one", [TOOL]), ("two", []), ("two", [TOOL]))
         ]
         assert sent(provider, "tools") == [None] * 4
-    assert [len(each) for each in told] == [1, 0, 0, 1]
-    assert "not support tools" in told[0][0]
+    assert [len(each) for each in notices] == [1, 0, 0, 1]
+    assert "not support tools" in notices[0][0]
 
 
 @pytest.mark.parametrize(

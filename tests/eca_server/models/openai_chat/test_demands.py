@@ -68,11 +68,11 @@ async def test_litellm_gets_the_reasoning_of_claude_back_with_its_signatures():
         delta = {"thinking_blocks": [block], **fields}
         return chunk({"choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
 
-    said = [
+    deltas = [
         *(thinking("H", reasoning_content="H"), thinking("m"), thinking(signature="one")),
         *(thinking("So"), thinking(signature="two"), thinking("cut")),
     ]
-    async with talking([reply(*said, "Hi"), reply("Ho")]) as (provider, backend):
+    async with talking([reply(*deltas, "Hi"), reply("Ho")]) as (provider, backend):
         answer, _ = await ask(backend)
         messages = [user(), answer.message(ORIGIN), user()]
         await ask(backend, Request(messages=messages))

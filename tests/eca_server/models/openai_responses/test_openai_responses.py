@@ -89,13 +89,13 @@ def test_items_go_back_in_their_order_with_what_the_model_wants_of_them():
     summary = [{"type": "summary_text", "text": "why"}]
     searched = items.pop(2)
     assert (searched["type"], searched["action"]["queries"]) == ("web_search_call", ["q"])
-    said = {"type": "message", "role": "assistant"}
+    assistant_message = {"type": "message", "role": "assistant"}
     called = {"type": "function_call", "name": "read", "arguments": '{"path": "a"}'}
     assert items == [
         {"type": "reasoning", "id": "rs_0", "summary": summary, "encrypted_content": "gAAA"},
-        {**said, "phase": "commentary", "content": "I look."},
+        {**assistant_message, "phase": "commentary", "content": "I look."},
         odd,
-        {**said, "content": "\n\nb"},
+        {**assistant_message, "content": "\n\nb"},
         {"type": "reasoning", "id": "rs_5", "summary": [], "encrypted_content": "gBBB"},
         {**called, "call_id": "call_theirs"},
         {"type": "function_call_output", "call_id": "call_theirs", "output": "text"},

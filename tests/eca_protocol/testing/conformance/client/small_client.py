@@ -27,7 +27,7 @@ class Client:
         self.buffer = b""
         self.ids = itertools.count(1)
         self.answers: dict[object, object] = {}
-        self.asked: set[int] = set()
+        self.pending_ids: set[int] = set()
         self.running = False
         self.finished = 0
         self.approves = True
@@ -44,7 +44,7 @@ class Client:
 
     def ask(self, method: str, params: object) -> int:
         id_ = next(self.ids)
-        self.asked.add(id_)
+        self.pending_ids.add(id_)
         self.send({"jsonrpc": "2.0", "id": id_, "method": method, "params": params})
         return id_
 
@@ -70,13 +70,13 @@ class Client:
         elif isinstance(message.get("id"), list) or not {"id", "method"} & set(message):
             self.refuse(None, -32600)
         elif "method" not in message:
-            if message["id"] not in self.asked:
+            if message["id"] not in self.pending_ids:
                 if self.has("trusts ids"):
                     raise SystemExit("an answer to nobody")
                 return
-            if self.has("wants answers in order") and message["id"] != min(self.asked):
+            if self.has("wants answers in order") and message["id"] != min(self.pending_ids):
                 raise SystemExit("an answer out of order")
-            self.asked.discard(message["id"])
+            self.pending_ids.discard(message["id"])
             self.answers[message["id"]] = message
         elif "id" in message:
             self.answer(message)
@@ -85,9 +85,9 @@ class Client:
 
     def read(self) -> bytes:
         while True:
-            found = FIELDS.match(self.buffer)
-            if found:
-                fields = found.group()
+            header = FIELDS.match(self.buffer)
+            if header:
+                fields = header.group()
                 lengths = {int(each) for each in HEADER.findall(fields)}
                 if self.has("takes any length"):
                     fields = fields.replace(b"+", b"")
@@ -102,11 +102,11 @@ class Client:
                     self.refuse(None, -32700)
                     raise SystemExit("no length")
                 (length,) = lengths
-                if len(self.buffer) >= found.end() + length:
-                    body = self.buffer[found.end() : found.end() + length]
+                if len(self.buffer) >= header.end() + length:
+                    body = self.buffer[header.end() : header.end() + length]
                     if self.has("counts characters") and not body.isascii():
                         raise SystemExit("lost in a frame")
-                    self.buffer = self.buffer[found.end() + length :]
+                    self.buffer = self.buffer[header.end() + length :]
                     if b"utf-16" in fields:
                         self.refuse(None, -32700)
                         continue
@@ -183,9 +183,9 @@ class Client:
         }
         if self.has("nameless"):
             del about["clientInfo"]
-        asked = self.ask("initialize", about)
+        request_id = self.ask("initialize", about)
         if not self.has("early initialized"):
-            self.wait_for(asked)
+            self.wait_for(request_id)
         self.notify("initialized", {})
         first = self.ask("chat/prompt", {"message": "Hello"})
         self.wait_for(first)

@@ -102,7 +102,7 @@ MUTANTS = {
     "W-30c": Filter(
         CALL.when(lambda m, s: call_of(m, s).unreadable), change(arguments={"unreadable": True})
     ),
-    "W-32a": Filter(CALLED, change(arguments=lambda given: list(map(str, given.values())))),
+    "W-32a": Filter(CALLED, change(arguments=lambda arguments: list(map(str, arguments.values())))),
     "TOOL-7": Filter(
         content("toolCalled", name="eca_read_file").when(lambda m, s: call_of(m, s)._began),
         put(error=False),

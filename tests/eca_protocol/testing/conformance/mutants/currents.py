@@ -17,17 +17,17 @@ from tests.eca_protocol.testing.conformance.mutants.filters import (
     each,
     first,
     is_received,
+    new_content,
     notified,
     only,
     params,
     put,
     result,
-    said,
     turn_of,
     without,
 )
 from tests.eca_protocol.testing.conformance.mutants.registry import register_filters
-from tests.eca_protocol.testing.conformance.mutants.requests import ASKED, texts
+from tests.eca_protocol.testing.conformance.mutants.requests import TURN_REQUEST, texts
 from tests.eca_protocol.testing.conformance.mutants.turns import usage
 from tests.eca_protocol.testing.conformance.reference.current import CurrentServer
 
@@ -59,7 +59,7 @@ def of_october(names: Any) -> Any:
     return "agent" if names == "code" else names
 
 
-def given(name: str) -> Any:
+def request_param(name: str) -> Any:
     """Return a member of the params of the message that the server handles."""
     return lambda server: (server.receiving.get("params") or {}).get(name)
 
@@ -68,7 +68,7 @@ def with_given(name: str, own: str) -> Knowing:
     """Write a member of the request into the answer."""
     return Knowing(
         lambda answer, server: (
-            {**answer, name: given(own)(server)} if given(own)(server) else answer
+            {**answer, name: request_param(own)(server)} if request_param(own)(server) else answer
         )
     )
 
@@ -94,7 +94,7 @@ def at_the_end(params: Message, server: Filtered) -> Message:
 def shown_of_the_source(message: Message, server: Filtered) -> Any:
     source = server.chats[message["params"]["sourceChatId"]]
     opened = notified("chat/opened", chatId=chat_id_of(message))
-    return [opened, *(said(role, **each)(message, server) for role, each in source.shown)]
+    return [opened, *(new_content(role, **each)(message, server) for role, each in source.shown)]
 
 
 MUTANTS = {
@@ -110,7 +110,7 @@ MUTANTS = {
         with_given("selectVariant", "variant"),
     ),
     "W-28d: agent": Filter(
-        ASKED.when(lambda a, s: (s.last["chat/prompt"] or {}).get("agent") == "agent"),
+        TURN_REQUEST.when(lambda a, s: (s.last["chat/prompt"] or {}).get("agent") == "agent"),
         texts("system", lambda text: text.replace("code", "agent")),
     ),
     "W-28d: build": Filter(
@@ -136,7 +136,7 @@ MUTANTS = {
         result("chat/queryFiles"),
         Knowing(
             lambda answer, s: change(
-                files=only(lambda file: file["path"].startswith(given("query")(s) or ""))
+                files=only(lambda file: file["path"].startswith(request_param("query")(s) or ""))
             )(answer)
         ),
     ),
@@ -151,7 +151,7 @@ MUTANTS = {
         drop,
         also=(FINISHED.whole.when(ends_with_a_call), first(usage)),
     ),
-    "W-31c": Filter(ASKED, texts("tool", lambda text: text.replace(REJECTION, ""))),
+    "W-31c": Filter(TURN_REQUEST, texts("tool", lambda text: text.replace(REJECTION, ""))),
     "W-44d": Filter(content("toolCallPrepare"), without("summary")),
     "W-44e: none": Filter(CALL, change(details=change(commands=each(without("approvalKey"))))),
     "W-44e: the first alone": Filter(
@@ -212,7 +212,9 @@ MUTANTS = {
     ),
     "W-43c: cleared twice": Filter(
         result(("chat/addFlag", "chat/removeFlag")).whole,
-        first(lambda m, s: notified("chat/cleared", chatId=given("chatId")(s), messages=True)),
+        first(
+            lambda m, s: notified("chat/cleared", chatId=request_param("chatId")(s), messages=True)
+        ),
     ),
     "W-43c: not removed": Filter(args("chat/removeFlag"), put(contentId="nothing")),
 }

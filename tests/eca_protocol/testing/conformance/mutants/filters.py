@@ -19,13 +19,22 @@ Rewrite = Callable[[Any], Any]
 """A function of a part of a message; it returns the part's new value, or a tuple of several."""
 
 Channel = Literal[
-    "written", "received", "asked", "event", "config", "code", "chunk", "header", "body", "frame"
+    "written",
+    "received",
+    "model_request",
+    "event",
+    "config",
+    "code",
+    "chunk",
+    "header",
+    "body",
+    "frame",
 ]
 """A place where something passes.
 
 written, received: the messages of the server and of the client.
-asked, event: the requests to the model (`model`, `messages`, `tools`, and the `turn`, which is None
-    for a title), and the events of its answers.
+model_request, event: the requests to the model (`model`, `messages`, `tools`, and the `turn`, which
+    is None for a title), and the events of its answers.
 config: the configuration of the process. code: its exit code.
 chunk, header, body: the client's bytes as they come, the lines of a header, the bytes of a body.
 frame: the body that the server writes, and its header, each by itself.
@@ -213,7 +222,7 @@ def notified(method: str, **fields: Any) -> Out:
     return Out({"jsonrpc": "2.0", "method": method, "params": fields})
 
 
-def said(role: str, **fields: Any) -> Callable[[Any, Filtered], Out]:
+def new_content(role: str, **fields: Any) -> Callable[[Any, Filtered], Out]:
     """Make a content of the chat that a message names."""
     return lambda message, server: notified(
         "chat/contentReceived", chatId=chat_id_of(message), role=role, content=fields
@@ -336,9 +345,9 @@ class Filtered(Server):
         id_ = message.get("id") if isinstance(message, dict) else None
         if method_of(message):
             self._requests[repr(id_)] = message
-            self.last[message["method"]] = given = message.get("params")
-            if isinstance(given, dict) and "toolCallId" in given:
-                self.decided[given["toolCallId"]] = message["method"]
+            self.last[message["method"]] = params = message.get("params")
+            if isinstance(params, dict) and "toolCallId" in params:
+                self.decided[params["toolCallId"]] = message["method"]
         try:
             passed = self.row.passed("received", message, self)
         except Fault as fault:
@@ -377,12 +386,12 @@ class Filtered(Server):
             await anyio.sleep(seconds)
             self.write_now(message)
 
-    async def ask_model(self, model: Any, asked: Message, take: Any) -> None:
+    async def ask_model(self, model: Any, request: Message, take: Any) -> None:
         def passed(event: Any) -> None:
             for each in self.row.passed("event", event, self):
                 take(each)
 
-        for each in self.row.passed("asked", {"model": model.name, **asked}, self):
+        for each in self.row.passed("model_request", {"model": model.name, **request}, self):
             await super().ask_model(self.models[each["model"]], each, passed)
 
     def end(self, code: int) -> None:

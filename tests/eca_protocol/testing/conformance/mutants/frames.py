@@ -130,7 +130,7 @@ def is_unknown_notification(message: Any) -> bool:
 
 def unanswered(server: Filtered) -> list[str]:
     """Return the ids of the server's requests that wait for an answer."""
-    return [id_ for id_, (event, _) in server._asked.items() if not event.is_set()]
+    return [id_ for id_, (event, _) in server._own_requests.items() if not event.is_set()]
 
 
 def has_id(id_: Any) -> Any:
@@ -219,7 +219,7 @@ MUTANTS = {
     ),
     "BASE-25": Filter(error(-32601).whole, granted(None)),
     "BASE-30": Filter(
-        at("received", is_answer).when(lambda m, s: m.get("id") not in s._asked),
+        at("received", is_answer).when(lambda m, s: m.get("id") not in s._own_requests),
         refuse("expected no such answer", -32600),
     ),
     "BASE-29": Filter(

@@ -23,8 +23,8 @@ from tests.eca_protocol.testing.conformance.reference.model import ModelFault
 Message = dict[str, Any]
 
 PROMPT = args("chat/prompt")
-ASKED = at("asked", lambda asked: asked["turn"] is not None)
-FOR_A_TITLE = at("asked", lambda asked: asked["turn"] is None)
+TURN_REQUEST = at("model_request", lambda request: request["turn"] is not None)
+FOR_A_TITLE = at("model_request", lambda request: request["turn"] is None)
 
 SKIPPED = r"\(a context of the type '\w+' was skipped\)"
 HERON = {"role": "user", "content": "It was the heron."}
@@ -51,20 +51,20 @@ def replaced(pattern: str, by: str = "") -> Any:
 def shown(*types: str) -> Any:
     """Select the requests whose contexts all have these types, and no range of lines."""
 
-    def fits(asked: Message, server: Filtered) -> bool:
-        contexts = asked["turn"].prompt.contexts
+    def fits(request: Message, server: Filtered) -> bool:
+        contexts = request["turn"].prompt.contexts
         return bool(contexts) and all(
             each["type"] in types and "linesRange" not in each for each in contexts
         )
 
-    return ASKED.when(fits)
+    return TURN_REQUEST.when(fits)
 
 
-def is_skipped(asked: Message, server: Filtered) -> bool:
-    return "was skipped" in asked["messages"][-1]["content"]
+def is_skipped(request: Message, server: Filtered) -> bool:
+    return "was skipped" in request["messages"][-1]["content"]
 
 
-def fail(asked: Message) -> Message:
+def fail(request: Message) -> Message:
     raise ModelFault("The prompt has a context of an unknown type.")
 
 
@@ -83,12 +83,12 @@ def without_the_last_of_several(messages: list[Message]) -> list[Message]:
 def decided_by(method: str) -> Any:
     """Select the requests behind a call that the user has decided so; empty: the configuration."""
 
-    def fits(asked: Message, server: Filtered) -> bool:
-        last = asked["messages"][-1]
+    def fits(request: Message, server: Filtered) -> bool:
+        last = request["messages"][-1]
         is_closed = last["role"] == "tool" and (method or "rejected" in last["content"])
         return is_closed and server.decided.get(last["tool_call_id"], "") == method
 
-    return ASKED.when(fits)
+    return TURN_REQUEST.when(fits)
 
 
 def mentioned(params: Message) -> Message:
@@ -110,26 +110,28 @@ def one_more(place: Message) -> Message:
 MUTANTS = {
     # tools and instructions
     "ARROW:chat-tool-call-2": Filter(
-        ASKED.when(lambda asked, s: "mcpServers" not in s.config), put(tools=[])
+        TURN_REQUEST.when(lambda request, s: "mcpServers" not in s.config), put(tools=[])
     ),
     "W-25a": Filter(
-        FOR_A_TITLE, Knowing(lambda asked, s: {**asked, "tools": s.toolbox.offered("agent")})
+        FOR_A_TITLE, Knowing(lambda request, s: {**request, "tools": s.toolbox.offered("agent")})
     ),
-    "W-25b": Filter(ASKED, instructions("Do not write a title above an answer.")),
+    "W-25b": Filter(TURN_REQUEST, instructions("Do not write a title above an answer.")),
     "W-25c": Filter(at("config"), lambda config: {**config, "chat": {}}),
-    "CHAT-4": Filter(ASKED, Knowing(lambda asked, s: {**asked, "model": s.selected_model})),
+    "CHAT-4": Filter(
+        TURN_REQUEST, Knowing(lambda request, s: {**request, "model": s.selected_model})
+    ),
     # the history
-    "CHAT-2": Filter(ASKED, change(messages=from_the_last_prompt)),
+    "CHAT-2": Filter(TURN_REQUEST, change(messages=from_the_last_prompt)),
     "CHAT-39": Filter(
-        at("asked", lambda asked: "otter" in str(asked["messages"])),
+        at("model_request", lambda request: "otter" in str(request["messages"])),
         change(messages=lambda messages: [*messages[:1], HERON, *messages[1:]]),
     ),
-    "CHAT-3": Filter(ASKED, texts("user", lambda text: text.replace("  ", " "))),
+    "CHAT-3": Filter(TURN_REQUEST, texts("user", lambda text: text.replace("  ", " "))),
     "ARROW:chat-tool-call-11: the last is lost": Filter(
-        ASKED, change(messages=without_the_last_of_several)
+        TURN_REQUEST, change(messages=without_the_last_of_several)
     ),
     "ARROW:chat-tool-call-11: commands": Filter(
-        ASKED, texts("tool", lambda text: text.replace("made it", "done"))
+        TURN_REQUEST, texts("tool", lambda text: text.replace("made it", "done"))
     ),
     "W-31b": Filter(decided_by("chat/toolCallReject"), drop),
     "W-31a": Filter(decided_by(""), drop),
@@ -147,23 +149,23 @@ MUTANTS = {
     ),
     "W-41c": Filter(PROMPT, contexts(change(position=change(start=one_more, end=one_more)))),
     "CTX-5": Filter(PROMPT, change(contexts=only(lambda context: context != {"type": "repoMap"}))),
-    "CTX-4": Filter(ASKED, replaced(re.escape(PAGE), "See the page.")),
+    "CTX-4": Filter(TURN_REQUEST, replaced(re.escape(PAGE), "See the page.")),
     "CTX-7": Filter(shown("mcpResource"), replaced("^.*?\n\n", "See the resource.\n\n")),
     "W-41b": Filter(args("chat/prompt", lambda p: "@" in str(p.get("message"))), mentioned),
-    "W-41e: no note": Filter(ASKED, replaced(SKIPPED)),
+    "W-41e: no note": Filter(TURN_REQUEST, replaced(SKIPPED)),
     "W-41e: no note, but other words": Filter(
-        ASKED,
+        TURN_REQUEST,
         replaced(SKIPPED),
         also=(
-            ASKED.when(lambda asked, s: asked["turn"].prompt.contexts),
+            TURN_REQUEST.when(lambda request, s: request["turn"].prompt.contexts),
             instructions("The user may show you files."),
         ),
     ),
-    "W-41e: the turn ends": Filter(ASKED.when(is_skipped), fail),
+    "W-41e: the turn ends": Filter(TURN_REQUEST.when(is_skipped), fail),
     "W-41e: the rest is skipped, too": Filter(
-        ASKED.when(is_skipped), replaced(r"was skipped\).*(?=\n\n)", "was skipped)")
+        TURN_REQUEST.when(is_skipped), replaced(r"was skipped\).*(?=\n\n)", "was skipped)")
     ),
-    "W-3f: without a note": Filter(ASKED, replaced(INCOMPLETE)),
+    "W-3f: without a note": Filter(TURN_REQUEST, replaced(INCOMPLETE)),
 }
 
 register_filters(MUTANTS)

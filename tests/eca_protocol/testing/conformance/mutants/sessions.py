@@ -293,7 +293,7 @@ MUTANTS = {
     ),
     "FIELD:ServerTool.description": Filter(SERVERS, change(tools=each(without("description")))),
     "CONF-11": Filter(SERVERS, change(tools=each(change(parameters=str)))),
-    "W-37": Filter(at("asked"), Knowing(own_names)),
+    "W-37": Filter(at("model_request"), Knowing(own_names)),
     # queries
     "CHAT-25": Filter(CONTEXT_QUERY, change(query=blank)),
     "CHAT-26": Filter(CONTEXT_QUERY, without("contexts")),
@@ -321,7 +321,7 @@ MUTANTS = {
     "CHAT-9": Filter(
         result("chat/queryCommands", lambda p: p.get("query") == "login"),
         change(commands=lambda commands: [*commands, LOGIN]),
-        also=(at("asked", lambda a: a["messages"][-1]["content"] == "cancel"), drop),
+        also=(at("model_request", lambda a: a["messages"][-1]["content"] == "cancel"), drop),
     ),
     "W-40e": Filter(result(QUERIES, lambda p: not p.get("chatId")), put(chatId="")),
     "CHAT-29": Filter(result(QUERIES), without("chatId")),
@@ -340,7 +340,7 @@ MUTANTS = {
     ),
     "W-42b": Filter(
         diagnostics(lambda m, s: True),
-        only(lambda found: found.get("severity") in ("error", "warning", "info", "hint")),
+        only(lambda diagnostic: diagnostic.get("severity") in ("error", "warning", "info", "hint")),
     ),
 }
 

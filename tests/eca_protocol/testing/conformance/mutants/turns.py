@@ -22,11 +22,11 @@ from tests.eca_protocol.testing.conformance.mutants.filters import (
     is_busy,
     is_received,
     is_stopped,
+    new_content,
     params,
     put,
     refuse,
     result,
-    said,
     then,
     turn_of,
     twice,
@@ -49,7 +49,7 @@ FINISHED = content("progress", state="finished")
 STOPPED = FINISHED.whole.when(is_stopped)
 
 
-FINISH = said("system", type="progress", state="finished", text="")
+FINISH = new_content("system", type="progress", state="finished", text="")
 
 
 def has_known_model(message: Message, server: Filtered) -> bool:
@@ -72,11 +72,11 @@ def has_called(message: Message, server: Filtered) -> bool:
 def echo(message: Message, server: Filtered) -> Out:
     """Make the echo of a prompt."""
     text, id_ = message["params"]["message"], str(uuid.uuid4())
-    return said("user", type="text", text=text, contentId=id_)(message, server)
+    return new_content("user", type="text", text=text, contentId=id_)(message, server)
 
 
 def usage(message: Message, server: Filtered) -> Out:
-    return said("system", **turn_of(message, server).usage())(message, server)
+    return new_content("system", **turn_of(message, server).usage())(message, server)
 
 
 def promised(message: Message, server: Filtered) -> Out:
@@ -185,7 +185,7 @@ MUTANTS = {
     ),
     "CHAT-14": Filter(
         FINISHED.whole.when(lambda m, s: not turn_of(m, s).stopped),
-        then(said("system", type="progress", state="running", text="Idle")),
+        then(new_content("system", type="progress", state="running", text="Idle")),
     ),
     # the model's text and thoughts
     "CHAT-12: only at the end": Filter(
@@ -244,8 +244,8 @@ MUTANTS = {
     ),
     "W-23d": Filter(STOPPED, first(usage)),
     "W-23e": Filter(STOPPED, delay(0.8)),
-    "W-23g": Filter(STOPPED, then(said("assistant", type="text", text="late"))),
-    "CHAT-33": Filter(STOPPED, first(said("assistant", type="text", text="one more"))),
+    "W-23g": Filter(STOPPED, then(new_content("assistant", type="text", text="late"))),
+    "CHAT-33": Filter(STOPPED, first(new_content("assistant", type="text", text="one more"))),
     "W-23a": Filter(called("chat/promptStop").when(is_silent), drop),
     "CHAT-34": Filter(
         PROMPTED.when(lambda m, s: (turn := turn_of(m, s)) and turn.stopped), instead(promised)

@@ -17,7 +17,7 @@ class Commands:
 
     def find(self, query: str) -> list[dict[str, Any]]:
         """Return the commands whose name or description contains the query."""
-        wanted = query.strip().lower()
+        needle = query.strip().lower()
         listed = [
             _command("costs", "What this chat has cost.", "native"),
             _command("help", "Which commands there are.", "native", [{"name": "about"}]),
@@ -34,7 +34,7 @@ class Commands:
         return [
             each
             for each in listed
-            if wanted in each["name"].lower() or wanted in each["description"].lower()
+            if needle in each["name"].lower() or needle in each["description"].lower()
         ]
 
     def run(self, line: str, chat: Chat) -> str:
@@ -50,8 +50,8 @@ class Commands:
             if name == f"{server.name}:{prompt['name']}":
                 names = [each["name"] for each in prompt.get("arguments", ())]
                 arguments = dict(zip(names, words, strict=False))
-                asked = {"name": prompt["name"], "arguments": arguments}
-                result = await server.call("prompts/get", asked)
+                params = {"name": prompt["name"], "arguments": arguments}
+                result = await server.call("prompts/get", params)
                 return "\n".join(str(each["content"].get("text")) for each in result["messages"])
         return None
 

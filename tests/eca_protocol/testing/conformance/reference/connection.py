@@ -70,7 +70,7 @@ class Connection:
         self._written = anyio.Event()
         self._more = anyio.Event()
         self._pending: dict[tuple[type, Any], anyio.CancelScope] = {}
-        self._asked: dict[str, tuple[anyio.Event, list[Any]]] = {}
+        self._own_requests: dict[str, tuple[anyio.Event, list[Any]]] = {}
 
     async def run(self) -> int:
         """Serve to the end; return the exit code."""
@@ -225,17 +225,17 @@ class Connection:
     async def ask(self, method: str, params: Any, *, seconds: float) -> Any:
         """Send a request; return its result, or None."""
         id_ = str(uuid.uuid4())
-        answered, answers = self._asked[id_] = anyio.Event(), []
+        answered, answers = self._own_requests[id_] = anyio.Event(), []
         self.write({"jsonrpc": "2.0", "id": id_, "method": method, "params": params})
         with anyio.move_on_after(seconds):
             await answered.wait()
-        del self._asked[id_]
+        del self._own_requests[id_]
         return answers[0] if answers else None
 
     def take_answer(self, message: dict[str, Any]) -> None:
         id_ = message.get("id")
-        if isinstance(id_, str) and id_ in self._asked:
-            answered, answers = self._asked[id_]
+        if isinstance(id_, str) and id_ in self._own_requests:
+            answered, answers = self._own_requests[id_]
             answers.append(message.get("result"))
             answered.set()
 

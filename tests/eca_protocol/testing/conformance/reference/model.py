@@ -56,8 +56,8 @@ class Model:
         if tools:
             request["tools"] = tools
         try:
-            for left in reversed(range(self.tries)):
-                pause = await self._try(json.dumps(request), take, may_wait=left > 0)
+            for remaining in reversed(range(self.tries)):
+                pause = await self._try(json.dumps(request), take, may_wait=remaining > 0)
                 if pause is None:
                     return
                 await anyio.sleep(pause)

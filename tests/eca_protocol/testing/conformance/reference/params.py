@@ -43,8 +43,8 @@ class Params:
         return str(self._typed(name, str, "a text", needed=needed))
 
     def list(self, name: str) -> list[Any]:
-        found: list[Any] = self._typed(name, list, "a list")
-        return found
+        items: list[Any] = self._typed(name, list, "a list")
+        return items
 
     def object(self, name: str) -> Params:
         return Params(self._typed(name, dict, "an object"), f"{self._place}.{name}")

@@ -86,8 +86,8 @@ class Server(Connection):
         if not self.is_introduced:
             self.is_introduced = True
             self.introduce()
-            for method, told in self._held:
-                self.notify(method, told)
+            for method, held_params in self._held:
+                self.notify(method, held_params)
             for uri in self.workspace.unusable:
                 self.show("warning", f"The folder {uri} cannot be used.")
 
@@ -102,17 +102,17 @@ class Server(Connection):
 
     async def _watch_configuration(self) -> None:
         """Announce the settings that a file in the workspace changes."""
-        told = self.chat_config()
+        announced = self.chat_config()
         while True:
             await anyio.sleep(0.2)
             self.config = {**self._given_config, **self.workspace.configuration()}
             now = self.chat_config()
-            changed = {name: value for name, value in now.items() if told[name] != value}
+            changed = {name: value for name, value in now.items() if announced[name] != value}
             for name in ("selectBehavior", "selectAgent"):
                 changed.pop(name, None)
             if changed:
                 self.notify("config/updated", {"chat": changed})
-                told = now
+                announced = now
 
     def chat_config(self) -> dict[str, Any]:
         return {
@@ -201,8 +201,8 @@ class Server(Connection):
 
     def query_context(self, params: Params) -> Any:
         known, resources = params.contexts(), self.mcp.resources()
-        found = self.workspace.query(params.text("query"), known, resources)
-        return {**self.named(params), "contexts": found}
+        contexts = self.workspace.query(params.text("query"), known, resources)
+        return {**self.named(params), "contexts": contexts}
 
     def query_commands(self, params: Params) -> Any:
         return {**self.named(params), "commands": self.commands.find(params.text("query"))}

@@ -119,10 +119,10 @@ class Grep(Tool):
     arguments, optional, changes = ("path", "pattern"), ("include", "max_results"), False
 
     async def run(self, arguments: dict[str, Any]) -> str:
-        wanted = re.compile(self.argument(arguments, "pattern"))
+        pattern = re.compile(self.argument(arguments, "pattern"))
         paths = self.path(arguments).rglob(str(arguments.get("include") or "*"))
         return self.cut(
-            "\n".join(str(path) for path in paths if wanted.search(read_or_nothing(path)))
+            "\n".join(str(path) for path in paths if pattern.search(read_or_nothing(path)))
         )
 
 
@@ -160,9 +160,9 @@ class EditFile(WriteFile):
     def change(self, arguments: dict[str, Any]) -> FileChange:
         path = self.path(arguments)
         before, old = read(path), self.argument(arguments, "original_content")
-        found = before.count(old) if old else 0
-        if found != 1 and not (found and arguments.get("all_occurrences")):
-            raise ToolFault(f"expected the text once in {path}, found {found} matches")
+        count = before.count(old) if old else 0
+        if count != 1 and not (count and arguments.get("all_occurrences")):
+            raise ToolFault(f"expected the text once in {path}, found {count} matches")
         after = before.replace(old, self.argument(arguments, "new_content"))
         return FileChange(path=str(path), before=before, after=after)
 
@@ -196,13 +196,13 @@ class EditorDiagnostics(Tool):
     optional, changes = ("path",), False
 
     async def run(self, arguments: dict[str, Any]) -> str:
-        asked = {"uri": self.path(arguments).as_uri()} if arguments.get("path") else {}
-        answer = await self.owner.ask("editor/getDiagnostics", asked, seconds=2)
-        found = answer.get("diagnostics") if isinstance(answer, dict) else None
-        if not isinstance(found, list):
+        params = {"uri": self.path(arguments).as_uri()} if arguments.get("path") else {}
+        answer = await self.owner.ask("editor/getDiagnostics", params, seconds=2)
+        diagnostics = answer.get("diagnostics") if isinstance(answer, dict) else None
+        if not isinstance(diagnostics, list):
             raise ToolFault("The editor gave no answer.")
         first = 0 if self.owner.client in COUNT_FROM_ZERO else 1
-        lines = [diagnostic_line(each, first) for each in found]
+        lines = [diagnostic_line(each, first) for each in diagnostics]
         return "\n".join(filter(None, lines)) or "Nothing is wrong."
 
 
@@ -322,15 +322,16 @@ def cut(text: str, cap: int) -> str:
     data = text.encode("utf-8", "replace")
     if len(data) <= cap:
         return text
-    left = len(data) - cap
-    return data[:cap].decode("utf-8", "ignore") + f"\n... cut, {left} bytes left out ..."
+    omitted = len(data) - cap
+    return data[:cap].decode("utf-8", "ignore") + f"\n... cut, {omitted} bytes left out ..."
 
 
-def diagnostic_line(found: Any, first: int) -> str:
+def diagnostic_line(diagnostic: Any, first: int) -> str:
     """Return a diagnostic with its place, counted from 1; empty for anything else."""
     try:
-        line, character = (found["range"]["start"][name] + 1 - first for name in POSITION)
-        place = f"{found['uri']}:{line}:{character}"
-        return f"{place}: {found.get('severity')}: {found['message']} ({found.get('code')})"
+        line, character = (diagnostic["range"]["start"][name] + 1 - first for name in POSITION)
+        place = f"{diagnostic['uri']}:{line}:{character}"
+        severity, code = diagnostic.get("severity"), diagnostic.get("code")
+        return f"{place}: {severity}: {diagnostic['message']} ({code})"
     except (KeyError, TypeError):
         return ""

@@ -43,18 +43,18 @@ class Workspace:
         self, text: str, known: list[dict[str, Any]], more: list[dict[str, Any]]
     ) -> list[dict[str, Any]]:
         """Return unknown contexts whose path or name has the text, the roots first."""
-        found = [{"type": "directory", "path": str(root)} for root in self.roots]
-        found += [
+        candidates = [{"type": "directory", "path": str(root)} for root in self.roots]
+        candidates += [
             {"type": "directory" if path.is_dir() else "file", "path": str(path)}
             for root in self.roots
             for path in sorted(root.rglob("*"))
             if not any(part.startswith(".") for part in path.relative_to(root).parts)
         ]
-        taken, wanted = set(map(place_of, known)), text.strip().lower()
+        taken, needle = set(map(place_of, known)), text.strip().lower()
         return [
             context
-            for context in (*found, *more)
-            if place_of(context) not in taken and wanted in place_of(context).lower()
+            for context in (*candidates, *more)
+            if place_of(context) not in taken and needle in place_of(context).lower()
         ][:MOST]
 
     def show_file(self, path: Path, lines: dict[str, int] | None = None) -> str:
@@ -63,8 +63,8 @@ class Workspace:
         except OSError as error:
             return f"{path}: {error.strerror}"
         if lines is not None:
-            kept = text.splitlines(keepends=True)[max(0, lines["start"] - 1) : lines["end"]]
-            text = "".join(kept)
+            excerpt = text.splitlines(keepends=True)[max(0, lines["start"] - 1) : lines["end"]]
+            text = "".join(excerpt)
         return f'<file path="{path}">\n{text}\n</file>'
 
     def show_directory(self, path: Path) -> str:

@@ -31,7 +31,7 @@ PATIENT = Limits(write=30.0, read=30.0, close=30.0, rewrite=30.0)
 
 
 @attrs.define
-class Kept:
+class OpenStore:
     """A store, and the problems that it reported."""
 
     store: Store
@@ -54,12 +54,12 @@ class Kept:
 
 
 @asynccontextmanager
-async def opened(path: Path, **limits: float) -> AsyncIterator[Kept]:
+async def opened(path: Path, **limits: float) -> AsyncIterator[OpenStore]:
     """Open a store on that file, with these limits, and close it at the end."""
     problems: list[str] = []
     store = Store(path, on_problem=problems.append, limits=attrs.evolve(PATIENT, **limits))
     try:
-        yield Kept(store, problems)
+        yield OpenStore(store, problems)
     finally:
         await store.close()
 
@@ -115,7 +115,7 @@ def append(file: ChatFile, chat: str, *messages: StoredMessage, title: str | Non
     assert file.write(chat, lambda file: queries.append(file, row, messages, turn=turn, usage=None))
 
 
-def said(*texts: str) -> tuple[StoredMessage, ...]:
+def messages_of(*texts: str) -> tuple[StoredMessage, ...]:
     """One message of the user for each text; the text is its id, too."""
     return tuple(
         StoredMessage(id=text[:60], message=Message(role="user", parts=(TextPart(text),)))

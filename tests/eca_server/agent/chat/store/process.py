@@ -14,7 +14,14 @@ import attrs
 import trio
 
 import eca_server.agent.chat.store.file  # noqa: F401 - a user without rights may not read the interpreter
-from tests.eca_server.agent.chat.store.keeping import WORKSPACE, Kept, image, opened, said, turn
+from tests.eca_server.agent.chat.store.keeping import (
+    WORKSPACE,
+    OpenStore,
+    image,
+    messages_of,
+    opened,
+    turn,
+)
 
 LIMIT = 300_000
 
@@ -29,7 +36,7 @@ class Running:
     process: Any
     pipe: Connection
 
-    def heard(self) -> list[Any]:
+    def read_rest(self) -> list[Any]:
         """Return all that it still says, until its end."""
         texts = []
         try:
@@ -57,13 +64,13 @@ def spawn(role: Callable[..., Any], path: Path, *arguments: str) -> Iterator[Run
 
 def _run(role: Callable[..., Any], path: Path, pipe: Connection, arguments: tuple[str]) -> None:
     async def main() -> None:
-        async with opened(path) as kept:
-            await role(kept, pipe, *arguments)
+        async with opened(path) as ours:
+            await role(ours, pipe, *arguments)
 
     trio.run(main)
 
 
-async def write_until_killed(kept: Kept, pipe: Connection, name: str, seed: str) -> None:
+async def write_until_killed(ours: OpenStore, pipe: Connection, name: str, seed: str) -> None:
     """Append turns to the chat of that name and to one that all share; delete others."""
     chance = random.Random(seed)
     pipe.send("ready")
@@ -71,17 +78,17 @@ async def write_until_killed(kept: Kept, pipe: Connection, name: str, seed: str)
         each = f"{name}-{number}"
         filler = "x" * chance.choice([1, 100, 3000, 40_000])
         before = [image(f"{each}-0", "/f", data=filler.encode()[:10_000])]
-        await kept.store.add_before_images(name, before)
-        mine = await kept.store.append(name, WORKSPACE, turn(each, filler=filler))
-        await kept.store.append("shared", WORKSPACE, turn(each, filler=filler))
+        await ours.store.add_before_images(name, before)
+        mine = await ours.store.append(name, WORKSPACE, turn(each, filler=filler))
+        await ours.store.append("shared", WORKSPACE, turn(each, filler=filler))
         if number % 3 == 0:
-            await kept.store.append(f"{each} gone", WORKSPACE, turn(each, filler=filler))
+            await ours.store.append(f"{each} gone", WORKSPACE, turn(each, filler=filler))
         if number % 3 == 2:
-            await kept.store.delete(f"{name}-{number - 2} gone")
-        pipe.send(each if mine else f"problem {kept.problems}")
+            await ours.store.delete(f"{name}-{number - 2} gone")
+        pipe.send(each if mine else f"problem {ours.problems}")
 
 
-async def fill_the_disk(kept: Kept, pipe: Connection) -> None:
+async def fill_the_disk(ours: OpenStore, pipe: Connection) -> None:
     """Write until a file may not grow any more, then a little later."""
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT, hard))
@@ -89,33 +96,33 @@ async def fill_the_disk(kept: Kept, pipe: Connection) -> None:
     failures = 0
     while failures < 3:
         number += 1
-        is_kept = await kept.store.append("c", WORKSPACE, said(f"{number}" + "x" * 20_000))
+        is_kept = await ours.store.append("c", WORKSPACE, messages_of(f"{number}" + "x" * 20_000))
         failures = 0 if is_kept else failures + 1
-    (problem,) = kept.problems
+    (problem,) = ours.problems
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
     number += 1
-    assert await kept.store.append("c", WORKSPACE, said(f"{number}"))
-    texts = [text.rstrip("x") for text in await kept.texts("c")]
+    assert await ours.store.append("c", WORKSPACE, messages_of(f"{number}"))
+    texts = [text.rstrip("x") for text in await ours.texts("c")]
     assert texts == [str(each) for each in range(number + 1)]
-    assert kept.problems == [problem]
+    assert ours.problems == [problem]
     pipe.send(problem)
 
 
-async def write_where_it_is_forbidden(kept: Kept, pipe: Connection) -> None:
+async def write_where_it_is_forbidden(ours: OpenStore, pipe: Connection) -> None:
     """Try as a user without root's rights."""
     if os.geteuid() == 0:
         os.setuid(65534)
     for number in range(3):
-        assert not await kept.store.append("c", WORKSPACE, said(f"{number}"))
-    (problem,) = kept.problems
-    assert not await kept.store.close()
+        assert not await ours.store.append("c", WORKSPACE, messages_of(f"{number}"))
+    (problem,) = ours.problems
+    assert not await ours.store.close()
     pipe.send(problem)
 
 
-async def begin_at_once(kept: Kept, pipe: Connection, name: str) -> None:
+async def begin_at_once(ours: OpenStore, pipe: Connection, name: str) -> None:
     """Wait for the word, then open and write."""
     pipe.send("ready")
     pipe.recv()
     for number in range(20):
-        assert await kept.store.append("shared", WORKSPACE, turn(f"{name}-{number}"))
-    pipe.send(kept.problems)
+        assert await ours.store.append("shared", WORKSPACE, turn(f"{name}-{number}"))
+    pipe.send(ours.problems)

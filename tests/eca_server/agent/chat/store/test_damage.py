@@ -11,7 +11,7 @@ import pytest
 
 from eca_server.agent.chat.store import schema
 from eca_server.agent.chat.store.rows import TurnUsage
-from tests.eca_server.agent.chat.store.keeping import WORKSPACE, opened, said, set_aside
+from tests.eca_server.agent.chat.store.keeping import WORKSPACE, messages_of, opened, set_aside
 
 
 @pytest.fixture
@@ -19,7 +19,9 @@ async def path(path: Path) -> Path:
     async with opened(path) as ours:
         usage = TurnUsage(tokens=5, cost=Decimal("0.1"))
         for name in ("good", "bad"):
-            assert await ours.store.append(name, WORKSPACE, said(name), title=name, usage=usage)
+            assert await ours.store.append(
+                name, WORKSPACE, messages_of(name), title=name, usage=usage
+            )
     return path
 
 
@@ -106,13 +108,13 @@ async def test_a_damaged_cost_leaves_the_history_readable(path, cost):
 @pytest.mark.parametrize("version", [0, UNTYPED])
 async def test_a_damaged_place_of_a_message_costs_no_message(path, value, version):
     async with opened(path) as ours:
-        assert await ours.store.append("bad", WORKSPACE, said("second", "third"))
+        assert await ours.store.append("bad", WORKSPACE, messages_of("second", "third"))
     statement = f"UPDATE message SET sequence = {value} WHERE id = 'third'"
     damage(path, statement, version=version)
     async with opened(path) as ours:
         chat = await ours.chat("bad")
         assert {each.id for each in chat.messages} == {"bad", "second", "third"}
-        assert await ours.store.append("bad", WORKSPACE, said("fourth", "fifth"))
+        assert await ours.store.append("bad", WORKSPACE, messages_of("fourth", "fifth"))
         assert (await ours.texts("bad"))[-2:] == ["fourth", "fifth"]
         assert len(await ours.texts("bad")) == 5
         assert await ours.texts("good") == ["good"]
@@ -196,6 +198,6 @@ async def test_a_sqlite_without_strict_tables_leaves_those_of_a_newer_one_alone(
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             write_schema(connection, "sql || ', UNKNOWN'")
         async with opened(path) as ours:
-            assert not await ours.store.append("good", WORKSPACE, said("new"))
+            assert not await ours.store.append("good", WORKSPACE, messages_of("new"))
             assert "expected SQLite 3.37 or newer" in "".join(ours.problems)
     assert not set_aside(path)

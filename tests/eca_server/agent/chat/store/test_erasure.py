@@ -13,12 +13,12 @@ from eca_server.agent.chat.store import queries, rollbacks
 from eca_server.agent.chat.store.file import ChatFile
 from tests.eca_server.agent.chat.store.keeping import (
     WORKSPACE,
-    Kept,
+    OpenStore,
     append,
     image,
+    messages_of,
     opened,
     opened_file,
-    said,
 )
 
 
@@ -39,14 +39,14 @@ def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """
     chance = random.Random(2)
     path = tmp_path_factory.mktemp("filled") / "chats.sqlite"
-    with opened_file(path) as kept:
+    with opened_file(path) as chat_file:
         for number in range(CHATS * 20):
             chat = chance.randrange(CHATS)
             text = mark(chat) * chance.choice([10, 40, 100])
-            message = attrs.evolve(said(text)[0], id=f"{number}")
-            append(kept, f"chat {chat}", message, title=mark(chat) * (number % 9))
+            message = attrs.evolve(messages_of(text)[0], id=f"{number}")
+            append(chat_file, f"chat {chat}", message, title=mark(chat) * (number % 9))
         for chat in range(CHATS):
-            add_image(kept, f"chat {chat}", mark(chat))
+            add_image(chat_file, f"chat {chat}", mark(chat))
     return path.read_bytes()
 
 
@@ -57,18 +57,18 @@ def filled(path: Path, content: bytes) -> Path:
     return path
 
 
-def add_image(kept: ChatFile, name: str, text: str) -> None:
+def add_image(chat_file: ChatFile, name: str, text: str) -> None:
     data = text.encode()
     images = [image("1", text, moved_from=text, data=data * 300, after=data)]
-    assert kept.write_once(lambda file: rollbacks.add_before_images(file, name, images))
+    assert chat_file.write_once(lambda file: rollbacks.add_before_images(file, name, images))
 
 
-async def delete_all(kept: Kept) -> None:
+async def delete_all(ours: OpenStore) -> None:
     for chat in DELETED:
-        assert await kept.store.delete(f"chat {chat}")
+        assert await ours.store.delete(f"chat {chat}")
 
 
-def left(path: Path, chats: set[int] = DELETED) -> set[tuple[str, int]]:
+def find_leftovers(path: Path, chats: set[int] = DELETED) -> set[tuple[str, int]]:
     """In which files text of which chats is found."""
     return {
         (file.name, chat)
@@ -82,17 +82,19 @@ def left(path: Path, chats: set[int] = DELETED) -> set[tuple[str, int]]:
 async def test_nothing_is_left_after_close(filled):
     async with opened(filled) as ours:
         await delete_all(ours)
-    assert left(filled) == set()
-    assert {chat for _, chat in left(filled, set(range(CHATS)))} == set(range(CHATS)) - DELETED
+    assert find_leftovers(filled) == set()
+    assert {chat for _, chat in find_leftovers(filled, set(range(CHATS)))} == set(
+        range(CHATS)
+    ) - DELETED
 
 
 async def test_nothing_is_left_although_another_server_continues(filled):
     async with opened(filled) as theirs:
-        await theirs.store.append("theirs", WORKSPACE, said("theirs"))
+        await theirs.store.append("theirs", WORKSPACE, messages_of("theirs"))
         async with opened(filled) as ours:
             await delete_all(ours)
-        assert left(filled) == set()
-        assert await theirs.store.append("theirs", WORKSPACE, said("more"))
+        assert find_leftovers(filled) == set()
+        assert await theirs.store.append("theirs", WORKSPACE, messages_of("more"))
         assert theirs.problems == []
 
 
@@ -105,19 +107,19 @@ async def test_what_a_killed_server_left_goes_when_the_next_one_closes(filled):
         file.write_bytes(content)
     async with opened(filled) as ours:
         await ours.store.load("any")
-    assert left(filled) == set()
+    assert find_leftovers(filled) == set()
 
 
 async def test_nothing_is_left_of_what_was_never_written(path):
     path.parent.write_text("in the way")
     async with opened(path) as ours:
-        await ours.store.append("chat 1", WORKSPACE, said(mark(1)))
+        await ours.store.append("chat 1", WORKSPACE, messages_of(mark(1)))
         await ours.store.delete("chat 1")
         path.parent.unlink()
-        assert await ours.store.append("chat 2", WORKSPACE, said(mark(2)))
+        assert await ours.store.append("chat 2", WORKSPACE, messages_of(mark(2)))
         assert await ours.store.load("chat 1") is None
         assert due(path) == 0
-    assert {chat for _, chat in left(path, {1, 2})} == {2}
+    assert {chat for _, chat in find_leftovers(path, {1, 2})} == {2}
 
 
 async def test_the_file_is_rewritten_while_nothing_is_asked_for(filled, monkeypatch):
@@ -135,7 +137,7 @@ async def test_the_file_is_rewritten_while_nothing_is_asked_for(filled, monkeypa
         rewritten = trio.Event()
         with trio.fail_after(10):
             await rewritten.wait()
-        assert left(filled) == set()
+        assert find_leftovers(filled) == set()
 
 
 async def test_a_rewriting_that_would_hold_up_the_end_is_left_for_the_next_time(filled):
@@ -146,7 +148,7 @@ async def test_a_rewriting_that_would_hold_up_the_end_is_left_for_the_next_time(
         assert await ours.before_images("chat 1")
         assert await ours.store.close()
         assert ours.problems == []
-    assert left(filled) == set()
+    assert find_leftovers(filled) == set()
     assert due(filled) == 0
 
 

@@ -10,7 +10,13 @@ import trio
 
 from eca_server.agent.chat.store import wal
 from eca_server.agent.chat.store.file import ChatFile
-from tests.eca_server.agent.chat.store.keeping import WORKSPACE, append, opened, opened_file, said
+from tests.eca_server.agent.chat.store.keeping import (
+    WORKSPACE,
+    append,
+    messages_of,
+    opened,
+    opened_file,
+)
 
 CHATS = [f"{number}" for number in range(6)]
 
@@ -49,7 +55,7 @@ def chats_without_log(path: Path) -> int:
 async def test_an_idle_store_has_all_chats_in_the_file_itself(path, emptied):
     async with opened(path, idle=0.05, log=3600) as ours:
         for name in CHATS:
-            assert await ours.store.append(name, WORKSPACE, said(name))
+            assert await ours.store.append(name, WORKSPACE, messages_of(name))
         with trio.fail_after(30):
             done = emptied()
             while chats_without_log(path) < len(CHATS):
@@ -62,7 +68,7 @@ async def test_a_store_that_is_never_idle_has_older_chats_in_the_file_itself(pat
     async with opened(path, idle=3600, log=0) as ours:
         for number, name in enumerate(CHATS, 1):
             done = emptied()
-            assert await ours.store.append(name, WORKSPACE, said(name))
+            assert await ours.store.append(name, WORKSPACE, messages_of(name))
             with trio.fail_after(30):
                 await done.wait()
             assert chats_without_log(path) == number
@@ -70,11 +76,11 @@ async def test_a_store_that_is_never_idle_has_older_chats_in_the_file_itself(pat
 
 async def test_a_log_that_another_server_reads_is_no_error_and_waits(path, emptied):
     async with opened(path, idle=0.02, log=0.05) as ours:
-        assert await ours.store.append("0", WORKSPACE, said("0"))
+        assert await ours.store.append("0", WORKSPACE, messages_of("0"))
         with closing(sqlite3.connect(path, isolation_level=None)) as reader:
             reader.execute("BEGIN")
             reader.execute("SELECT * FROM chat").fetchall()
-            assert await ours.store.append("1", WORKSPACE, said("1"))
+            assert await ours.store.append("1", WORKSPACE, messages_of("1"))
             with trio.fail_after(30):
                 for _ in range(3):
                     await emptied().wait()
@@ -91,11 +97,11 @@ async def test_a_log_that_another_server_reads_is_no_error_and_waits(path, empti
 
 def killed_server(path: Path) -> None:
     """Leave the files of a server that was killed, with all its chats in the log."""
-    with opened_file(path) as kept:
+    with opened_file(path) as chat_file:
         for name in CHATS:
-            append(kept, name, *said(name * 5000), title=name)
-        left = {file: file.read_bytes() for file in path.parent.iterdir()}
-    for file, content in left.items():
+            append(chat_file, name, *messages_of(name * 5000), title=name)
+        snapshot = {file: file.read_bytes() for file in path.parent.iterdir()}
+    for file, content in snapshot.items():
         file.write_bytes(content)
 
 
@@ -111,7 +117,7 @@ def offset_of(path: Path, text: str) -> int:
     return Path(f"{path}-wal").read_bytes().index(text.encode()) + 1
 
 
-async def found(path: Path) -> tuple[list[str], list[str], list[Path]]:
+async def reopen(path: Path) -> tuple[list[str], list[str], list[Path]]:
     """The chats that are listed, what was said, and the logs that were kept aside."""
     async with opened(path) as ours:
         listed = sorted(each.id for each in await ours.store.list(WORKSPACE, 99))
@@ -137,7 +143,7 @@ async def test_a_flipped_byte_in_the_log_loses_no_chat_and_is_announced(path, pl
     broken = flip(path, offset)
     if not is_indexed:
         Path(f"{path}-shm").unlink()
-    listed, problems, [aside] = await found(path)
+    listed, problems, [aside] = await reopen(path)
     assert listed == CHATS
     [problem] = problems
     assert aside.read_bytes() == broken
@@ -145,13 +151,13 @@ async def test_a_flipped_byte_in_the_log_loses_no_chat_and_is_announced(path, pl
     assert aside.name in problem
     assert "could be recovered" in problem
     assert ("may be wrong" in problem) >= (place == "text")
-    assert await found(path) == (CHATS, [], [aside])
+    assert await reopen(path) == (CHATS, [], [aside])
 
 
 async def test_a_damaged_end_of_the_log_is_noticed_by_the_index(path):
     killed_server(path)
     flip(path, -10)
-    listed, [problem], _ = await found(path)
+    listed, [problem], _ = await reopen(path)
     assert listed == CHATS
     assert "The last change in it could be recovered" in problem
 
@@ -162,11 +168,11 @@ async def test_a_log_that_cannot_be_repaired_is_cut_and_what_is_lost_is_announce
     killed_server(path)
     broken = flip(path, offset_of(path, CHATS[3] * 3000))
     monkeypatch.setattr(wal, "LARGEST_FILE", 0)
-    listed, [problem], [aside] = await found(path)
+    listed, [problem], [aside] = await reopen(path)
     assert listed == CHATS[:3]
     assert "The last 3 changes in it may be lost." in problem
     assert aside.read_bytes() == broken
-    assert await found(path) == (CHATS[:3], [], [aside])
+    assert await reopen(path) == (CHATS[:3], [], [aside])
 
 
 async def test_the_log_of_a_killed_server_is_no_damage_wherever_it_was_cut(path):
@@ -186,19 +192,19 @@ async def test_the_log_of_a_killed_server_is_no_damage_wherever_it_was_cut(path)
 
 async def test_the_log_of_a_server_that_runs_is_not_looked_at(path):
     async with opened(path) as theirs:
-        assert await theirs.store.append("c", WORKSPACE, said("one"))
+        assert await theirs.store.append("c", WORKSPACE, messages_of("one"))
         broken = flip(path, HEADER + FRAME + 100)
         assert [*wal.repair_log(path)] == []
         assert Path(f"{path}-wal").read_bytes() == broken
 
 
 async def test_checksums_are_those_of_sqlite_and_frames_of_an_earlier_log_are_no_damage(path):
-    with opened_file(path) as kept:
+    with opened_file(path) as chat_file:
         for number in range(3):
-            append(kept, f"{number}", *said("x" * (90_000 // (number + 1))))
-            kept.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
-        left = {file: file.read_bytes() for file in path.parent.iterdir()}
-    for file, content in left.items():
+            append(chat_file, f"{number}", *messages_of("x" * (90_000 // (number + 1))))
+            chat_file.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+        snapshot = {file: file.read_bytes() for file in path.parent.iterdir()}
+    for file, content in snapshot.items():
         file.write_bytes(content)
     log = wal._read(path, Path(f"{path}-wal"))
     assert log is not None

@@ -56,7 +56,7 @@ def write_and_be_killed(path: Path, name: str, seed: str, *, turns: int, later: 
         acknowledged = [running.pipe.recv() for _ in range(turns)]
         time.sleep(later)  # the random point; nothing is waited for
         running.process.kill()
-        return [*acknowledged, *running.heard()]
+        return [*acknowledged, *running.read_rest()]
 
 
 async def look(path: Path, names: list[str]) -> dict[str, StoredChat | None]:
@@ -119,12 +119,14 @@ def test_servers_that_begin_at_once_on_one_chat_keep_all_turns_of_all(tmp_path):
             assert server.pipe.recv() == "ready"
         for server in servers:
             server.pipe.send("go")
-        told = [server.pipe.recv() for server in servers]
+        problems_by_server = [server.pipe.recv() for server in servers]
     shared = turns_of(trio.run(look, path, ["shared"])["shared"])
     for name in names:
         mine = [each for each in shared if each.startswith(name)]
         assert mine == [f"{name}-{number}" for number in range(20)]
-    assert all("The messages of both servers" in text for texts in told for text in texts)
+    assert all(
+        "The messages of both servers" in text for texts in problems_by_server for text in texts
+    )
 
 
 @pytest.mark.parametrize("files", [40, pytest.param(100, marks=pytest.mark.long)])

@@ -13,10 +13,10 @@ from eca_server.agent.chat.store import place, salvage
 from eca_server.agent.chat.store.rows import ChatSettings, TurnUsage
 from tests.eca_server.agent.chat.store.keeping import (
     WORKSPACE,
-    Kept,
+    OpenStore,
     image,
+    messages_of,
     opened,
-    said,
     set_aside,
 )
 from tests.eca_server.agent.chat.store.test_log import CHATS as IN_LOG
@@ -35,7 +35,7 @@ def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     async def fill() -> None:
         async with opened(file) as ours:
             for name in CHATS:
-                texts = said(*[f"{name} {place} " + "x" * 1000 for place in PLACES])
+                texts = messages_of(*[f"{name} {place} " + "x" * 1000 for place in PLACES])
                 fields = {"usage": TurnUsage(tokens=3), "settings": ChatSettings(model="p/m")}
                 assert await ours.store.append(name, WORKSPACE, texts, title=name, **fields)
                 images = [image("0", "/f", data=b"d")]
@@ -52,9 +52,9 @@ def path(path: Path, content: bytes) -> Path:
     return path
 
 
-async def whole(ours: Kept) -> list[str]:
+async def whole(ours: OpenStore) -> list[str]:
     """The chats that came back with all that is theirs."""
-    found = []
+    names = []
     for name in CHATS:
         chat = await ours.store.load(name)
         texts = [" ".join(text.split()[:3]) for text in await ours.texts(name)]
@@ -65,8 +65,8 @@ async def whole(ours: Kept) -> list[str]:
             and chat.settings.model == "p/m"
             and len(await ours.before_images(name)) == 1
         ):
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 def root_of(path: Path, name: str) -> int:
@@ -126,7 +126,7 @@ async def test_damage_outside_of_the_rows_costs_no_chat(path: Path, damage: str)
     overwrite(path, *DAMAGES[damage])
     broken = path.read_bytes()
     async with opened(path) as ours:
-        assert await ours.store.append("new", WORKSPACE, said("new"))
+        assert await ours.store.append("new", WORKSPACE, messages_of("new"))
         assert await whole(ours) == CHATS
         assert len(await ours.store.list(WORKSPACE, 99)) == len(CHATS) + 1
         (problem,) = ours.problems
@@ -176,7 +176,7 @@ async def test_a_flipped_byte_in_an_index_hides_no_message_and_loses_no_new_one(
 ) -> None:
     overwrite(path, text, changed, behind=page_of(path, INDEX))
     async with opened(path) as ours:
-        assert await ours.store.append(CHATS[7], WORKSPACE, said("new"))
+        assert await ours.store.append(CHATS[7], WORKSPACE, messages_of("new"))
         texts = await ours.texts(CHATS[7])
         assert (len(texts), texts[-1]) == (len(PLACES) + 1, "new")
         assert "was damaged" in "".join(ours.problems)
@@ -190,8 +190,8 @@ async def test_a_damaged_page_of_messages_costs_those_on_it(path: Path) -> None:
     overwrite(path, page, BAD_PAGE)
     async with opened(path) as ours:
         await ours.store.load("chat 15")
-        found = await whole(ours)
-        assert set(CHATS) - set(found) <= lost
+        intact_chats = await whole(ours)
+        assert set(CHATS) - set(intact_chats) <= lost
         assert 0 < len(await ours.texts("chat 15")) < len(PLACES)
         assert "was damaged" in "".join(ours.problems)
 
@@ -224,7 +224,7 @@ async def test_messages_before_the_salvage_come_behind_what_it_restores(
     with monkeypatch.context() as patch:
         patch.setattr(salvage, "Presence", a_busy_place)
         async with opened(path) as ours:
-            assert await ours.store.append(CHATS[3], WORKSPACE, said("before"))
+            assert await ours.store.append(CHATS[3], WORKSPACE, messages_of("before"))
             assert await ours.texts(CHATS[3]) == ["before"]
     async with opened(path) as ours:
         texts = await ours.texts(CHATS[3])
@@ -253,7 +253,7 @@ async def test_a_salvage_is_limited_in_time_by_the_size_of_the_file_and_says_so(
     monkeypatch.setattr(salvage, "SECONDS", 0)
     monkeypatch.setattr(salvage, "PACE", bytes_a_second)
     async with opened(path) as ours:
-        assert await ours.store.append("new", WORKSPACE, said("new"))
+        assert await ours.store.append("new", WORKSPACE, messages_of("new"))
         (problem,) = ours.problems
         assert words in problem
     (aside,) = set_aside(path)
@@ -279,12 +279,12 @@ async def test_what_the_program_of_sqlite_recovers_comes_back(
 
 
 async def test_what_is_left_of_a_salvage_goes_with_the_damaged_file(path: Path) -> None:
-    left = path.with_name(f"{path.name}.corrupt-20260101T000000Z.salvage")
-    left.mkdir()
+    leftover = path.with_name(f"{path.name}.corrupt-20260101T000000Z.salvage")
+    leftover.mkdir()
     async with opened(path) as ours:
         assert await whole(ours) == CHATS
         assert ours.problems == []
-    assert not left.exists()
+    assert not leftover.exists()
 
 
 async def test_chats_that_are_in_the_log_alone_come_back(tmp_path: Path) -> None:
@@ -292,7 +292,7 @@ async def test_chats_that_are_in_the_log_alone_come_back(tmp_path: Path) -> None
     killed_server(path)
     place.set_aside(path)
     async with opened(path) as ours:
-        assert await ours.store.append("new", WORKSPACE, said("new"))
+        assert await ours.store.append("new", WORKSPACE, messages_of("new"))
         assert len(await ours.store.list(WORKSPACE, 99)) == len(IN_LOG) + 1
         assert "6 chats with 6 messages were recovered." in "".join(ours.problems)
 

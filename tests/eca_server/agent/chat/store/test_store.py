@@ -19,9 +19,9 @@ from eca_server.models.history import ImagePart, Message
 from tests.eca_server.agent.chat.store.keeping import (
     WORKSPACE,
     image,
+    messages_of,
     opened,
     opened_file,
-    said,
     texts_of,
     turn,
 )
@@ -46,7 +46,7 @@ async def test_a_large_message_is_stored_once_and_whole(path: Path, size: int) -
     text = random.Random(size).randbytes(size // 2 + 1).hex()[:size]
     async with opened(path) as ours:
         for each in (text, text, "and a small one"):
-            assert await ours.store.append("c", WORKSPACE, said(each))
+            assert await ours.store.append("c", WORKSPACE, messages_of(each))
     async with opened(path) as ours:
         assert await ours.texts("c") == [text, "and a small one"]
         assert ours.problems == []
@@ -61,7 +61,7 @@ async def test_of_a_cleared_chat_the_name_and_what_it_took_stay_of_a_deleted_one
     async with opened(path) as ours:
         await ours.store.append("c", WORKSPACE, turn("a"), title="named", usage=taken)
         await ours.store.append("c", WORKSPACE, settings=ChatSettings(trust=True))
-        await ours.store.append("d", WORKSPACE, said("d"))
+        await ours.store.append("d", WORKSPACE, messages_of("d"))
         await ours.store.add_before_images("c", [image("a-0", "/f", data=b"old")])
         for name in ("c", "never there"):
             if is_deleted:
@@ -70,13 +70,13 @@ async def test_of_a_cleared_chat_the_name_and_what_it_took_stay_of_a_deleted_one
             else:
                 assert await ours.store.clear(name, title="mine", settings=trusted)
         assert await ours.before_images("c") == ()
-        await ours.store.append("c", WORKSPACE, said("new"))
+        await ours.store.append("c", WORKSPACE, messages_of("new"))
         chat = await ours.chat("c")
         by_age = [each.id for each in await ours.store.list(WORKSPACE, 9, by="created")]
         assert ours.problems == []
     assert texts_of(chat) == ["new"]
-    left = (None, (), ChatSettings()) if is_deleted else ("mine", (taken,), trusted)
-    assert (chat.title, chat.usages, chat.settings) == left
+    expected = (None, (), ChatSettings()) if is_deleted else ("mine", (taken,), trusted)
+    assert (chat.title, chat.usages, chat.settings) == expected
     assert by_age == (["c", "d"] if is_deleted else ["d", "c"])
 
 
@@ -151,9 +151,9 @@ async def test_an_unused_store_touches_nothing(path: Path) -> None:
 
 async def test_after_close_calls_do_nothing(path: Path) -> None:
     async with opened(path) as ours:
-        await ours.store.append("c", WORKSPACE, said("kept"))
+        await ours.store.append("c", WORKSPACE, messages_of("kept"))
         assert await ours.store.close()
-        assert not await ours.store.append("c", WORKSPACE, said("late"))
+        assert not await ours.store.append("c", WORKSPACE, messages_of("late"))
         assert not await ours.store.delete("c")
         assert await ours.store.load("c") is None
         assert await ours.store.close()
@@ -164,13 +164,13 @@ async def test_after_close_calls_do_nothing(path: Path) -> None:
 async def test_a_cancelled_append_writes_what_was_given_at_the_call_and_close_ends(
     path: Path,
 ) -> None:
-    given = list(said("a", "b"))
+    messages = list(messages_of("a", "b"))
     async with opened(path) as ours:
         with trio.CancelScope() as scope:
             scope.cancel()
             with pytest.raises(trio.Cancelled):
-                await ours.store.append("c", WORKSPACE, given)
-            given.clear()
+                await ours.store.append("c", WORKSPACE, messages)
+            messages.clear()
             assert await ours.store.close()
     async with opened(path) as ours:
         assert await ours.texts("c") == ["a", "b"]
@@ -180,7 +180,7 @@ async def test_odd_ids_and_titles_are_preserved(path: Path) -> None:
     odd = ["", "\0", "a\0b", "'; DROP TABLE chat; --", "\U0001f600", "x" * 10_000]
     async with opened(path) as ours:
         for each in odd:
-            assert await ours.store.append(each, each, said(each), title=each)
+            assert await ours.store.append(each, each, messages_of(each), title=each)
         for each in odd:
             chat = await ours.chat(each)
             assert (chat.title, texts_of(chat)) == (each, [each])
