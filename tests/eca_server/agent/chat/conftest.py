@@ -1,11 +1,9 @@
-import math
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import trio.testing
 
 from eca_server.agent.mcp.settings import ServerSettings
 from eca_server.connection.features import mcp
@@ -13,9 +11,7 @@ from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import Editor, editor
 from tests.eca_server.agent.chat.mcp_session import Places
 from tests.eca_server.agent.mcp.fake import Place
-
-THRESHOLD = 0.05
-"""Real seconds without an event after which the clock jumps: the store has a thread of its own."""
+from tests.eca_server.agent.virtual_clock import autojump_clock as autojump_clock  # noqa: PLC0414
 
 
 @pytest.fixture
@@ -37,28 +33,6 @@ async def client() -> AsyncIterator[Editor]:
     """The same for today's edition."""
     async with current() as made:
         yield made
-
-
-@pytest.fixture
-def autojump_clock(monkeypatch: pytest.MonkeyPatch) -> trio.testing.MockClock:
-    """Return a clock that jumps when nothing has happened for a moment and no thread works."""
-    clock = trio.testing.MockClock(autojump_threshold=THRESHOLD)
-    run_sync = trio.to_thread.run_sync
-    working = 0
-
-    async def run_while_time_stands(work: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        nonlocal working
-        working += 1
-        clock.autojump_threshold = math.inf
-        try:
-            return await run_sync(work, *args, **options)
-        finally:
-            working -= 1
-            if not working:
-                clock.autojump_threshold = THRESHOLD
-
-    monkeypatch.setattr(trio.to_thread, "run_sync", run_while_time_stands)
-    return clock
 
 
 @pytest.fixture

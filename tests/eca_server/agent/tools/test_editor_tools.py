@@ -17,16 +17,11 @@ from eca_server.agent.tools.tool import PreparedCall, Tool, ToolError
 from tests.eca_server.agent.chat.current import CURRENT
 from tests.eca_server.agent.chat.editor import Editor, editor
 from tests.eca_server.agent.tools.file_tools import text_of, workspace_of
+from tests.eca_server.agent.virtual_clock import autojump_clock as autojump_clock  # noqa: PLC0414
 
 CAN = {"codeAssistant": {"chat": True, "editor": {"diagnostics": True}}}
 TEXT = "import\fos\nπ𝔸 = tau; tau2 = tau\n\tprint( x )\natau tau"
 TAU = {"path": "a.py", "line": 2, "symbol": "tau"}
-
-
-@pytest.fixture
-def autojump_clock() -> trio.testing.MockClock:
-    """Return a clock that jumps after a moment without events: files are read in a thread."""
-    return trio.testing.MockClock(autojump_threshold=0.05)
 
 
 class Asking:
