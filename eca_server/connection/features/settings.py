@@ -7,7 +7,6 @@ is not.
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -17,6 +16,7 @@ from pathlib import Path
 import attrs
 import trio
 
+from eca_protocol import platforms
 from eca_server.config.directories import user_directory
 from eca_server.config.loading import LoadedConfig, load
 from eca_server.config.problems import Problem
@@ -81,7 +81,7 @@ class Settings:
     @property
     def is_expired(self) -> bool:
         """True if the commands of the configuration are due to run again."""
-        return time.monotonic() >= self.loaded.expires
+        return platforms.uptime() >= self.loaded.expires
 
     async def reload(self, *, abandon_on_cancel: bool = False) -> None:
         """Load the configuration again, and put it in force."""
