@@ -18,6 +18,7 @@ from eca_protocol.messages import InitializationOptions
 from eca_server.connection.features.host import Options
 from eca_server.connection.local import local_client
 from eca_server.secret import MaskingFilter
+from eca_server.system.clock import RunningClock
 from eca_server.system.log_handler import log_handler
 from eca_server.system.signals import until_a_signal
 
@@ -62,7 +63,7 @@ def serve_chat(
                 await _serve(agent, port)
                 nursery.cancel_scope.cancel()
 
-    _, number = trio.run(until_a_signal, serve)
+    _, number = trio.run(until_a_signal, serve, clock=RunningClock())
     return 0 if number is None else 128 + number
 
 
