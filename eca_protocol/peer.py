@@ -45,6 +45,7 @@ from eca_protocol.errors import (
     RemoteProtocolError,
     RequestFailed,
     RPCError,
+    describe_internal_error,
 )
 from eca_protocol.jsonrpc import ErrorCode, Id
 from eca_protocol.message_transport import MessageTransport
@@ -422,7 +423,9 @@ class Peer:
         """Answer a request with an error, without internal details."""
         if not isinstance(error, RPCError) or isinstance(error, RequestFailed):
             _log.error("the handler of %s failed", name, exc_info=error)
-            error = RPCError(ErrorCode.INTERNAL_ERROR, f"{name} failed: internal error")
+            error = RPCError(
+                ErrorCode.INTERNAL_ERROR, f"{name} failed: {describe_internal_error(error)}"
+            )
         if request_id is None or request_id not in self._endpoint.running_requests:
             return
         refusal = self._endpoint.refuse(request_id, error.code, error.message, error.data)

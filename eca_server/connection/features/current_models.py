@@ -102,7 +102,7 @@ class CurrentModels:
         """Request models; use the result if it changed."""
         try:
             has_changed = await ask()
-        except OSError as error:  # the modules of a backend cannot be opened
+        except (ImportError, OSError) as error:  # a backend's modules cannot be opened, or are gone
             _log.warning("models cannot be listed: %s", error)
             return
         if has_changed:

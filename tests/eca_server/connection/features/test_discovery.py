@@ -182,12 +182,22 @@ async def test_what_models_can_do_and_cost_is_looked_up_and_nothing_waits_for_it
     assert told == ({"context": 70000, "output": 5}, "10.00")
 
 
-async def test_a_backend_that_cannot_be_imported_ends_only_the_discovery(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.EMFILE, "Too many open files", "backend.py"),
+        ModuleNotFoundError("No module named 'eca_server.models.anthropic'"),
+    ],
+    ids=["too many open files", "removed while the server runs"],
+)
+async def test_a_backend_that_cannot_be_imported_ends_only_the_discovery(
+    tmp_path, monkeypatch, error
+):
     asked = trio.Event()
 
     async def ask(*_: Any) -> bool:
         asked.set()
-        raise OSError(errno.EMFILE, "Too many open files", "backend.py")
+        raise error
 
     monkeypatch.setattr(Discovery, "ask", ask)
     async with discovering(tmp_path, p=provider("http://127.0.0.1:9")) as ours:
