@@ -16,7 +16,7 @@ import trio
 import trio.testing
 
 from eca_server.agent.chat import store as package
-from eca_server.agent.chat.store import rollbacks, schema, store
+from eca_server.agent.chat.store import file, rollbacks, schema, store
 from eca_server.agent.chat.store.rows import ChatSettings, Rollback, StoredMessage, UndoStep
 from eca_server.agent.chat.store.worker import Limits
 from eca_server.models.history import BlockPart, Message
@@ -113,6 +113,21 @@ async def test_what_could_not_be_written_is_written_in_order_once_it_can(path: P
     async with opened(path) as ours:
         assert await ours.texts("c") == ["0", "1", "2"]
         assert await ours.store.load("gone") is None
+
+
+@pytest.mark.parametrize(("seconds", "reports"), [(600.0, 1), (0.0, 2)])
+async def test_a_disk_that_fails_again_much_later_is_reported_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, reports: int
+) -> None:
+    monkeypatch.setattr(file, "EPISODE_SECONDS", seconds)
+    async with opened(path) as ours:
+        for number in range(2):
+            a_file_for_a_directory(path)
+            assert not await ours.store.append("c", WORKSPACE, said(f"{number}"))
+            path.parent.unlink()
+            assert await ours.store.append("c", WORKSPACE, said(f"then {number}"))
+            path.parent.rename(path.parent.with_name(f"aside {number}"))
+        assert sum("are not stored" in problem for problem in ours.problems) == reports
 
 
 GARBAGE = b"no database " * 500
