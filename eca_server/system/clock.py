@@ -1,4 +1,4 @@
-"""The clock of a server's event loop, for all of its deadlines.
+"""The clock of an event loop, for all of its deadlines.
 
 Rule: time in which the process did not run is no delay of anyone else. After a pause (Ctrl-Z, a
 frozen container, a paused virtual machine) the bytes that came meanwhile are read first.
