@@ -225,6 +225,8 @@ class ChatFile:
         try:
             return self._on_open_file(action)
         except Exception as fault:
+            if code_of(fault) == sqlite3.SQLITE_ERROR:  # a newer server may have changed the tables
+                return self._on_open_file(action)
             if not is_damage(fault):
                 raise
         if _set_damaged_aside(self.path):

@@ -191,6 +191,23 @@ async def test_a_file_that_is_removed_while_it_is_open_is_made_anew(path: Path, 
         assert afterwards.problems == []
 
 
+@pytest.mark.parametrize(
+    "change", ["ALTER TABLE message ADD COLUMN more TEXT", "DROP TABLE before_image"]
+)
+async def test_a_file_that_a_newer_server_changes_meanwhile_is_reported_as_such(
+    path: Path, change: str
+) -> None:
+    async with opened(path) as ours:
+        assert await ours.store.append("c", WORKSPACE, said("0"))
+        with closing(sqlite3.connect(path, isolation_level=None)) as newer:
+            newer.execute(change)
+            newer.execute(f"PRAGMA user_version = {len(schema.MIGRATIONS) + 1}")
+        await ours.store.append("c", WORKSPACE, said("1"))
+        await ours.store.add_before_images("c", [image("1", "/f", data=b"")])
+        (problem,) = ours.problems
+        assert "a newer server has written it. Restart or upgrade this one." in problem
+
+
 async def test_a_file_of_a_newer_server_is_left_alone(path: Path) -> None:
     path.parent.mkdir()
     with closing(sqlite3.connect(path)) as connection:
