@@ -12,6 +12,7 @@ from typing import Any
 
 import trio
 
+from eca_protocol import platforms
 from eca_server.config.directories import cache_directory
 from eca_server.connection.features.host import Host
 from eca_server.connection.features.lazy import Lazy
@@ -23,6 +24,9 @@ from eca_server.models.credentials.lookup import child_environment
 from eca_server.models.discovery import Discovery
 from eca_server.models.listings import Endpoint
 from eca_server.models.models import Models
+
+LOOK_SECONDS = 60.0
+"""The time between two looks for models that prompts start."""
 
 _log = logging.getLogger("eca_server.models")
 
@@ -43,6 +47,7 @@ class CurrentModels:
         self._discovery = Discovery(cache_directory(host.options.environ))
         self._discovering = trio.CancelScope()
         self._renewed = trio.Event()
+        self._looked_at = platforms.uptime()
         self._settings = settings
         self._logins = logins
         self._http = host.http
@@ -77,18 +82,27 @@ class CurrentModels:
         return has_changed
 
     async def discover(self) -> None:
-        """Discover models now and after each change of settings or keys, until it is stopped."""
+        """Discover models now and after each change of settings or keys, or `look_again`."""
         with self._discovering:
             while True:
                 self._renewed = trio.Event()
                 await self._look()
                 await self._renewed.wait()
 
+    def look_again(self) -> None:
+        """Discover models again, such as those of a server that was started meanwhile.
+
+        Nothing happens within a minute; remote endpoints are asked less often.
+        """
+        if platforms.uptime() - self._looked_at > LOOK_SECONDS:
+            self._renewed.set()
+
     def stop_discovery(self) -> None:
         """End the requests for models."""
         self._discovering.cancel()
 
     async def _look(self) -> None:
+        self._looked_at = platforms.uptime()
         models, catalog = self.current, self._settings.config.catalog
         async with trio.open_nursery() as nursery:
             for endpoint, backend in models.endpoints.items():

@@ -1,6 +1,7 @@
 """Models discovered during a connection, and their announcements."""
 
 import errno
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 import trio
 
+from eca_protocol import platforms
 from eca_protocol.http_server import HTTPRequest, Responder, serve
 from eca_protocol.testing.provider import Provider, reply
 from eca_server.models.discovery import Discovery
@@ -126,6 +128,30 @@ async def test_a_changed_configuration_is_looked_at_again(tmp_path):
         connection.put_in_force(connection.load(environ=environ))
         assert (await announced(ours))["models"] == OURS
         assert (await announced(ours))["models"] == ["p/n", *OURS]
+
+
+async def test_models_that_appear_later_are_found_when_the_user_sends_a_prompt(
+    tmp_path, monkeypatch
+):
+    now = platforms.uptime()
+    monkeypatch.setattr(platforms, "uptime", lambda: now)
+    listed, requests = ["m"], list[str]()
+
+    async def answer(request: HTTPRequest, responder: Responder) -> None:
+        requests.append(request.path)
+        await responder.respond(
+            200, json.dumps({"data": [{"id": name} for name in listed]}).encode()
+        )
+
+    async with serve(answer) as there, discovering(tmp_path, p=provider(there.url)) as ours:
+        assert (await announced(ours))["models"] == ["p/m", *OURS]
+        listed.append("n")
+        for seconds in (60, 1, 1):
+            await ours.turn("hi", model="simulator/echo")
+            now += seconds
+        assert (await announced(ours))["models"] == ["p/m", "p/n", *OURS]
+        await ours.turn("hi", model="simulator/echo")
+    assert len(requests) == 2
 
 
 @pytest.mark.parametrize("variable", ["OLLAMA_API_URL", "OLLAMA_HOST"])
