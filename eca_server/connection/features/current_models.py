@@ -70,6 +70,7 @@ class CurrentModels:
     def renew(self) -> None:
         """Recreate the models at their next use, because settings or keys changed."""
         self._models.reset()
+        self._discovery.asked_at.clear()
         self._accesses = {}
         self._child_variables.reset()
         self.on_renew()
