@@ -150,6 +150,11 @@ class RPCError(ECAError):
         self.data = data
 
 
+def internal_error(method: str, error: BaseException) -> RPCError:
+    """Return the answer to a request whose handler failed."""
+    return RPCError(INTERNAL_ERROR, f"{method} failed: {describe_internal_error(error)}")
+
+
 class RequestFailed(RPCError):
     """The other side's error response to our request.
 
