@@ -54,6 +54,16 @@ SERVER_NOT_INITIALIZED = -32002
 REQUEST_CANCELLED = -32800
 
 
+def describe_internal_error(error: BaseException) -> str:
+    """Return a description of an unexpected error for the user, without internal details."""
+    if isinstance(error, ImportError):  # of a part that is imported at its first use
+        return (
+            "a part of the program cannot be loaded. It was probably upgraded or removed while "
+            "it ran: restart it"
+        )
+    return "internal error"
+
+
 class ECAError(Exception):
     """The root of every exception that this package raises on purpose.
 
@@ -138,6 +148,11 @@ class RPCError(ECAError):
         self.code = code
         self.message = message
         self.data = data
+
+
+def internal_error(method: str, error: BaseException) -> RPCError:
+    """Return the answer to a request whose handler failed."""
+    return RPCError(INTERNAL_ERROR, f"{method} failed: {describe_internal_error(error)}")
 
 
 class RequestFailed(RPCError):

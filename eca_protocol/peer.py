@@ -45,6 +45,7 @@ from eca_protocol.errors import (
     RemoteProtocolError,
     RequestFailed,
     RPCError,
+    internal_error,
 )
 from eca_protocol.jsonrpc import ErrorCode, Id
 from eca_protocol.message_transport import MessageTransport
@@ -111,8 +112,7 @@ def _handler_of(handlers: Mapping[str, Handler], name: str) -> Handler:
 class Peer:
     """One side of a connection; enter it with `async with`, then call `serve()`.
 
-    To use a task group of yours, call `await tasks.start(peer.run)` instead, and `close()` in the
-    end, from any task.
+    In a task group of yours, `await tasks.start(peer.run)` instead, and `close()` at the end.
 
     Args:
         transport: the messages in both directions; it is closed when the peer is left.
@@ -422,7 +422,7 @@ class Peer:
         """Answer a request with an error, without internal details."""
         if not isinstance(error, RPCError) or isinstance(error, RequestFailed):
             _log.error("the handler of %s failed", name, exc_info=error)
-            error = RPCError(ErrorCode.INTERNAL_ERROR, f"{name} failed: internal error")
+            error = internal_error(name, error)
         if request_id is None or request_id not in self._endpoint.running_requests:
             return
         refusal = self._endpoint.refuse(request_id, error.code, error.message, error.data)

@@ -9,6 +9,7 @@ import select
 import signal
 import stat
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -45,6 +46,7 @@ __all__ = [
     "set_mode",
     "set_owner",
     "unlock",
+    "uptime",
 ]
 
 assert sys.platform != "win32"
@@ -202,6 +204,11 @@ def copy_attributes(source: int, target: int) -> bool:
 def is_own(status: os.stat_result) -> bool:
     """Return whether a file belongs to this user."""
     return status.st_uid == os.geteuid()
+
+
+def uptime() -> float:
+    """Return a number of seconds that also grows while the machine sleeps; for differences."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def is_removed(descriptor: int) -> bool:

@@ -46,6 +46,7 @@ __all__ = [
     "set_mode",
     "set_owner",
     "unlock",
+    "uptime",
 ]
 
 assert sys.platform == "win32"
@@ -258,6 +259,11 @@ def copy_attributes(source: int, target: int) -> bool:
 def is_own(status: os.stat_result) -> bool:
     """Return True: a file's status has no owner."""
     return True
+
+
+def uptime() -> float:
+    """Return a number of seconds that also grows while the machine sleeps; for differences."""
+    return time.monotonic()
 
 
 def is_removed(descriptor: int) -> bool:

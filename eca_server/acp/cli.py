@@ -7,12 +7,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import trio
-
 from eca_protocol.errors import StartFailed
 from eca_protocol.streams import FdTransport, Transport, owned_stdio
 from eca_server.acp.agent import Agent
-from eca_server.system.signals import until_a_signal
+from eca_server.system.signals import run_until_a_signal
 
 if TYPE_CHECKING:
     from eca_server.connection.features.host import Options
@@ -44,7 +42,7 @@ def run(options: Callable[[], Options], command: Sequence[str]) -> int:
     try:
         with owned_stdio(for_good=True) as (read_fd, write_fd):
             serve = partial(_serve, make, read_fd, write_fd)
-            code, number = trio.run(until_a_signal, serve)
+            code, number = run_until_a_signal(serve)
             return 128 + number if number is not None else code or 0
     except StartFailed as error:
         os.write(2, f"eca-server: {error}\n".encode())

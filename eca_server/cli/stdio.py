@@ -12,6 +12,7 @@ from eca_protocol.server.endings import leave_in_time
 from eca_protocol.streams import FdTransport, owned_stdio
 from eca_server.connection.features.host import Options
 from eca_server.connection.server import serve
+from eca_server.system.clock import RunningClock
 from eca_server.system.signals import ignore_signals
 from eca_server.system.threads import SWITCH_SECONDS, NameLookups
 
@@ -21,7 +22,7 @@ def serve_stdio(options: Options) -> int:
     sys.setswitchinterval(SWITCH_SECONDS)
     try:
         with owned_stdio(for_good=True) as (read_fd, write_fd):
-            return trio.run(_serve, options, read_fd, write_fd)
+            return trio.run(_serve, options, read_fd, write_fd, clock=RunningClock())
     except StartFailed as error:
         os.write(2, f"eca-server: {error}\n".encode())
         return 1

@@ -27,7 +27,7 @@ from eca_server.connection.features.host import Options
 from eca_server.connection.local import LocalPair, local_client
 from eca_server.models.simulator import DEFAULT
 from eca_server.printable import printable_json, printable_line, printable_lines
-from eca_server.system.signals import until_a_signal
+from eca_server.system.signals import run_until_a_signal
 
 _Outcome = Literal["well", "failed", "stopped", "left"]
 _EXIT_CODES: dict[_Outcome, int] = {"well": 0, "failed": 1, "stopped": 130, "left": 130}
@@ -82,7 +82,7 @@ def doctor(options: Options, *, online: bool = False, prints_json: bool = False)
 
 
 def _run(command: Callable[[], Awaitable[int]]) -> int:
-    code, number = trio.run(until_a_signal, command)
+    code, number = run_until_a_signal(command)
     return 128 + number if number is not None else code or 0
 
 

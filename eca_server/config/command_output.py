@@ -13,7 +13,6 @@ import math
 import os
 import subprocess
 import threading
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -55,7 +54,7 @@ class CommandOutputs:
         secrets: every output.
         timeout: seconds after which a command is ended.
         has_skipped: whether a command was skipped because `may_run` is false.
-        expires: the time, by `time.monotonic`, from which the commands are due to run again.
+        expires: the time, by `platforms.uptime`, from which the commands are due to run again.
     """
 
     def __init__(self, environ: Mapping[str, str], home: Path, *, may_run: bool) -> None:
@@ -78,14 +77,14 @@ class CommandOutputs:
             raise UnresolvedReference(NOT_RUN)
         key = command, str(self._home), frozenset(self._environ.items())
         known = _cache.get(key)
-        begun = time.monotonic()
+        begun = platforms.uptime()
         due = begun if known is None else known[0] + CACHE_SECONDS
         if due <= begun:
             due = begun + CACHE_SECONDS
             try:
                 known = _cache[key] = begun, self._run(command)
             except UnresolvedReference as error:
-                if known is None and time.monotonic() - begun < _QUICK:
+                if known is None and platforms.uptime() - begun < _QUICK:
                     due = begun + RETRY_SECONDS
                 self.expires = min(self.expires, due)
                 if known is None:
@@ -162,7 +161,7 @@ def _kill(child: subprocess.Popen[bytes], group: platforms.ProcessGroup) -> None
 
 
 def _drop_old() -> None:
-    now = time.monotonic()
+    now = platforms.uptime()
     for key, (at, _) in list(_cache.items()):
         if now - at >= _FORGET_SECONDS:
             _cache.pop(key, None)

@@ -50,7 +50,7 @@ class LoadedConfig:
         may_ask: whether the user may be asked about `withheld`; the editor can forbid it.
         secrets: the output of each `${cmd:...}`.
         awaits_commands: whether a `${cmd:...}` was skipped because `runs_commands` was false.
-        expires: the time, by `time.monotonic`, from which each `${cmd:...}` is due to run again.
+        expires: the time, by `platforms.uptime`, from which each `${cmd:...}` is due to run again.
     """
 
     config: Config

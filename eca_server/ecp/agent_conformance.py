@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import attrs
-import trio
 
 from eca_protocol.ecp import AgentConnection, AgentError, AgentLimits, connect_agent
 from eca_server.ecp.leftovers import MARK_VARIABLE, kill_leftovers
@@ -24,7 +23,7 @@ from eca_server.ecp.reports.masking import make_masker
 from eca_server.ecp.target import Target, TargetInvalid, resolve_target
 from eca_server.printable import printable_json, printable_line, printable_lines
 from eca_server.system.command_line import write_to_user
-from eca_server.system.signals import until_a_signal
+from eca_server.system.signals import run_until_a_signal
 from eca_server.workbench.report_files import OutputsInvalid, check_file, write_file
 
 
@@ -106,8 +105,7 @@ def run_conformance(
     except (TargetInvalid, OutputsInvalid) as fault:
         sys.stderr.write(f"ecp conformance: {printable_lines(str(fault))}\n")
         return 1
-    report, signalled = trio.run(
-        until_a_signal,
+    report, signalled = run_until_a_signal(
         partial(check_agent, agent, environment=os.environ, text=text, deadline=deadline),
     )
     if report is None:

@@ -19,7 +19,7 @@ from eca_server.connection.features.host import Options
 from eca_server.connection.local import local_client
 from eca_server.secret import MaskingFilter
 from eca_server.system.log_handler import log_handler
-from eca_server.system.signals import until_a_signal
+from eca_server.system.signals import run_until_a_signal
 
 _UNTITLED = InitializationOptions(extras={"chat": {"title": False}})
 """Options without a title, which would cost a model request and is not shown."""
@@ -62,7 +62,7 @@ def serve_chat(
                 await _serve(agent, port)
                 nursery.cancel_scope.cancel()
 
-    _, number = trio.run(until_a_signal, serve)
+    _, number = run_until_a_signal(serve)
     return 0 if number is None else 128 + number
 
 

@@ -38,7 +38,7 @@ from eca_server.ecp.scheduler import Outcome, plan, run_all
 from eca_server.ecp.target import find_target
 from eca_server.printable import printable_json, printable_line
 from eca_server.system.command_line import write_to_user
-from eca_server.system.signals import ignore_signals, until_a_signal
+from eca_server.system.signals import ignore_signals, run_until_a_signal
 from eca_server.workbench.report_files import Outputs, OutputsInvalid
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class _Run:
             verbose=self.options.verbose,
         )
         with redirect_stdout(sys.stderr):  # graders of others may print
-            outcome, self.signal_number = trio.run(until_a_signal, partial(self._run_all, progress))
+            outcome, self.signal_number = run_until_a_signal(partial(self._run_all, progress))
         if self.signal_number is not None:
             ignore_signals()  # a second Ctrl-C would lose the reports
         if outcome is None:

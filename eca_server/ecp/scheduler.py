@@ -25,7 +25,7 @@ from eca_server.ecp.leftovers import kill_leftovers
 from eca_server.ecp.manifest.model import Manifest
 from eca_server.ecp.results import ExitReason, ScenarioReport
 from eca_server.ecp.scenario import make_skipped_report, run_batch
-from eca_server.system.signals import until_a_signal
+from eca_server.system.signals import run_until_a_signal
 
 OnReport = Callable[[ScenarioReport], None]
 MakeExecutor = Callable[[], Executor]
@@ -136,7 +136,7 @@ def run_in_worker(batch: Batch) -> list[dict[str, Any]]:
 
     run = partial(run_batch, batch, add)
     if threading.current_thread() is threading.main_thread():
-        _, number = trio.run(until_a_signal, run)
+        _, number = run_until_a_signal(run)
         if number is not None:  # the agents have ended: now it ends the worker
             signal.raise_signal(number)
     else:

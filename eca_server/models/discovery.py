@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import trio
 
+from eca_protocol import platforms
 from eca_protocol.http import HTTPClient
 from eca_server.models.backend import Backend, BackendError
 from eca_server.models.catalog import Catalog
@@ -47,6 +49,8 @@ class Discovery:
 
     Attributes:
         catalog: known facts of models: the packaged ones until newer ones are loaded.
+        asked_at: the last request of each endpoint, by `platforms.uptime`; to be cleared when
+            settings or keys change.
         unreachable: the endpoints that could not be reached when they were last asked.
     """
 
@@ -56,6 +60,7 @@ class Discovery:
         self._listings: dict[Endpoint, Listing | None] = {}
         self._catalog_loaded = False
         self.catalog = Catalog()
+        self.asked_at: dict[Endpoint, float] = {}
 
     def listing(self, endpoint: Endpoint) -> Listing | None:
         """Return the last listing of an endpoint; reads a small file, once."""
@@ -68,11 +73,16 @@ class Discovery:
 
     def is_due(self, endpoint: Endpoint) -> bool:
         """Return whether to ask an endpoint for its models."""
+        if is_local(endpoint.url) or endpoint in self.unreachable:
+            return True
+        if platforms.uptime() - self.asked_at.get(endpoint, -math.inf) <= LIST_TTL:
+            return False  # also one that did not answer
         listing = self.listing(endpoint)
-        return listing is None or is_local(endpoint.url) or not _is_fresh(listing.at, LIST_TTL)
+        return listing is None or not _is_fresh(listing.at, LIST_TTL)
 
     async def ask(self, endpoint: Endpoint, backend: Backend) -> bool:
         """Ask an endpoint for its models; return whether they have changed."""
+        self.asked_at[endpoint] = platforms.uptime()
         level = logging.DEBUG if endpoint in self.unreachable else logging.INFO
         self.unreachable.discard(endpoint)
         try:

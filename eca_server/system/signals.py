@@ -13,6 +13,8 @@ from typing import Any, Final, TypeVar
 
 import trio
 
+from eca_server.system.clock import RunningClock
+
 _T = TypeVar("_T")
 
 _ENDING: Final = {
@@ -54,6 +56,11 @@ def ignore_signals() -> None:
     """
     for number in _ENDING:
         signal.signal(number, signal.SIG_IGN)
+
+
+def run_until_a_signal(command: Callable[[], Awaitable[_T]]) -> tuple[_T | None, int | None]:
+    """Run an event loop with a command, and return what `until_a_signal` returns."""
+    return trio.run(until_a_signal, command, clock=RunningClock())
 
 
 async def until_a_signal(command: Callable[[], Awaitable[_T]]) -> tuple[_T | None, int | None]:

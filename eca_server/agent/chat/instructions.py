@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 import attrs
@@ -18,6 +18,7 @@ from eca_server.config.files import Unreadable
 from eca_server.config.settings import Config, agent_key
 from eca_server.config.tool_settings import Behavior
 from eca_server.config.workspace_files import read_named
+from eca_server.models.history import Message, TextPart
 
 LARGEST_PROMPT = 256 * 1024
 """Bytes of the largest file with a prompt."""
@@ -41,12 +42,17 @@ _AGENT = (
 )
 _SYSTEMS = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}
 _SHOWN = 10  # names in one note
+_DATE_NOTE = "The date is now "
 _BEHAVIORS = {
     "plan": (
         "Plan before anything is changed: read the relevant code, then list the steps, the files "
         "they touch and the risks. Do not make the final change until the user asks for it."
     ),
 }
+
+
+def _today() -> str:
+    return time.strftime("%Y-%m-%d")
 
 
 @attrs.frozen(kw_only=True)
@@ -57,11 +63,13 @@ class System:
         text: the prompt without the MCP servers' instructions.
         model: the model that it was built for; None: it is the same for all.
         lists_skills: it lists skills that can be loaded.
+        date: the date in it.
     """
 
     text: str
     model: str | None = None
     lists_skills: bool = False
+    date: str = attrs.field(factory=_today)
 
 
 def instructions(behavior: str, roots: Sequence[Root], own: str = "") -> str:
@@ -73,12 +81,22 @@ def instructions(behavior: str, roots: Sequence[Root], own: str = "") -> str:
         own: the user's text, which replaces the built-in one.
     """
     parts = [own] if own else [_COMMON, _BEHAVIORS.get(behavior, _AGENT)]
-    system, date = _SYSTEMS.get(sys.platform, sys.platform), time.strftime("%Y-%m-%d")
-    parts.append(f"Operating system: {system}. Date: {date}.")
+    system = _SYSTEMS.get(sys.platform, sys.platform)
+    parts.append(f"Operating system: {system}. Date: {_today()}.")
     if roots:
         folders = "\n".join(f"- {printable(root.path)}" for root in roots)
         parts.append(f"The user's workspace:\n{folders}\n\n{NOTICE}")
     return "\n\n".join(parts)
+
+
+def date_note(system: System, messages: Iterable[Message]) -> str:
+    """Return a note with the date for the next prompt; empty if the model was sent that date."""
+    parts = (part for message in messages for part in message.parts)
+    texts = [part.text for part in parts if isinstance(part, TextPart)]
+    notes = [text for text in texts if text.startswith(_DATE_NOTE)]
+    latest = notes[-1] if notes else f"{_DATE_NOTE}{system.date}."
+    note = f"{_DATE_NOTE}{_today()}."
+    return note if note != latest else ""
 
 
 def template_note(files: Sequence[str], prompt: str, behavior: str) -> str:

@@ -17,6 +17,7 @@ from typing import TypeAlias
 import attrs
 import trio
 
+from eca_protocol.errors import describe_internal_error
 from eca_protocol.messages import ChatProgressContent, ChatTextContent, ChatUsageContent, UsageLimit
 from eca_protocol.server.calls import CallState, Reason
 from eca_protocol.server.texts import closing_text
@@ -214,9 +215,10 @@ class Turn(Writer):
             with self.scope:
                 await self.outlet.restore()
                 await self.prompt.body(self)
-        except Exception:  # noqa: BLE001 - a body's error must not end the server
+        except Exception as error:  # noqa: BLE001 - a body's error must not end the server
             _log.exception("a turn of chat %s failed", self.outlet.id)
-            self.fail("An internal error ended this turn. See the server's log for details.")
+            reason = describe_internal_error(error)
+            self.fail(f"This turn failed: {reason}. See the server's log for details.")
         finally:
             self.close_messages()
             with trio.CancelScope(shield=True):

@@ -21,6 +21,7 @@ from eca_server.agent.chat.instructions import (
     System,
     UnreadablePrompt,
     compact_prompt,
+    date_note,
     instructions,
     own_prompt,
     template_note,
@@ -128,7 +129,7 @@ class Agents:
         config = apply_behavior(self.settings.config, behavior)
         policy = policy_of(config, behavior, within=None if parent is None else parent.policy)
         gitignore = self.settings.follows_gitignore
-        gather = partial(self._gather, chat, text, contexts, gitignore)
+        gather = partial(self._gather, chat, behavior, text, contexts, gitignore)
         owner = parent or ParentTurn(chat, turn, policy)
         native = self._native_tools(chat, owner, config, chosen)
         if not model.capabilities.images:
@@ -180,6 +181,7 @@ class Agents:
     async def _gather(
         self,
         chat: Outlet,
+        behavior: str,
         text: str,
         contexts: Sequence[ChatContext],
         gitignore: bool,
@@ -199,8 +201,12 @@ class Agents:
             ledger=None if is_preview else chat.ledger,
             gitignore=gitignore,
         )
-        news = job_notice(self.jobs, chat.id, is_preview=is_preview)
-        return attrs.evolve(built, parts=(TextPart(news), *built.parts)) if news else built
+        system = chat.systems.get(behavior)
+        news = (
+            "" if system is None else date_note(system, chat.history.model_context),
+            job_notice(self.jobs, chat.id, is_preview=is_preview),
+        )
+        return attrs.evolve(built, parts=(*map(TextPart, filter(None, news)), *built.parts))
 
     def _native_tools(
         self, chat: Outlet, owner: ParentTurn, config: Config, chosen: Chosen

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from eca_protocol import messages as m
+from eca_protocol.errors import describe_internal_error
 from eca_protocol.server.chat_states import ChatState
 from eca_server.agent.chat import Chats
 from eca_server.agent.chat.gallery import Gallery
@@ -139,12 +140,22 @@ class Composition:
     def _subscribe(self) -> None:
         """Connect the events of parts with the parts that follow them."""
 
-        def settings_changed(before: LoadedConfig) -> None:
+        def follow_settings(before: LoadedConfig) -> None:
             if before.config != self.settings.config:
                 self.models.renew()
             self.folders.follow_settings()
             self.announcer.announce_changes()
             self.follow_servers()
+
+        def settings_changed(before: LoadedConfig) -> None:
+            try:
+                follow_settings(before)
+            except Exception as error:  # noqa: BLE001 - chats continue without the change
+                _log.error("a changed configuration is not in use", exc_info=error)
+                reason = describe_internal_error(error)
+                self.session.show(
+                    "error", f"The changed configuration is not in use everywhere: {reason}."
+                )
 
         def models_renewed() -> None:
             if self.editing.made is not None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import trio
 
+from eca_protocol import platforms
 from eca_server.config.directories import cache_directory
 from eca_server.connection.features.host import Host
 from eca_server.connection.features.lazy import Lazy
@@ -24,10 +25,10 @@ from eca_server.models.discovery import Discovery
 from eca_server.models.listings import Endpoint
 from eca_server.models.models import Models
 
-_log = logging.getLogger("eca_server.models")
+LOOK_SECONDS: Final = 60.0
+"""The time until unreachable endpoints, and at a prompt all others, are asked for models again."""
 
-RETRY_SECONDS: Final = 60.0
-"""Seconds until an unreachable endpoint is asked for its models again."""
+_log = logging.getLogger("eca_server.models")
 
 
 class CurrentModels:
@@ -46,6 +47,7 @@ class CurrentModels:
         self._discovery = Discovery(cache_directory(host.options.environ))
         self._discovering = trio.CancelScope()
         self._renewed = trio.Event()
+        self._looked_at = platforms.uptime()
         self._settings = settings
         self._logins = logins
         self._http = host.http
@@ -68,6 +70,7 @@ class CurrentModels:
     def renew(self) -> None:
         """Recreate the models at their next use, because settings or keys changed."""
         self._models.reset()
+        self._discovery.asked_at.clear()
         self._accesses = {}
         self._child_variables.reset()
         self.on_renew()
@@ -80,7 +83,7 @@ class CurrentModels:
         return has_changed
 
     async def discover(self) -> None:
-        """Discover models now and after each change of settings or keys, until it is stopped.
+        """Discover models now and after each change of settings or keys, or `look_again`.
 
         Unreachable endpoints are asked again each minute: the network may come back, or the user
         may start a model of this machine.
@@ -88,14 +91,22 @@ class CurrentModels:
         with self._discovering:
             while True:
                 self._renewed = trio.Event()
-                self._discovery.unreachable.clear()
+                self._looked_at = platforms.uptime()
                 await self._look(self._discovery.is_due)
-                while unreachable := frozenset(self._discovery.unreachable):
-                    with trio.move_on_after(RETRY_SECONDS):
+                while unreachable := self._discovery.unreachable & self.current.endpoints.keys():
+                    with trio.move_on_after(LOOK_SECONDS):
                         await self._renewed.wait()
                         break
                     await self._look(unreachable.__contains__)
                 await self._renewed.wait()
+
+    def look_again(self) -> None:
+        """Discover models again, such as those of a server that was started meanwhile.
+
+        Nothing happens within a minute; remote endpoints are asked less often.
+        """
+        if platforms.uptime() - self._looked_at > LOOK_SECONDS:
+            self._renewed.set()
 
     def stop_discovery(self) -> None:
         """End the requests for models."""
@@ -115,7 +126,7 @@ class CurrentModels:
         """Request models; use the result if it changed."""
         try:
             has_changed = await ask()
-        except OSError as error:  # the modules of a backend cannot be opened
+        except (ImportError, OSError) as error:  # a backend's modules cannot be opened, or are gone
             _log.warning("models cannot be listed: %s", error)
             return
         if has_changed:

@@ -123,6 +123,7 @@ class Prompts:
                 note = self._unknown_agent(chat, params, target)
                 if note and self.session.is_first(f"{chat.id}: {note}"):
                     turn.say(note, role="system")
+                self.models.look_again()
                 await ask_model(turn, context, params.message)
 
         needs_model = login is None and named_command(params.message) is None

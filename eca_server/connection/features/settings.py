@@ -6,8 +6,8 @@ is not.
 
 from __future__ import annotations
 
+import logging
 import threading
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -17,12 +17,16 @@ from pathlib import Path
 import attrs
 import trio
 
+from eca_protocol import platforms
+from eca_protocol.errors import describe_internal_error
 from eca_server.config.directories import user_directory
 from eca_server.config.loading import LoadedConfig, load
 from eca_server.config.problems import Problem
 from eca_server.config.settings import Config
 from eca_server.connection.features.host import Options
 from eca_server.system.threads import run_in_thread
+
+_log = logging.getLogger("eca_server")
 
 CONFIRM_SECONDS = 0.5
 """The wait before the check that follows a change."""
@@ -67,21 +71,25 @@ class Settings:
         before, self.loaded = self.loaded, loaded
         self.on_change(before)
 
-    def keep_in_force(self, error: OSError) -> None:
+    def keep_in_force(self, error: Exception) -> None:
         """Keep the configuration, with the error of a load as a problem until the next one."""
+        if isinstance(error, OSError):
+            source, reason = error.filename, error.strerror or str(error)
+        else:
+            source, reason = None, describe_internal_error(error)
         problem = Problem(
-            source=str(error.filename or "configuration"),
-            message=f"could not be read: {error.strerror or error} "
-            "(the previous configuration stays in force)",
+            source=str(source or "configuration"),
+            message=f"could not be read: {reason} (the previous configuration stays in force)",
         )
         if problem not in self.loaded.problems:
+            _log.error("the configuration could not be read", exc_info=error)
             problems = (*self.loaded.problems, problem)
             self.put_in_force(attrs.evolve(self.loaded, problems=problems))
 
     @property
     def is_expired(self) -> bool:
         """True if the commands of the configuration are due to run again."""
-        return time.monotonic() >= self.loaded.expires
+        return platforms.uptime() >= self.loaded.expires
 
     async def reload(self, *, abandon_on_cancel: bool = False) -> None:
         """Load the configuration again, and put it in force."""
@@ -134,7 +142,7 @@ class Watcher:
             load_again = partial(settings.load, previous=settings.loaded)
             try:
                 self._read = await run_in_thread(load_again, abandon_on_cancel=True)
-            except OSError as error:
+            except Exception as error:  # noqa: BLE001 - the server continues without the change
                 settings.keep_in_force(error)
                 self._in_force = self._read = settings.loaded
         elif settings.loaded is self._in_force and self._read is not self._in_force:

@@ -43,7 +43,7 @@ from eca_protocol.testing.conformance.target import Target
 from eca_protocol.testing.requirements import ALL_REQUIREMENTS
 from eca_server.printable import printable_line, printable_lines
 from eca_server.system.command_line import Parser, count, seconds, write_to_user
-from eca_server.system.signals import until_a_signal
+from eca_server.system.signals import run_until_a_signal
 from eca_server.workbench.conformance.badge import render_badge
 from eca_server.workbench.conformance.compare import Change, compare, describe_changes
 from eca_server.workbench.conformance.html import render_html
@@ -211,7 +211,7 @@ def _judge(
             finally:
                 nursery.cancel_scope.cancel()
 
-    outcome, signal_number = trio.run(until_a_signal, judge)
+    outcome, signal_number = run_until_a_signal(judge)
     if outcome is None:
         return 128 + (signal_number or 0)
     if isinstance(outcome, OSError):

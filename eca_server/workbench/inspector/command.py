@@ -27,7 +27,7 @@ from eca_server.config.directories import data_directory
 from eca_server.printable import printable_lines
 from eca_server.system.child_process import absolute_entries
 from eca_server.system.command_line import write_to_user
-from eca_server.system.signals import until_a_signal
+from eca_server.system.signals import run_until_a_signal
 from eca_server.workbench.inspector.inspection import Inspection
 from eca_server.workbench.inspector.serving import LIMITS, Feed, Site, render_file_page
 from eca_server.workbench.report_files import OutputsInvalid, check_file, write_file
@@ -102,7 +102,7 @@ def inspect(transcript: Path, *, port: int, opens: bool, with_tap: bool = False)
         follower = Follower(file, inspection, feed)
         site = Site(transcript.name, feed)
         page = functools.partial(_serve, site, follower, port, opens, with_tap)
-        _, number = trio.run(until_a_signal, page)
+        _, number = run_until_a_signal(page)
     return 0 if number is None else 128 + number
 
 

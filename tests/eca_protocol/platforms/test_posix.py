@@ -96,3 +96,10 @@ def test_an_open_file_has_an_owner_and_may_lose_its_name(tmp_path):
         assert not platforms.is_removed(file.fileno())
         path.unlink()
         assert platforms.is_removed(file.fileno())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's own figure is read")
+def test_the_uptime_counts_the_time_in_which_the_machine_slept():
+    before = platforms.uptime()
+    booted = float(Path("/proc/uptime").read_text().split()[0])
+    assert before - 0.1 <= booted <= platforms.uptime() + 0.1

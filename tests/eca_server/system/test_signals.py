@@ -5,7 +5,8 @@ import signal
 import trio
 import trio.testing
 
-from eca_server.system.signals import until_a_signal
+from eca_server.system.clock import RunningClock
+from eca_server.system.signals import run_until_a_signal, until_a_signal
 
 
 async def test_a_signal_cancels_and_those_behind_it_disturb_nothing() -> None:
@@ -30,3 +31,10 @@ async def test_a_signal_cancels_and_those_behind_it_disturb_nothing() -> None:
         return "done"
 
     assert await until_a_signal(undisturbed) == ("done", None)
+
+
+def test_no_deadline_of_a_command_passes_while_its_process_is_stopped():
+    async def clock() -> trio.abc.Clock:
+        return trio.lowlevel.current_clock()
+
+    assert isinstance(run_until_a_signal(clock)[0], RunningClock)

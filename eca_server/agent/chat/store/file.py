@@ -12,6 +12,7 @@ Everything here waits for the disk and for other processes.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import sqlite3
 import time
@@ -47,6 +48,9 @@ SMALL_FILE = 32 * 2**20
 IDLE_PACE = 4 * 2**20
 """Bytes in use of a larger file, for each second without a call that its rewrite waits for."""
 
+EPISODE_SECONDS = 600.0
+"""The time without an error of the disk after which the next one is reported to the user again."""
+
 LARGE_BODY = 2**20
 """The size in bytes above which the body of a message is written in parts of this size."""
 
@@ -74,7 +78,7 @@ class ChatFile:
         self.rewrite_is_due = self.log_is_due = False
         self._on_problem = on_problem
         self._reported: set[str] = set()
-        self._reported_error = False
+        self._last_error = -math.inf
         self._logged_reason: str | None = None
         self._presence: Presence | None = None
         self._connection: sqlite3.Connection | None = None
@@ -221,6 +225,8 @@ class ChatFile:
         try:
             return self._on_open_file(action)
         except Exception as fault:
+            if code_of(fault) == sqlite3.SQLITE_ERROR:  # a newer server may have changed the tables
+                return self._on_open_file(action)
             if not is_damage(fault):
                 raise
         if _set_damaged_aside(self.path):
@@ -335,8 +341,9 @@ class ChatFile:
         if reason != self._logged_reason:  # each write tries again
             self._logged_reason = reason
             _log.warning("%s: %s", place, reason)
-        if not self._reported_error:
-            self._reported_error = True
+        is_new = time.monotonic() - self._last_error > EPISODE_SECONDS
+        self._last_error = time.monotonic()
+        if is_new:
             self._on_problem(f"Chats are not stored, and stay only in memory: {place}: {reason}.")
 
 

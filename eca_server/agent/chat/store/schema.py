@@ -137,7 +137,7 @@ def set_up(connection: sqlite3.Connection) -> int:
     if version > len(MIGRATIONS):
         raise StoreFault(
             f"expected version {len(MIGRATIONS)} or older, got {version}: "
-            "a newer server has written it"
+            "a newer server has written it. Restart or upgrade this one"
         )
     _look_at_schema(connection)
     _write_ahead(connection)

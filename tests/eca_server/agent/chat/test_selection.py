@@ -1,5 +1,6 @@
 """Agents, models, variants and trust: configured, and selected for a prompt or a chat."""
 
+import re
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -97,6 +98,23 @@ async def test_the_users_prompt_replaces_ours(tmp_path, config, expected):
     assert system == instructions("plan", (), expected or "")
     assert system.startswith(expected or "You are ECA")
     assert time.strftime("%Y-%m-%d") in system
+
+
+async def test_the_model_is_sent_each_new_date_of_a_chat_of_several_days_once(monkeypatch):
+    async with with_models() as (ours, provider):
+        for day in ("2026-12-30", "2026-12-30", "2026-12-31", "2026-12-31", "2027-01-01"):
+            monkeypatch.setattr(time, "strftime", lambda *_, day=day: day)
+            await ours.turn("hi")
+    system, *messages = provider.requests[-1].body["messages"]
+    prompts = [str(each["content"]) for each in messages if each["role"] == "user"]
+    assert "Date: 2026-12-30." in system["content"]
+    assert [re.findall(r"date is now (\S+)\.", each) for each in prompts] == [
+        [],
+        [],
+        ["2026-12-31"],
+        [],
+        ["2027-01-01"],
+    ]
 
 
 async def test_a_prompt_that_cannot_be_read_is_reported_and_ours_is_taken(tmp_path):

@@ -7,6 +7,7 @@ import inspect
 import json
 import os
 import pkgutil
+import sys
 import weakref
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -30,9 +31,11 @@ from eca_server.connection.features.host import Options
 from eca_server.connection.features.settings import Settings, Watcher
 from eca_server.secret import Secret
 from tests.eca_server.agent.chat.editor import ECHO, Editor, editor
-from tests.eca_server.connection.features.session import announced
+from tests.eca_server.connection.features.session import announced, until_shown
 
 NAMES = {"models": {"m": {}, "n": {}}}
+FEATURES = "eca_server.connection.features"
+UPGRADED = "It was probably upgraded or removed while it ran: restart it"
 P = {"api": "openai-chat", "url": "http://127.0.0.1:1", "key": "sk-not-a-real-key-0123456789"}
 
 
@@ -406,3 +409,27 @@ async def test_no_custom_tool_takes_the_name_of_a_native_one_of_any_package(tmp_
         made = ours.editor.connection.parts.tools.make()
     assert {problem.split("'")[1] for problem in made.problems} == names
     assert [each.name for each in made.tools if isinstance(each, CustomCommand)] == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("module", "content", "answer"),
+    [
+        (f"{FEATURES}.mcp", {"mcpServers": {"s": {"command": "true"}}}, UPGRADED),
+        ("eca_server.config.unknown", {"welcomeMessage": "x"}, "hi"),
+    ],
+)
+async def test_a_server_upgraded_while_it_runs_survives_a_change_and_asks_for_a_restart(
+    tmp_path, monkeypatch, module, content, answer
+):
+    async with configured(tmp_path) as ours:
+        for missing in (module, f"{FEATURES}.providers"):
+            monkeypatch.setitem(sys.modules, missing, None)
+        ours.write(content)
+        for _ in range(2):
+            await ours.watcher.look()
+        assert UPGRADED in await until_shown(ours.editor)
+        request = ours.editor.request("providers/list")
+        await ours.editor.send(request)
+        refusal = await ours.editor.until(lambda each: each.get("id") == request["id"])
+        assert UPGRADED in refusal["error"]["message"]
+        assert answer in (await ours.editor.turn("say hi", model="simulator/script")).answer

@@ -1,6 +1,7 @@
 """Models discovered during a connection, and their announcements."""
 
 import errno
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 import trio
 
+from eca_protocol import platforms
 from eca_protocol.http_server import HTTPRequest, Responder, serve
 from eca_protocol.testing.provider import Provider, reply
 from eca_server.models.backend import BackendError
@@ -138,13 +140,37 @@ async def test_models_of_an_endpoint_that_can_be_reached_later_are_found(tmp_pat
             raise refusal
 
     monkeypatch.setattr("eca_server.models.discovery._check_port", check_port)
-    monkeypatch.setattr("eca_server.connection.features.current_models.RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("eca_server.connection.features.current_models.LOOK_SECONDS", 0.01)
     async with (
         Provider(models=["m"]) as there,
         discovering(tmp_path, p=provider(there.url)) as ours,
     ):
         assert (await announced(ours))["models"] == ["p/m", *OURS]
     assert refusals == []
+
+
+async def test_models_that_appear_later_are_found_when_the_user_sends_a_prompt(
+    tmp_path, monkeypatch
+):
+    now = platforms.uptime()
+    monkeypatch.setattr(platforms, "uptime", lambda: now)
+    listed, requests = ["m"], list[str]()
+
+    async def answer(request: HTTPRequest, responder: Responder) -> None:
+        requests.append(request.path)
+        await responder.respond(
+            200, json.dumps({"data": [{"id": name} for name in listed]}).encode()
+        )
+
+    async with serve(answer) as there, discovering(tmp_path, p=provider(there.url)) as ours:
+        assert (await announced(ours))["models"] == ["p/m", *OURS]
+        listed.append("n")
+        for seconds in (60, 1, 1):
+            await ours.turn("hi", model="simulator/echo")
+            now += seconds
+        assert (await announced(ours))["models"] == ["p/m", "p/n", *OURS]
+        await ours.turn("hi", model="simulator/echo")
+    assert len(requests) == 2
 
 
 @pytest.mark.parametrize("variable", ["OLLAMA_API_URL", "OLLAMA_HOST"])
@@ -201,12 +227,22 @@ async def test_what_models_can_do_and_cost_is_looked_up_and_nothing_waits_for_it
     assert announced == ({"context": 70000, "output": 5}, "10.00")
 
 
-async def test_a_backend_that_cannot_be_imported_ends_only_the_discovery(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.EMFILE, "Too many open files", "backend.py"),
+        ModuleNotFoundError("No module named 'eca_server.models.anthropic'"),
+    ],
+    ids=["too many open files", "removed while the server runs"],
+)
+async def test_a_backend_that_cannot_be_imported_ends_only_the_discovery(
+    tmp_path, monkeypatch, error
+):
     arrival = trio.Event()
 
     async def ask(*_: Any) -> bool:
         arrival.set()
-        raise OSError(errno.EMFILE, "Too many open files", "backend.py")
+        raise error
 
     monkeypatch.setattr(Discovery, "ask", ask)
     async with discovering(tmp_path, p=provider("http://127.0.0.1:9")) as ours:

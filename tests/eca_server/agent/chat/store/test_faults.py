@@ -16,7 +16,7 @@ import trio
 import trio.testing
 
 from eca_server.agent.chat import store as package
-from eca_server.agent.chat.store import rollbacks, schema, store
+from eca_server.agent.chat.store import file, rollbacks, schema, store
 from eca_server.agent.chat.store.rows import ChatSettings, Rollback, StoredMessage, UndoStep
 from eca_server.agent.chat.store.worker import Limits
 from eca_server.models.history import BlockPart, Message
@@ -115,6 +115,21 @@ async def test_what_could_not_be_written_is_written_in_order_once_it_can(path: P
         assert await ours.store.load("gone") is None
 
 
+@pytest.mark.parametrize(("seconds", "reports"), [(600.0, 1), (0.0, 2)])
+async def test_a_disk_that_fails_again_much_later_is_reported_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, reports: int
+) -> None:
+    monkeypatch.setattr(file, "EPISODE_SECONDS", seconds)
+    async with opened(path) as ours:
+        for number in range(2):
+            a_file_for_a_directory(path)
+            assert not await ours.store.append("c", WORKSPACE, messages_of(f"{number}"))
+            path.parent.unlink()
+            assert await ours.store.append("c", WORKSPACE, messages_of(f"then {number}"))
+            path.parent.rename(path.parent.with_name(f"aside {number}"))
+        assert sum("are not stored" in problem for problem in ours.problems) == reports
+
+
 GARBAGE = b"no database " * 500
 
 
@@ -174,6 +189,23 @@ async def test_a_file_that_is_removed_while_it_is_open_is_made_anew(path: Path, 
             ["other"] if what == "replaced" else []
         )
         assert afterwards.problems == []
+
+
+@pytest.mark.parametrize(
+    "change", ["ALTER TABLE message ADD COLUMN more TEXT", "DROP TABLE before_image"]
+)
+async def test_a_file_that_a_newer_server_changes_meanwhile_is_reported_as_such(
+    path: Path, change: str
+) -> None:
+    async with opened(path) as ours:
+        assert await ours.store.append("c", WORKSPACE, messages_of("0"))
+        with closing(sqlite3.connect(path, isolation_level=None)) as newer:
+            newer.execute(change)
+            newer.execute(f"PRAGMA user_version = {len(schema.MIGRATIONS) + 1}")
+        await ours.store.append("c", WORKSPACE, messages_of("1"))
+        await ours.store.add_before_images("c", [image("1", "/f", data=b"")])
+        (problem,) = ours.problems
+        assert "a newer server has written it. Restart or upgrade this one." in problem
 
 
 async def test_a_file_of_a_newer_server_is_left_alone(path: Path) -> None:
