@@ -41,6 +41,7 @@ __all__ = [
     "is_removed",
     "link",
     "lock",
+    "remove_and_close",
     "set_blocking",
     "set_mode",
     "set_owner",
@@ -207,6 +208,18 @@ def is_own(status: os.stat_result) -> bool:
 def is_removed(descriptor: int) -> bool:
     """Return whether an open file has no name any more."""
     return not os.fstat(descriptor).st_nlink
+
+
+def remove_and_close(path: Path, descriptor: int) -> None:
+    """Remove a file, and close its descriptor afterwards, with its lock.
+
+    Raises:
+        OSError: the file was not removed; the descriptor is closed.
+    """
+    try:
+        path.unlink()
+    finally:
+        os.close(descriptor)
 
 
 def link(program: Path, other: Path) -> None:

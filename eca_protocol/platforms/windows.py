@@ -42,6 +42,7 @@ __all__ = [
     "is_removed",
     "link",
     "lock",
+    "remove_and_close",
     "set_blocking",
     "set_mode",
     "set_owner",
@@ -263,6 +264,16 @@ def is_own(status: os.stat_result) -> bool:
 def is_removed(descriptor: int) -> bool:
     """Return False: an open file cannot be removed."""
     return False
+
+
+def remove_and_close(path: Path, descriptor: int) -> None:
+    """Close a file's descriptor and remove the file, which is impossible while it is open.
+
+    Raises:
+        OSError: the file was not removed; the descriptor is closed.
+    """
+    os.close(descriptor)
+    path.unlink()
 
 
 def link(program: Path, other: Path) -> None:

@@ -232,6 +232,17 @@ def test_data_is_local_and_a_file_has_no_owner_and_keeps_its_name_while_open(win
     assert windows.has_screen({})
 
 
+def test_an_open_file_is_closed_before_it_is_removed(windows, tmp_path, monkeypatch):
+    path, order = tmp_path / "file", []
+    for name in ("close", "unlink"):
+        real = getattr(os, name)
+        monkeypatch.setattr(
+            os, name, lambda *given, name=name, real=real: (order.append(name), real(*given))
+        )
+    windows.remove_and_close(path, os.open(path, os.O_CREAT))
+    assert (order, path.exists()) == (["close", "unlink"], False)
+
+
 def test_a_console_does_not_show_hidden_input_and_discards_waiting_input(windows, kernel):
     def get_mode(console: int, mode: Any) -> int:
         assert console == 1005
