@@ -9,7 +9,7 @@ import select
 import signal
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -41,6 +41,7 @@ __all__ = [
     "is_removed",
     "link",
     "lock",
+    "program_files",
     "remove_and_close",
     "set_blocking",
     "set_mode",
@@ -208,6 +209,11 @@ def is_own(status: os.stat_result) -> bool:
 def is_removed(descriptor: int) -> bool:
     """Return whether an open file has no name any more."""
     return not os.fstat(descriptor).st_nlink
+
+
+def program_files(path: str) -> Sequence[str]:
+    """Return the files that the path of a program may mean: only itself."""
+    return (path,)
 
 
 def remove_and_close(path: Path, descriptor: int) -> None:

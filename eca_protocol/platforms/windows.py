@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -42,6 +42,7 @@ __all__ = [
     "is_removed",
     "link",
     "lock",
+    "program_files",
     "remove_and_close",
     "set_blocking",
     "set_mode",
@@ -70,6 +71,9 @@ START_OF_A_GROUP: Final[Mapping[str, Any]] = {
     "creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
 }
 """Arguments of `subprocess.Popen`: no Ctrl-C of ours, and no window."""
+
+_PROGRAM_ENDINGS: Final = (".com", ".exe", ".bat", ".cmd")
+"""The ends of the file names that `subprocess.Popen` can start."""
 
 _LOCKED_BYTE: Final = 1 << 40
 _PAUSE: Final = 0.01  # seconds between two looks at a pipe
@@ -264,6 +268,12 @@ def is_own(status: os.stat_result) -> bool:
 def is_removed(descriptor: int) -> bool:
     """Return False: an open file cannot be removed."""
     return False
+
+
+def program_files(path: str) -> Sequence[str]:
+    """Return the files that the path of a program may mean: with an ending, if it has none."""
+    has_ending = path.lower().endswith(_PROGRAM_ENDINGS)
+    return (path,) if has_ending else [path + ending for ending in _PROGRAM_ENDINGS]
 
 
 def remove_and_close(path: Path, descriptor: int) -> None:

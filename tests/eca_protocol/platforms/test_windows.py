@@ -232,6 +232,14 @@ def test_data_is_local_and_a_file_has_no_owner_and_keeps_its_name_while_open(win
     assert windows.has_screen({})
 
 
+def test_a_program_without_an_ending_has_one_of_those_that_the_system_starts(windows):
+    assert windows.program_files(r"C:\x\npx") == [
+        *(rf"C:\x\npx{ending}" for ending in (".com", ".exe", ".bat", ".cmd"))
+    ]
+    assert windows.program_files(r"C:\x\Git.EXE") == (r"C:\x\Git.EXE",)
+    assert r"C:\x\hook.sh" not in windows.program_files(r"C:\x\hook.sh")
+
+
 def test_an_open_file_is_closed_before_it_is_removed(windows, tmp_path, monkeypatch):
     path, order = tmp_path / "file", []
     for name in ("close", "unlink"):
