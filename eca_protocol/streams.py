@@ -69,7 +69,9 @@ class FdTransport:
         has_waited = False
         while (fd := self._read_fd) >= 0:
             if not self._waits_for_reading:
-                return await anyio.to_thread.run_sync(os.read, fd, CHUNK, abandon_on_cancel=True)
+                return await anyio.to_thread.run_sync(
+                    os.read, fd, CHUNK, abandon_on_cancel=True, limiter=_own_thread()
+                )
             try:
                 data = os.read(fd, CHUNK)
             except BlockingIOError:
@@ -112,7 +114,9 @@ class FdTransport:
             if fd < 0:
                 raise BrokenPipeError("the transport is closed")
             if not self._waits_for_writing:
-                written = await anyio.to_thread.run_sync(os.write, fd, view[:CHUNK])
+                written = await anyio.to_thread.run_sync(
+                    os.write, fd, view[:CHUNK], limiter=_own_thread()
+                )
             else:
                 try:
                     written = os.write(fd, view)
@@ -165,6 +169,15 @@ class FdTransport:
             with contextlib.suppress(OSError):
                 platforms.set_blocking(fd, True)
         os.close(fd)
+
+
+def _own_thread() -> anyio.CapacityLimiter:
+    """Return a limiter for a call that may wait for hours.
+
+    With the limiter of all threads, the children of a server on Windows, each with its waiting
+    reads, would leave no thread for disks, names and its own messages.
+    """
+    return anyio.CapacityLimiter(1)
 
 
 def _make_waitable(fd: int) -> bool:

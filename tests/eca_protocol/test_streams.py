@@ -10,8 +10,10 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 import pytest
 
+from eca_protocol import platforms
 from eca_protocol.streams import FdTransport, Transport, memory_pair
 
 pytestmark = pytest.mark.anyio
@@ -225,6 +227,22 @@ def run_owned(
     return subprocess.run(
         command, input=b"for the wire", capture_output=True, check=False, timeout=20, cwd=ROOT
     )
+
+
+async def test_blocking_reads_leave_threads_for_other_work(monkeypatch) -> None:
+    monkeypatch.setattr(platforms, "can_wait", lambda _: False)  # as on Windows
+    ends = [os.pipe() for _ in range(45)]  # more than the threads that all work shares
+    readers = [FdTransport(read_fd, None) for read_fd, _ in ends]
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            for reader in readers:
+                tasks.start_soon(reader.receive)
+            await anyio.wait_all_tasks_blocked()
+            assert await anyio.to_thread.run_sync(os.getpid) == os.getpid()
+            for _, write_fd in ends:
+                os.close(write_fd)
+    for reader in readers:
+        await reader.aclose()
 
 
 def test_nothing_but_the_wire_reaches_the_wire() -> None:
