@@ -202,7 +202,7 @@ class _BlockingCalls:
 
     def _call(self, function: Callable[[int, _T], _R], fd: int, argument: _T) -> _R:
         with self._lock:
-            if fd in self._closed:  # its number may be that of a different file by now
+            if fd in self._closed:  # its number may belong to a different file
                 raise OSError(errno.EBADF, os.strerror(errno.EBADF))
             self._running[fd] += 1
         try:
