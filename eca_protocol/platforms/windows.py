@@ -225,25 +225,26 @@ def _position(descriptor: int, offset: int) -> Iterator[None]:
 def lock(descriptor: int, *, shared: bool = False, waits: bool = False) -> None:
     """Lock a file for as long as the descriptor is open.
 
-    A shared lock is none here: a request for one gives an exclusive lock up.
+    A shared lock excludes nobody here. A request for one gives an exclusive lock up, and is refused
+    while a different descriptor holds one.
 
     Raises:
         BlockingIOError: a different descriptor holds the lock.
     """
     if shared:
-        with suppress(OSError):  # it was not locked
-            unlock(descriptor)
-        return
+        unlock(descriptor)
     try:
         with _position(descriptor, _LOCKED_BYTE):
             msvcrt.locking(descriptor, msvcrt.LK_LOCK if waits else msvcrt.LK_NBLCK, 1)
     except OSError as error:
         raise BlockingIOError(*error.args) from error
+    if shared:
+        unlock(descriptor)
 
 
 def unlock(descriptor: int) -> None:
-    """Release the lock of a file."""
-    with _position(descriptor, _LOCKED_BYTE):
+    """Release the lock of a file, if it has one."""
+    with suppress(OSError), _position(descriptor, _LOCKED_BYTE):
         msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
 
 

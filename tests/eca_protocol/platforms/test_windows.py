@@ -55,8 +55,9 @@ class Locks(ModuleType):
         assert size == 1
         place = os.fstat(descriptor).st_ino, os.lseek(descriptor, 0, os.SEEK_CUR)
         if mode == self.LK_UNLCK:
-            if self.holders.pop(place, None) != descriptor:
+            if self.holders.get(place) != descriptor:
                 raise PermissionError(errno.EACCES, "not locked")
+            del self.holders[place]
         elif place in self.holders:
             raise PermissionError(errno.EACCES, "locked")
         else:
@@ -171,12 +172,14 @@ def test_a_lock_excludes_others_and_leaves_the_position_and_the_size(windows, tm
         first.seek(2)
         windows.lock(first.fileno())
         assert first.read() == b"xt"
-        with pytest.raises(BlockingIOError):
-            windows.lock(second.fileno(), waits=True)
+        for how in ("waits", "shared"):
+            with pytest.raises(BlockingIOError):
+                windows.lock(second.fileno(), **{how: True})
         windows.lock(first.fileno(), shared=True)
         windows.lock(first.fileno(), shared=True)
         windows.lock(second.fileno())
-        windows.unlock(second.fileno())
+        for _ in range(2):
+            windows.unlock(second.fileno())
         assert second.read() == b"text"
     assert path.stat().st_size == 4
 
