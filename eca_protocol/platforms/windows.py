@@ -225,8 +225,8 @@ def _position(descriptor: int, offset: int) -> Iterator[None]:
 def lock(descriptor: int, *, shared: bool = False, waits: bool = False) -> None:
     """Lock a file for as long as the descriptor is open.
 
-    A shared lock excludes nobody here. A request for one gives an exclusive lock up, and is refused
-    while a different descriptor holds one.
+    A shared lock is none here: a request for one gives an exclusive lock up, and is refused while
+    a different descriptor holds one.
 
     Raises:
         BlockingIOError: a different descriptor holds the lock.
