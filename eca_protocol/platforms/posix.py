@@ -9,7 +9,7 @@ import select
 import signal
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -30,6 +30,7 @@ __all__ = [
     "data_home",
     "discard_input",
     "duplicate",
+    "find_shell",
     "has_ended",
     "has_input",
     "has_screen",
@@ -209,6 +210,15 @@ def is_own(status: os.stat_result) -> bool:
 def is_removed(descriptor: int) -> bool:
     """Return whether an open file has no name any more."""
     return not os.fstat(descriptor).st_nlink
+
+
+def find_shell(find_program: Callable[[str], str | None]) -> str:
+    """Return the program that runs shell commands: bash, else sh.
+
+    Args:
+        find_program: returns the path of a program on PATH, or None.
+    """
+    return find_program("bash") or find_program("sh") or "/bin/sh"
 
 
 def program_files(path: str) -> Sequence[str]:

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -31,6 +31,7 @@ __all__ = [
     "data_home",
     "discard_input",
     "duplicate",
+    "find_shell",
     "has_ended",
     "has_input",
     "has_screen",
@@ -74,6 +75,9 @@ START_OF_A_GROUP: Final[Mapping[str, Any]] = {
 
 _PROGRAM_ENDINGS: Final = (".com", ".exe", ".bat", ".cmd")
 """The ends of the file names that `subprocess.Popen` can start."""
+
+_SHELL: Final = r"C:\Program Files\Git\bin\bash.exe"  # where Git for Windows has it by default
+_SYSTEM_DIRECTORIES: Final = ("system32", "sysnative", "windowsapps")
 
 _LOCKED_BYTE: Final = 1 << 40
 _PAUSE: Final = 0.01  # seconds between two looks at a pipe
@@ -269,6 +273,23 @@ def is_own(status: os.stat_result) -> bool:
 def is_removed(descriptor: int) -> bool:
     """Return False: an open file cannot be removed."""
     return False
+
+
+def find_shell(find_program: Callable[[str], str | None]) -> str:
+    """Return the program that runs shell commands: the bash of Git, else one on PATH.
+
+    The bash of the system itself does not count: it runs commands in a Linux machine, without the
+    variables in which tools pass their arguments.
+
+    Args:
+        find_program: returns the path of a program on PATH, or None.
+    """
+    git, bash = find_program("git"), find_program("bash")
+    for directory in Path(git).parents[1:3] if git is not None else ():
+        if (directory / "bin" / "bash.exe").is_file():
+            return str(directory / "bin" / "bash.exe")
+    is_of_system = bash is not None and Path(bash).parent.name.lower() in _SYSTEM_DIRECTORIES
+    return _SHELL if bash is None or is_of_system else bash
 
 
 def program_files(path: str) -> Sequence[str]:

@@ -32,6 +32,11 @@ def find_program(name: str, path: str | None) -> str | None:
     return next((file for file in files if file is not None), None)
 
 
+def find_shell(path: str | None) -> str:
+    """Return the program that runs shell commands, found on a value of PATH; reads the disk."""
+    return platforms.find_shell(lambda name: find_program(name, path))
+
+
 def find_executable(path: str) -> str | None:
     """Return the executable file of a program's path, or None; reads the disk."""
     files = map(shutil.which, platforms.program_files(path))

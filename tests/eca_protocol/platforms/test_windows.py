@@ -243,6 +243,16 @@ def test_a_program_without_an_ending_has_one_of_those_that_the_system_starts(win
     assert r"C:\x\hook.sh" not in windows.program_files(r"C:\x\hook.sh")
 
 
+def test_commands_run_in_the_bash_of_git_and_never_in_that_of_the_system(windows, tmp_path):
+    on_path = {"git": str(tmp_path / "Git" / "cmd" / "git.exe"), "bash": "/Windows/System32/bash"}
+    assert windows.find_shell(on_path.get) == windows.find_shell({}.get) == windows._SHELL
+    assert windows.find_shell({"bash": "/msys/bin/bash"}.get) == "/msys/bin/bash"
+    bash = tmp_path / "Git" / "bin" / "bash.exe"
+    bash.parent.mkdir(parents=True)
+    bash.touch()
+    assert windows.find_shell(on_path.get) == str(bash)
+
+
 def test_an_open_file_is_closed_before_it_is_removed(windows, tmp_path, monkeypatch):
     path, order = tmp_path / "file", []
     for name in ("close", "unlink"):
