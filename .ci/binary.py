@@ -85,6 +85,7 @@ def build(scratch: Path) -> Path:
     command = [
         *(sys.executable, "-m", "PyInstaller", "--onefile", "--noconfirm", "--log-level", "ERROR"),
         *("--name", "eca", "--copy-metadata", "eca-protocol", "--paths", str(ROOT)),
+        *("--python-option", "X utf8"),
         *("--distpath", str(scratch / "dist"), "--workpath", str(scratch / "work")),
         *("--specpath", str(scratch), *collected, *excluded, str(ENTRY)),
     ]

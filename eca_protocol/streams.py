@@ -8,12 +8,14 @@ file, a terminal, Windows pipes) a worker thread blocks instead.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 import sys
-from collections import deque
-from collections.abc import Iterator
-from typing import Protocol
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from typing import Protocol, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -25,6 +27,9 @@ from eca_protocol.errors import LocalProtocolError, StartFailed
 __all__ = ["FdTransport", "Transport", "memory_pair", "owned_stdio"]
 
 CHUNK = 65_536
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
 
 
 class Transport(Protocol):
@@ -58,6 +63,7 @@ class FdTransport:
         self._write_fd = -1 if write_fd is None else write_fd
         descriptors = [fd for fd in (read_fd, write_fd) if fd is not None]
         self._was_blocking = [fd for fd in descriptors if _make_waitable(fd)]
+        self._blocking = _BlockingCalls()
         self._is_registered = False
         self._input: anyio.Event | None = None
         self._waits_for_reading = not platforms.is_blocking(read_fd)
@@ -69,7 +75,7 @@ class FdTransport:
         has_waited = False
         while (fd := self._read_fd) >= 0:
             if not self._waits_for_reading:
-                return await anyio.to_thread.run_sync(os.read, fd, CHUNK, abandon_on_cancel=True)
+                return await self._blocking.call(os.read, fd, CHUNK)
             try:
                 data = os.read(fd, CHUNK)
             except BlockingIOError:
@@ -112,7 +118,7 @@ class FdTransport:
             if fd < 0:
                 raise BrokenPipeError("the transport is closed")
             if not self._waits_for_writing:
-                written = await anyio.to_thread.run_sync(os.write, fd, view[:CHUNK])
+                written = await self._blocking.call(os.write, fd, view[:CHUNK])
             else:
                 try:
                     written = os.write(fd, view)
@@ -138,7 +144,7 @@ class FdTransport:
         if fd < 0:
             return
         if fd != self._read_fd:
-            self._release(fd)
+            self._release(fd, is_waitable=self._waits_for_writing)
             return
         with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as both_ways:
             both_ways.shutdown(socket.SHUT_WR)
@@ -149,7 +155,7 @@ class FdTransport:
         if fd < 0:
             return
         if fd != self._write_fd:
-            self._release(fd)
+            self._release(fd, is_waitable=self._waits_for_reading)
             return
         with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as both_ways:
             both_ways.shutdown(socket.SHUT_RD)
@@ -159,12 +165,62 @@ class FdTransport:
         self.close_writing()
         self.close_reading()
 
-    def _release(self, fd: int) -> None:
-        anyio.notify_closing(fd)
+    def _release(self, fd: int, *, is_waitable: bool) -> None:
+        if not is_waitable:
+            self._blocking.close(fd)
+            return
+        anyio.notify_closing(fd)  # on Windows only for sockets
         if fd in self._was_blocking:
             with contextlib.suppress(OSError):
                 platforms.set_blocking(fd, True)
         os.close(fd)
+
+
+class _BlockingCalls:
+    """Calls that block a thread each, which is abandoned by a cancelled task.
+
+    The threads are not among those for disks and names: on Windows the waiting reads of twenty
+    children would leave none. A descriptor is closed after its last call, since on Windows
+    `os.close` waits for that.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: Counter[int] = Counter()
+        self._closed: set[int] = set()
+
+    async def call(self, function: Callable[[int, _T], _R], fd: int, argument: _T) -> _R:
+        """Return the result of a function of a descriptor."""
+        return await anyio.to_thread.run_sync(
+            self._call,
+            function,
+            fd,
+            argument,
+            abandon_on_cancel=True,
+            limiter=anyio.CapacityLimiter(1),
+        )
+
+    def _call(self, function: Callable[[int, _T], _R], fd: int, argument: _T) -> _R:
+        with self._lock:
+            if fd in self._closed:  # its number may belong to a different file
+                raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+            self._running[fd] += 1
+        try:
+            return function(fd, argument)
+        finally:
+            with self._lock:
+                self._running[fd] -= 1
+                self._close_unused(fd)
+
+    def close(self, fd: int) -> None:
+        """Close a descriptor, now or when its last call has ended."""
+        with self._lock:
+            self._closed.add(fd)
+            self._close_unused(fd)
+
+    def _close_unused(self, fd: int) -> None:
+        if fd in self._closed and not self._running[fd]:
+            os.close(fd)
 
 
 def _make_waitable(fd: int) -> bool:

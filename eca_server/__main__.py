@@ -11,7 +11,8 @@ import sys
 
 def main() -> None:
     """Run the console script `eca-server`, and exit with the command's code."""
-    if sys.getfilesystemencoding() == "ascii":  # PYTHONUTF8=0 and the locale C
+    is_utf_8 = sys.getfilesystemencoding() == "utf-8"
+    if not is_utf_8 and os.name == "posix":  # the protocol's paths are UTF-8 in any locale
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])  # noqa: S606
     try:
         _leave_current_directory()

@@ -10,7 +10,7 @@ import signal
 import stat
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -31,6 +31,7 @@ __all__ = [
     "data_home",
     "discard_input",
     "duplicate",
+    "find_shell",
     "has_ended",
     "has_input",
     "has_screen",
@@ -42,6 +43,8 @@ __all__ = [
     "is_removed",
     "link",
     "lock",
+    "program_files",
+    "remove_and_close",
     "set_blocking",
     "set_mode",
     "set_owner",
@@ -214,6 +217,32 @@ def uptime() -> float:
 def is_removed(descriptor: int) -> bool:
     """Return whether an open file has no name any more."""
     return not os.fstat(descriptor).st_nlink
+
+
+def find_shell(find_program: Callable[[str], str | None]) -> str:
+    """Return the program that runs shell commands: bash, else sh.
+
+    Args:
+        find_program: returns the path of a program on PATH, or None.
+    """
+    return find_program("bash") or find_program("sh") or "/bin/sh"
+
+
+def program_files(path: str) -> Sequence[str]:
+    """Return the files that the path of a program may mean: only itself."""
+    return (path,)
+
+
+def remove_and_close(path: Path, descriptor: int) -> None:
+    """Remove a file, and close its descriptor afterwards, with its lock.
+
+    Raises:
+        OSError: the file was not removed; the descriptor is closed.
+    """
+    try:
+        path.unlink()
+    finally:
+        os.close(descriptor)
 
 
 def link(program: Path, other: Path) -> None:

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -31,6 +31,7 @@ __all__ = [
     "data_home",
     "discard_input",
     "duplicate",
+    "find_shell",
     "has_ended",
     "has_input",
     "has_screen",
@@ -42,6 +43,8 @@ __all__ = [
     "is_removed",
     "link",
     "lock",
+    "program_files",
+    "remove_and_close",
     "set_blocking",
     "set_mode",
     "set_owner",
@@ -70,6 +73,12 @@ START_OF_A_GROUP: Final[Mapping[str, Any]] = {
     "creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
 }
 """Arguments of `subprocess.Popen`: no Ctrl-C of ours, and no window."""
+
+_PROGRAM_ENDINGS: Final = (".com", ".exe", ".bat", ".cmd")
+"""The ends of the file names that `subprocess.Popen` can start."""
+
+_SHELL: Final = r"C:\Program Files\Git\bin\bash.exe"  # where Git for Windows has it by default
+_SYSTEM_DIRECTORIES: Final = ("system32", "sysnative", "windowsapps")
 
 _LOCKED_BYTE: Final = 1 << 40
 _PAUSE: Final = 0.01  # seconds between two looks at a pipe
@@ -221,25 +230,26 @@ def _position(descriptor: int, offset: int) -> Iterator[None]:
 def lock(descriptor: int, *, shared: bool = False, waits: bool = False) -> None:
     """Lock a file for as long as the descriptor is open.
 
-    A shared lock is none here: a request for one gives an exclusive lock up.
+    A shared lock is none here: a request for one gives an exclusive lock up, and is refused while
+    a different descriptor holds one.
 
     Raises:
         BlockingIOError: a different descriptor holds the lock.
     """
     if shared:
-        with suppress(OSError):  # it was not locked
-            unlock(descriptor)
-        return
+        unlock(descriptor)
     try:
         with _position(descriptor, _LOCKED_BYTE):
             msvcrt.locking(descriptor, msvcrt.LK_LOCK if waits else msvcrt.LK_NBLCK, 1)
     except OSError as error:
         raise BlockingIOError(*error.args) from error
+    if shared:
+        unlock(descriptor)
 
 
 def unlock(descriptor: int) -> None:
-    """Release the lock of a file."""
-    with _position(descriptor, _LOCKED_BYTE):
+    """Release the lock of a file, if it has one."""
+    with suppress(OSError), _position(descriptor, _LOCKED_BYTE):
         msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
 
 
@@ -269,6 +279,39 @@ def uptime() -> float:
 def is_removed(descriptor: int) -> bool:
     """Return False: an open file cannot be removed."""
     return False
+
+
+def find_shell(find_program: Callable[[str], str | None]) -> str:
+    """Return the program that runs shell commands: the bash of Git, else one on PATH.
+
+    The bash of the system itself does not count: it runs commands in a Linux machine, without the
+    variables in which tools pass their arguments.
+
+    Args:
+        find_program: returns the path of a program on PATH, or None.
+    """
+    git, bash = find_program("git"), find_program("bash")
+    for directory in Path(git).parents[1:3] if git is not None else ():
+        if (directory / "bin" / "bash.exe").is_file():
+            return str(directory / "bin" / "bash.exe")
+    is_of_system = bash is not None and Path(bash).parent.name.lower() in _SYSTEM_DIRECTORIES
+    return _SHELL if bash is None or is_of_system else bash
+
+
+def program_files(path: str) -> Sequence[str]:
+    """Return the files that the path of a program may mean: with an ending, if it has none."""
+    has_ending = path.lower().endswith(_PROGRAM_ENDINGS)
+    return (path,) if has_ending else [path + ending for ending in _PROGRAM_ENDINGS]
+
+
+def remove_and_close(path: Path, descriptor: int) -> None:
+    """Close a file's descriptor and remove the file, which is impossible while it is open.
+
+    Raises:
+        OSError: the file was not removed; the descriptor is closed.
+    """
+    os.close(descriptor)
+    path.unlink()
 
 
 def link(program: Path, other: Path) -> None:

@@ -99,14 +99,12 @@ def _posix_path(host: str, path: str) -> str:
 
 
 def _windows_path(host: str, path: str) -> str:
-    local = unquote(path)
-    if host:
-        return ntpath.normpath(rf"\\{host}{local}")
-    drive = _DRIVE.match(local)
+    local = unquote(host + path)
+    drive = _DRIVE.match(local)  # Emacs and Neovim write it in the place of the host
     if drive:
         return ntpath.normpath(f"{drive[1].upper()}:\\{local[drive.end() :]}")
-    if local.startswith("//"):
-        return ntpath.normpath(local)
+    if host or local.startswith("//"):
+        return ntpath.normpath("\\\\" + local.lstrip("\\/"))
     raise ValueError("expected a path with a drive or a host, got neither")
 
 

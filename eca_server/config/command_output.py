@@ -22,7 +22,7 @@ from eca_protocol import platforms
 from eca_protocol.guard import GUARD
 from eca_server.config.interpolation import UnresolvedReference
 from eca_server.secret import Secret
-from eca_server.system.child_process import find_program, harden_environment
+from eca_server.system.child_process import find_shell, harden_environment
 
 CACHE_SECONDS: Final = 300.0
 """The time before a command is run again."""
@@ -100,8 +100,7 @@ class CommandOutputs:
     def _run(self, command: str) -> str:
         shown = command if len(command) <= _SHOWN else f"{command[:_SHOWN]}..."
         environment = harden_environment(self._environ)
-        path = environment.get("PATH")
-        shell = find_program("bash", path) or find_program("sh", path) or "/bin/sh"
+        shell = find_shell(environment.get("PATH"))
         try:
             with GUARD.starting():  # else it outlives a server that ends meanwhile
                 child = subprocess.Popen(

@@ -13,6 +13,8 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from eca_protocol import platforms
+
 _LONGEST_ID = 256
 
 _COUNT = "GIT_CONFIG_COUNT"
@@ -26,7 +28,18 @@ def find_program(name: str, path: str | None) -> str | None:
     `path`: a value of PATH, whose relative and empty entries are ignored; None: the system's.
     """
     entries = absolute_entries(os.defpath if path is None else path).split(os.pathsep)
-    files = (shutil.which(str(Path(entry) / name)) for entry in entries if entry)
+    files = (find_executable(str(Path(entry) / name)) for entry in entries if entry)
+    return next((file for file in files if file is not None), None)
+
+
+def find_shell(path: str | None) -> str:
+    """Return the program that runs shell commands, found on a value of PATH; reads the disk."""
+    return platforms.find_shell(lambda name: find_program(name, path))
+
+
+def find_executable(path: str) -> str | None:
+    """Return the executable file of a program's path, or None; reads the disk."""
+    files = map(shutil.which, platforms.program_files(path))
     return next((file for file in files if file is not None), None)
 
 

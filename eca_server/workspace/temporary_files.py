@@ -16,7 +16,7 @@ import re
 import stat
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -58,10 +58,11 @@ class TemporaryFiles:
             yield
         finally:
             if record is not None and descriptor is not None:
-                if not os.path.lexists(path):
+                if os.path.lexists(path):
+                    os.close(descriptor)
+                else:
                     with suppress(OSError):
-                        record.unlink()
-                os.close(descriptor)
+                        platforms.remove_and_close(record, descriptor)
 
     def clean(self, roots: Sequence[Path]) -> bool:
         """Remove the temporary files of killed servers below these real paths.
@@ -100,19 +101,20 @@ class TemporaryFiles:
             descriptor = os.open(record, os.O_RDWR | _UNFOLLOWED)
         except OSError:
             return False
-        try:
-            platforms.lock(descriptor)
-            path = Path(os.fsdecode(os.read(descriptor, _LONGEST)))
-            is_whole = path.name == f".eca-{record.name}.tmp"
-            if is_whole and not any(path.is_relative_to(root) for root in roots):
-                return False
-            if not _is_old(os.fstat(descriptor)) or (is_whole and not _remove(path)):
-                return is_whole
-            record.unlink()
-        except (FileError, OSError, ValueError) as error:  # its server runs, or it is inaccessible
-            _log.debug("a temporary file was not removed: %s", error)
-        finally:
-            os.close(descriptor)
+        with ExitStack() as closing:
+            closing.callback(os.close, descriptor)
+            try:
+                platforms.lock(descriptor)
+                path = Path(os.fsdecode(os.read(descriptor, _LONGEST)))
+                is_whole = path.name == f".eca-{record.name}.tmp"
+                if is_whole and not any(path.is_relative_to(root) for root in roots):
+                    return False
+                if not _is_old(os.fstat(descriptor)) or (is_whole and not _remove(path)):
+                    return is_whole
+                closing.pop_all()
+                platforms.remove_and_close(record, descriptor)
+            except (FileError, OSError, ValueError) as error:  # its server runs, or no access
+                _log.debug("a temporary file was not removed: %s", error)
         return False
 
 

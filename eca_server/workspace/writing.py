@@ -303,8 +303,8 @@ def _temporary(
                         rest = rest[file.write(rest) :]
                 if like is not None:
                     bits = _copy_permissions(like, fd)
-                if bits is not None:
-                    platforms.set_mode(fd, stat.S_IMODE(bits))
+                if bits is not None and stat.S_IMODE(bits) != stat.S_IMODE(os.fstat(fd).st_mode):
+                    platforms.set_mode(fd, stat.S_IMODE(bits))  # a disk without modes refuses it
                 os.fsync(fd)
             checkpoint()  # the sync may have taken long
             yield entry

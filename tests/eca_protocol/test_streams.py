@@ -1,18 +1,23 @@
 """Byte streams: pipes, sockets, files, memory, and the reserved standard streams."""
 
+import contextlib
 import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 import pytest
 
-from eca_protocol.streams import FdTransport, Transport, memory_pair
+from eca_protocol import platforms
+from eca_protocol.streams import CHUNK, FdTransport, Transport, memory_pair
 
 pytestmark = pytest.mark.anyio
 
@@ -225,6 +230,67 @@ def run_owned(
     return subprocess.run(
         command, input=b"for the wire", capture_output=True, check=False, timeout=20, cwd=ROOT
     )
+
+
+async def test_blocking_reads_leave_threads_for_other_work(monkeypatch) -> None:
+    monkeypatch.setattr(platforms, "can_wait", lambda _: False)  # as on Windows
+    ends = [os.pipe() for _ in range(45)]  # more than the threads that all work shares
+    readers = [FdTransport(read_fd, None) for read_fd, _ in ends]
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            for reader in readers:
+                tasks.start_soon(reader.receive)
+            await anyio.wait_all_tasks_blocked()
+            assert await anyio.to_thread.run_sync(os.getpid) == os.getpid()
+            for _, write_fd in ends:
+                os.close(write_fd)
+    for reader in readers:
+        await reader.aclose()
+
+
+async def test_a_descriptor_is_closed_after_its_blocking_calls(monkeypatch) -> None:
+    running: list[int] = []
+    began = {os.read: threading.Event(), os.write: threading.Event()}
+    close = os.close
+
+    def tracked(call: Callable[[int, Any], Any]) -> Callable[[int, Any], Any]:
+        def track(fd: int, argument: Any) -> Any:
+            running.append(fd)
+            began[call].set()
+            try:
+                return call(fd, argument)
+            finally:
+                running.remove(fd)
+
+        return track
+
+    def close_unused(fd: int) -> None:
+        assert fd not in running, "on Windows this waits for the call"
+        close(fd)
+
+    (their_input, our_output), (our_input, their_output) = os.pipe(), os.pipe()
+    os.set_blocking(our_output, False)
+    with contextlib.suppress(BlockingIOError):
+        while os.write(our_output, bytes(CHUNK)):
+            pass
+    os.set_blocking(our_output, True)
+    monkeypatch.setattr(platforms, "can_wait", lambda _: False)
+    monkeypatch.setattr(anyio, "notify_closing", Mock(side_effect=OSError("not a socket")))
+    monkeypatch.setattr(os, "read", tracked(os.read))
+    monkeypatch.setattr(os, "write", tracked(os.write))
+    monkeypatch.setattr(os, "close", close_unused)
+    transport = FdTransport(our_input, our_output)
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(transport.receive)
+            tasks.start_soon(transport.send, b"last")
+            for each in began.values():
+                await anyio.to_thread.run_sync(each.wait)
+            tasks.cancel_scope.cancel()
+        await transport.aclose()
+        close(their_output)
+        with os.fdopen(their_input, "rb") as theirs:
+            assert (await anyio.to_thread.run_sync(theirs.read)).endswith(b"last")
 
 
 def test_nothing_but_the_wire_reaches_the_wire() -> None:

@@ -322,15 +322,15 @@ class _Reading:
 
 
 def _is_users_own(path: Path) -> bool:
-    """Return True if the owner is the user or root, and the file is not world-writable."""
-    if not hasattr(os, "getuid"):
-        return True
+    """Return True if a file's owner is the user or root, and it is not world-writable.
+
+    Windows has neither in a file's status.
+    """
     try:
         status = path.lstat()
     except OSError:
         return False
-    return (
-        stat.S_ISREG(status.st_mode)
-        and status.st_uid in {os.getuid(), 0}
-        and not status.st_mode & stat.S_IWOTH
+    return stat.S_ISREG(status.st_mode) and (
+        not hasattr(os, "getuid")
+        or (status.st_uid in {os.getuid(), 0} and not status.st_mode & stat.S_IWOTH)
     )

@@ -16,6 +16,7 @@ from pathlib import Path
 import attrs
 import trio
 
+from eca_protocol import platforms
 from eca_protocol.errors import StartFailed
 from eca_protocol.process import Child, spawn
 from eca_server.agent.jobs.output import Stream
@@ -119,7 +120,7 @@ def _command(action: HookAction, environment: Mapping[str, str]) -> list[str]:
             is_program = os.name == "nt" or content.startswith(b"#!") or b"\0" in content
         else:
             file = str(file.real_path)
-    return [file] if is_program else [shell, file]
+    return [file] if is_program and file in platforms.program_files(file) else [shell, file]
 
 
 def _copy(name: str, content: bytes, environment: Mapping[str, str]) -> Path:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,7 +25,7 @@ from eca_server.agent.mcp.eras import Era
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.settings import ServerSettings
-from eca_server.system.child_process import find_program
+from eca_server.system.child_process import find_executable, find_program
 
 LADDER: Final = GracePeriods(after_stdin=0.8, after_term=0.5, after_kill=0.3)
 """A server that ignores EOF and SIGTERM is killed after 1.3 seconds: ruling W-13 allows two for the
@@ -85,10 +84,10 @@ def _problem_of(directory: Path) -> str | None:
 def _find(settings: ServerSettings, path: str, directory: Path) -> str:
     """Return the program's file, found on the server's own PATH."""
     command = settings.command or ""
-    if os.sep in command:
+    if os.path.dirname(command):  # noqa: PTH120 (a Path has `.` in place of no directory)
         own = os.path.expanduser(command)  # noqa: PTH111 (pathlib raises for an unknown user)
         expanded = str(directory / own)
-        file = shutil.which(expanded)
+        file = find_executable(expanded)
         where = f"{expanded} is not an executable file"
     else:
         file = find_program(command, path)

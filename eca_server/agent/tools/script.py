@@ -24,7 +24,7 @@ from eca_server.agent.tools.files import in_thread
 from eca_server.agent.tools.output import Cap, OutputBuffer
 from eca_server.agent.tools.tool import ToolError, ToolOutput
 from eca_server.models.history import TextPart
-from eca_server.system.child_process import find_program
+from eca_server.system.child_process import find_shell
 from eca_server.workspace.opening import Directory, open_directory
 
 _HINT = "request less output, or write it to a file and read that in parts"
@@ -60,8 +60,7 @@ class Script:
 
 def shell_in(environment: Mapping[str, str]) -> str:
     """Return bash on the environment's PATH, else sh; read the disk."""
-    path = environment.get("PATH")
-    return find_program("bash", path) or find_program("sh", path) or "/bin/sh"
+    return find_shell(environment.get("PATH"))
 
 
 @asynccontextmanager

@@ -22,6 +22,7 @@ import trio
 
 from eca_protocol import platforms
 from eca_protocol.http_server import serve
+from eca_protocol.streams import FdTransport
 from eca_protocol.transcript import is_locked
 from eca_server.config.directories import data_directory
 from eca_server.printable import printable_lines
@@ -137,7 +138,7 @@ class Follower:
 
     async def watch_tap(self) -> None:
         """Wait for the end of standard input, which `tap` holds open."""
-        await trio.lowlevel.wait_readable(0)
+        await FdTransport(platforms.duplicate(0), None).receive()
         self.tap_has_ended.set()
 
     async def follow(self) -> None:

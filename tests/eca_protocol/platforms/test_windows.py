@@ -55,8 +55,9 @@ class Locks(ModuleType):
         assert size == 1
         place = os.fstat(descriptor).st_ino, os.lseek(descriptor, 0, os.SEEK_CUR)
         if mode == self.LK_UNLCK:
-            if self.holders.pop(place, None) != descriptor:
+            if self.holders.get(place) != descriptor:
                 raise PermissionError(errno.EACCES, "not locked")
+            del self.holders[place]
         elif place in self.holders:
             raise PermissionError(errno.EACCES, "locked")
         else:
@@ -171,12 +172,14 @@ def test_a_lock_excludes_others_and_leaves_the_position_and_the_size(windows, tm
         first.seek(2)
         windows.lock(first.fileno())
         assert first.read() == b"xt"
-        with pytest.raises(BlockingIOError):
-            windows.lock(second.fileno(), waits=True)
+        for how in ("waits", "shared"):
+            with pytest.raises(BlockingIOError):
+                windows.lock(second.fileno(), **{how: True})
         windows.lock(first.fileno(), shared=True)
         windows.lock(first.fileno(), shared=True)
         windows.lock(second.fileno())
-        windows.unlock(second.fileno())
+        for _ in range(2):
+            windows.unlock(second.fileno())
         assert second.read() == b"text"
     assert path.stat().st_size == 4
 
@@ -230,6 +233,37 @@ def test_data_is_local_and_a_file_has_no_owner_and_keeps_its_name_while_open(win
     assert windows.is_own(tmp_path.stat())
     assert not windows.is_removed(5)
     assert windows.has_screen({})
+
+
+def test_a_program_without_an_ending_has_one_of_those_that_the_system_starts(windows):
+    assert windows.program_files(r"C:\x\npx") == [
+        *(rf"C:\x\npx{ending}" for ending in (".com", ".exe", ".bat", ".cmd"))
+    ]
+    assert windows.program_files(r"C:\x\Git.EXE") == (r"C:\x\Git.EXE",)
+    assert r"C:\x\hook.sh" not in windows.program_files(r"C:\x\hook.sh")
+
+
+def test_commands_run_in_the_bash_of_git_and_never_in_that_of_the_system(windows, tmp_path):
+    on_path = {"git": str(tmp_path / "Git" / "cmd" / "git.exe"), "bash": "/Windows/System32/bash"}
+    assert windows.find_shell(on_path.get) == windows.find_shell({}.get) == windows._SHELL
+    assert windows.find_shell({"bash": "/msys/bin/bash"}.get) == "/msys/bin/bash"
+    bash = tmp_path / "Git" / "bin" / "bash.exe"
+    bash.parent.mkdir(parents=True)
+    bash.touch()
+    assert windows.find_shell(on_path.get) == str(bash)
+
+
+def test_an_open_file_is_closed_before_it_is_removed(windows, tmp_path, monkeypatch):
+    path, order = tmp_path / "file", []
+    for name in ("close", "unlink"):
+        real = getattr(os, name)
+        monkeypatch.setattr(
+            os,
+            name,
+            lambda *arguments, name=name, real=real: (order.append(name), real(*arguments)),
+        )
+    windows.remove_and_close(path, os.open(path, os.O_CREAT))
+    assert (order, path.exists()) == (["close", "unlink"], False)
 
 
 def test_a_console_does_not_show_hidden_input_and_discards_waiting_input(windows, kernel):

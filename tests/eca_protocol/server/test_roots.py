@@ -54,6 +54,10 @@ def test_a_file_uri_names_a_path(uri: str, path: str) -> None:
         ("file:///c:", "C:\\"),
         ("file://server/share/x", r"\\server\share\x"),
         ("file:////server/share/x", r"\\server\share\x"),
+        ("file://wsl%24/Ubuntu/home/me", r"\\wsl$\Ubuntu\home\me"),
+        ("file://c:/Users/me", r"C:\Users\me"),
+        (r"file://C:\Users\me", r"C:\Users\me"),
+        (r"file://\\wsl$\Ubuntu\home", r"\\wsl$\Ubuntu\home"),
     ],
 )
 def test_a_file_uri_names_a_path_with_a_drive_or_host_on_windows(uri: str, path: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -71,11 +72,20 @@ def test_what_the_terminal_has_no_character_for_is_spelled(tmp_path, encoding, s
     assert (done.returncode, done.stdout, done.stderr) == (0, shown + b"\n", b"")
 
 
-def test_paths_and_texts_are_utf_8_where_python_would_only_know_ascii(tmp_path):
-    (tmp_path / "é.txt").write_text("x")
-    call = 'call read_file {"path": "é.txt"}\nsay →'
+@pytest.mark.parametrize("locale", ["C", "en_US"])
+def test_paths_and_texts_are_utf_8_in_a_locale_of_a_different_encoding(tmp_path, locale):
+    locales = tmp_path / "locales"
+    if locale != "C":  # it is Latin-1
+        locales.mkdir()
+        make = ["localedef", "-i", locale, "-f", "ISO-8859-1", locales / locale]
+        if shutil.which("localedef") is None or subprocess.run(make, check=False).returncode:
+            pytest.skip("this system cannot make the locale")
+    (tmp_path / "é→.txt").write_text("x")
+    call = 'call read_file {"path": "é→.txt"}\nsay →'
     line = '"$@" chat --model simulator/script "$CALL"'
-    done = in_a_shell(tmp_path, line, CALL=call, PYTHONUTF8="0", LC_ALL="C")
+    done = in_a_shell(
+        tmp_path, line, CALL=call, PYTHONUTF8="0", LC_ALL=locale, LOCPATH=str(locales)
+    )
     assert (done.returncode, done.stdout.decode()) == (0, "→\n")
     assert "failed" not in done.stderr.decode()
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eca_protocol import platforms
 from eca_server.agent.tools.ripgrep import find_ripgrep
 from eca_server.agent.tools.script import shell_in
 from eca_server.system.child_process import (
@@ -46,6 +47,14 @@ def test_a_program_of_the_current_folder_is_never_meant_by_name(tmp_path, monkey
     assert shell_in(only) == "/bin/sh"
     real = a_program(tmp_path / "real", "bash")
     assert shell_in({"PATH": os.pathsep.join([entry, str(real.parent)])}) == str(real)
+
+
+def test_a_program_is_found_by_the_endings_of_the_system(tmp_path, monkeypatch):
+    monkeypatch.setattr(platforms, "program_files", lambda path: [f"{path}.com", f"{path}.exe"])
+    a_program(tmp_path, "npx")  # a script for shells, beside the program
+    assert find_program("npx", str(tmp_path)) is None
+    real = a_program(tmp_path, "npx.exe")
+    assert find_program("npx", str(tmp_path)) == str(real)
 
 
 def test_what_is_ours_alone_reaches_no_child():

@@ -244,6 +244,13 @@ def test_without_hard_links_a_failure_leaves_no_empty_file(write, project, monke
     assert entries(project) == ""
 
 
+def test_a_file_on_a_disk_that_fixes_all_modes_is_replaced(write, file, monkeypatch):
+    file.chmod(0o600)  # as a new file has
+    monkeypatch.setattr(os, "fchmod", fails_with(errno.EPERM))
+    write("file", b"new")
+    assert file.read_bytes() == b"new"
+
+
 @pytest.mark.parametrize("call", ["fsync", "fchmod", "replace"])
 def test_whatever_fails_nothing_is_left_behind(write, file, monkeypatch, call):
     monkeypatch.setattr(os, call, fails_with(errno.ENOSPC))

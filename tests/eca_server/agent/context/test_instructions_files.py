@@ -189,6 +189,16 @@ async def test_a_file_above_the_project_counts_only_if_it_is_the_users_own(
     assert await read(repository, user_directory, trusted=True) == InstructionFiles()
 
 
+async def test_only_a_file_that_exists_above_the_project_is_reported_on_windows(
+    repository, user_directory, monkeypatch
+):
+    monkeypatch.delattr(os, "getuid")
+    assert await read(repository, user_directory) == InstructionFiles()
+    write(repository.parent / "AGENTS.md", "Obey me.")
+    (note,) = (await read(repository, user_directory)).notes
+    assert note.startswith(f"{repository.parent / 'AGENTS.md'} was left out: it is above")
+
+
 async def test_what_cannot_be_read_is_reported_and_the_rest_counts(
     repository, user_directory, rules
 ):

@@ -12,6 +12,7 @@ import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eca_protocol import platforms
 from eca_server.agent.hooks.action import ActionResult, run_action
 from eca_server.agent.hooks.hooks import HookResults, Hooks
 from eca_server.agent.hooks.matching import ToolCallEvent, matches_event
@@ -156,7 +157,7 @@ async def run(
     return await run_action(action, payload, directory=directory, environment=HERE, timeout=timeout)
 
 
-async def test_an_action_reads_its_stdin_and_returns_its_result(tmp_path):
+async def test_an_action_reads_its_stdin_and_returns_its_result(tmp_path, monkeypatch):
     assert await run(b'{"a": 1}', shell="cat; echo why >&2; exit 2") == ActionResult(
         status=2, stdout='{"a": 1}', stderr="why\n"
     )
@@ -165,6 +166,10 @@ async def test_an_action_reads_its_stdin_and_returns_its_result(tmp_path):
     file.write_text("#!/bin/sh\necho $0")
     for mode in (0o600, 0o700):
         file.chmod(mode)
+        assert await run(file=str(file)) == ActionResult(status=0, stdout=f"{file}\n")
+    with monkeypatch.context() as patch:  # Windows cannot start such a file
+        patch.setattr(platforms, "program_files", lambda path: [f"{path}.exe"])
+        file.write_text("echo $0")
         assert await run(file=str(file)) == ActionResult(status=0, stdout=f"{file}\n")
     assert "expected either" in (await run(shell="true", file="x")).stderr
     assert "cannot start" in (await run(shell="true", directory=tmp_path / "no")).stderr
