@@ -105,6 +105,8 @@ class Prompts:
         self.selection.client_model = chosen.model
         chat.set(model=chosen.model, variant=chosen.variant, behavior=chosen.behavior)
         if params.trust is not None:
+            if params.trust != chat.settings.trust:
+                self.announcer.announce_trust(chat.id, trust=params.trust)
             chat.set(trust=params.trust)
         login = self._login_of(params.message, chat.awaits_key_of)
         chat.awaits_key_of = None if login is None else login.awaits_key_of
