@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
+
+import trio
 
 from eca_protocol import messages as m
 from eca_protocol import methods
@@ -13,6 +16,10 @@ if TYPE_CHECKING:
     from eca_server.agent.chat import Chats
     from eca_server.agent.mcp.server import Server
     from eca_server.agent.tools.approval import Memo
+    from eca_server.client.session import Session
+
+_KEY_SECONDS = 0.25
+"""The time in which no user can press two keys: one for a message, one for an approval."""
 
 
 class Approvals:
@@ -20,10 +27,12 @@ class Approvals:
 
     Attributes:
         memos: the calls the user approved for the session.
+        steered_at: the time of the last message to a running turn.
     """
 
     def __init__(self) -> None:
         self.memos: set[Memo] = set()
+        self.steered_at = -math.inf
         self._approved_as: dict[tuple[str, str], object] = {}
 
     def follow(self, server: Server) -> None:
@@ -48,10 +57,13 @@ class Approvals:
         self.memos -= {memo for memo in self.memos if memo.server == server}
 
 
-def make_handlers(chats: Chats, approvals: Approvals) -> Mapping[str, Handler]:
+def make_handlers(session: Session, chats: Chats, approvals: Approvals) -> Mapping[str, Handler]:
     """Return the handlers of the user's decisions."""
 
     def approve(params: m.ChatToolCallApproveParams) -> None:
+        seconds = trio.current_time() - approvals.steered_at
+        if session.profile.enter_approves and seconds < _KEY_SECONDS:
+            return
         call = chats.call(params.chat_id, params.tool_call_id)
         if call is not None and call.approve() and params.save == "session":
             approvals.memos.update(call.memos)

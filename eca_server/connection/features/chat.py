@@ -73,12 +73,12 @@ def make_handlers(parts: Composition) -> Mapping[str, Handler]:
             )
         ),
         **InlinePrompts(settings, models, chats, views, prompts).handlers(),
-        **steering.make_handlers(chats, prompts, parts.host.nursery),
+        **steering.make_handlers(chats, prompts, parts.approvals, parts.host.nursery),
         **Queries(session, settings, parts.folders, parts.servers).handlers(),
         **selecting.handlers(),
         **requests.handlers(),
         **Rollbacks(session, chats, views).handlers(),
-        **approvals.make_handlers(chats, parts.approvals),
+        **approvals.make_handlers(session, chats, parts.approvals),
     }
 
 
