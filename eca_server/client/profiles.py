@@ -40,8 +40,8 @@ class ClientProfile:
             requests for approval and their result.
         resends_steers: whether it sends a message to a running turn again, as a prompt, if the turn
             ended without it; other clients get it repeated (W-22).
-        enter_approves: whether the key that sends a message to a running turn also approves every
-            waiting call; an approval in the instant of such a message does not count.
+        enter_approves: whether the key that sends a message to a running turn, or an answer, also
+            approves every waiting call; an approval in that instant does not count.
         shows_other_chats: whether it shows the chats that commands begin (`/btw`, `/import`).
         shows_messages: whether it shows `$/showMessage`; else a chat repeats the message (W-15).
         formats_messages: whether it uses the text of `$/showMessage` as a format, so that a single

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
-
-import trio
 
 from eca_protocol import messages as m
 from eca_protocol import methods
@@ -18,21 +15,16 @@ if TYPE_CHECKING:
     from eca_server.agent.tools.approval import Memo
     from eca_server.client.session import Session
 
-_KEY_SECONDS = 0.25
-"""The time in which no user can press two keys: one for a message, one for an approval."""
-
 
 class Approvals:
     """The approvals for the session.
 
     Attributes:
         memos: the calls the user approved for the session.
-        steered_at: the time of the last message to a running turn.
     """
 
     def __init__(self) -> None:
         self.memos: set[Memo] = set()
-        self.steered_at = -math.inf
         self._approved_as: dict[tuple[str, str], object] = {}
 
     def follow(self, server: Server) -> None:
@@ -61,8 +53,7 @@ def make_handlers(session: Session, chats: Chats, approvals: Approvals) -> Mappi
     """Return the handlers of the user's decisions."""
 
     def approve(params: m.ChatToolCallApproveParams) -> None:
-        seconds = trio.current_time() - approvals.steered_at
-        if session.profile.enter_approves and seconds < _KEY_SECONDS:
+        if not session.may_approve:
             return
         call = chats.call(params.chat_id, params.tool_call_id)
         if call is not None and call.approve() and params.save == "session":

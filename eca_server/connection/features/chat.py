@@ -73,7 +73,7 @@ def make_handlers(parts: Composition) -> Mapping[str, Handler]:
             )
         ),
         **InlinePrompts(settings, models, chats, views, prompts).handlers(),
-        **steering.make_handlers(chats, prompts, parts.approvals, parts.host.nursery),
+        **steering.make_handlers(chats, prompts, parts.host.nursery),
         **Queries(session, settings, parts.folders, parts.servers).handlers(),
         **selecting.handlers(),
         **requests.handlers(),

@@ -16,7 +16,6 @@ from eca_server.agent.chat.subagents import SubagentChat
 from eca_server.agent.chat.turn import Steer, SteeredCommand
 from eca_server.agent.commands import run_command, steering_of
 from eca_server.agent.commands.chats import ask_aside
-from eca_server.connection.features.approvals import Approvals
 from eca_server.connection.features.prompts import Prompts
 
 _MAY_BE_KEY = (
@@ -27,9 +26,7 @@ _MAY_BE_KEY = (
 _log = logging.getLogger("eca_server.agent.chat")
 
 
-def make_handlers(
-    chats: Chats, prompts: Prompts, approvals: Approvals, nursery: trio.Nursery
-) -> Mapping[str, Handler]:
+def make_handlers(chats: Chats, prompts: Prompts, nursery: trio.Nursery) -> Mapping[str, Handler]:
     """Return the handlers of steering."""
 
     def prompt_steer(params: m.ChatPromptSteerParams) -> None:
@@ -43,7 +40,7 @@ def make_handlers(
         turn = chat.turn
         if turn is None:
             return
-        approvals.steered_at = trio.current_time()
+        prompts.session.note_text()
         if isinstance(chat, SubagentChat):
             text = prompts.shown_text(params.message)
             turn.steers.append(Steer(text=text, is_resent=turn.session.profile.resends_steers))

@@ -45,18 +45,25 @@ async def test_of_a_turn_that_ends_before_it_is_repeated(ending: str, client: st
         assert [each["text"] for each in ours.contents() if "contentId" in each] == ["go"]
 
 
+@pytest.mark.parametrize("sent", ["message", "answer"])
 @pytest.mark.parametrize(("client", "approves"), [("VsCode", False), ("emacs", True)])
-async def test_the_key_that_sends_a_message_approves_no_call(client, approves, tmp_path):
-    """The web page's Enter sends the message and approves what waits."""
-    shell = calls(("eca_shell_command", RUN))
-    async with today(shell, shell, client=client, folder=tmp_path) as (ours, _provider):
+async def test_the_key_that_sends_a_text_approves_no_call(client, approves, sent, tmp_path):
+    """The web page's Enter sends the text and approves what waits."""
+    both = calls(("eca_ask_user", {"question": "Which?"}), ("eca_shell_command", RUN))
+    async with today(both, client=client, folder=tmp_path) as (ours, _provider):
         await ours.prompt("go")
         call = await ours.content("toolCallRun", manualApproval=True)
-        message = {"chatId": "c", "message": "do not do that"}
-        await ours.send(notification("chat/promptSteer", message), decision("Approve", call))
+        asked = await ours.question()
+        result = {"answer": "none", "cancelled": False}
+        texts = {
+            "message": notification("chat/promptSteer", {"chatId": "c", "message": "do nothing"}),
+            "answer": {"jsonrpc": "2.0", "id": asked["id"], "result": result},
+        }
+        await ours.send(texts[sent], decision("Approve", call))
         await ours.reject(call)
-        closed = await ours.content("toolCalled" if approves else "toolCallRejected")
-        assert closed["id"] == call["id"]
+        if sent == "message":
+            await ours.send(texts["answer"])
+        await ours.content("toolCalled" if approves else "toolCallRejected", id=call["id"])
 
 
 async def test_one_that_was_taken_back_or_came_to_no_turn_is_nothing(client):
