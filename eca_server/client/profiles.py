@@ -40,6 +40,8 @@ class ClientProfile:
             requests for approval and their result.
         resends_steers: whether it sends a message to a running turn again, as a prompt, if the turn
             ended without it; other clients get it repeated (W-22).
+        enter_approves: whether the key that sends a message to a running turn, or an answer, also
+            approves every waiting call; an approval in that instant does not count.
         shows_other_chats: whether it shows the chats that commands begin (`/btw`, `/import`).
         shows_messages: whether it shows `$/showMessage`; else a chat repeats the message (W-15).
         formats_messages: whether it uses the text of `$/showMessage` as a format, so that a single
@@ -71,6 +73,7 @@ class ClientProfile:
     shows_pictures: bool = False
     shows_subagents: bool = False
     resends_steers: bool = False
+    enter_approves: bool = False
     shows_other_chats: bool = True
     shows_messages: bool = True
     formats_messages: bool = False
@@ -151,6 +154,7 @@ _NEOVIM = ClientProfile(
 # intervals with more text in each write were measured and made it worse.
 _WEB_PAGE = ClientProfile(
     resends_steers=True,
+    enter_approves=True,
     shows_messages=False,
     has_plain_own_texts=True,
     merge_seconds=_MERGE_SECONDS,

@@ -8,9 +8,12 @@ All output for the user goes through `Session`, which formats contents for the c
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import trio
 
 from eca_protocol.codec import Codec
 from eca_protocol.errors import ConnectionClosed, DeadlineExceeded, DecodeError, RequestFailed
@@ -50,6 +53,10 @@ _LEVELS: Final[Mapping[MessageKind, int]] = {
 }
 
 
+_KEY_SECONDS = 0.25
+"""The time in which no user can press two keys: one for a message, one for an approval."""
+
+
 class Session:
     """The state of the client since `initialize`, and the output to it.
 
@@ -66,6 +73,7 @@ class Session:
         self._profile = DEFAULT_PROFILE
         self._shown_once: set[str] = set()
         self._unshown: list[str] = []
+        self._text_received_at = -math.inf
         self.link: Callable[[str, ChatImageContent], str | None] = lambda _chat_id, _picture: None
 
     @property
@@ -79,6 +87,16 @@ class Session:
         vars(self).pop("formatter", None)
         if isinstance(self._peer.transport, StreamTransport):
             self._peer.transport.shape = profile.shape
+
+    def note_text(self) -> None:
+        """Note that the user has sent a message to a running turn, or the answer to a question."""
+        self._text_received_at = trio.current_time()
+
+    @property
+    def may_approve(self) -> bool:
+        """True if an approval received now is the user's, not a second effect of sending a text."""
+        seconds = trio.current_time() - self._text_received_at
+        return not self._profile.enter_approves or seconds > _KEY_SECONDS
 
     def writes(self, model: type[Any], field: str) -> bool:
         """Return whether the client's revision has this field of a message."""
@@ -168,13 +186,15 @@ class Session:
         """
         call = self._peer.start_call("chat/askQuestion", question)
 
-        def return_late(answered: CallAnswered) -> None:
+        def receive(answered: CallAnswered) -> None:
             answer = answered.result.get("answer") if isinstance(answered.result, dict) else None
-            if is_over and isinstance(answer, str):
-                self._return_answer(answer)
+            if isinstance(answer, str):
+                self.note_text()
+                if is_over:
+                    self._return_answer(answer)
 
         is_over = False
-        call.on_answer = return_late
+        call.on_answer = receive
         try:
             response: ChatAskQuestionResponse = await call.result(deadline=deadline)
         finally:

@@ -190,13 +190,19 @@ async def _store(
     except LoginsError as error:
         turn.fail(f"Could not store the {kind} of {provider} in {logins.path}: {error}.")
         return
-    source = _source_of(provider, context.refresh_models())
+    models = context.refresh_models()
+    source = _source_of(provider, models)
+    missing = next(
+        (each.missing_setting for each in models.providers if each.name == provider), None
+    )
     in_keyring = context.loaded.config.keyring
     place = "the system's keyring" if in_keyring else f"{logins.path}, which only you can read"
     text = (
         f"Stored the {kind} of {provider} in {place}. "
         f"Its models are named `{provider}/MODEL`. Send `/logout {provider}` to remove the {kind}."
     )
+    if missing is not None:
+        text += f" It cannot be used yet: {missing}."
     if aside is not None:
         text += f" The previous file was not a file of logins; it was renamed to {aside}."
     if source != STORED:

@@ -213,3 +213,8 @@ class Announcer:
     def announce_selection(self, chat: m.ChatConfig, chat_id: str | None = None) -> None:
         """Announce a selection, or changed models, for a chat or for all."""
         self.session.notify("config/updated", m.ConfigUpdatedParams(chat=chat, chat_id=chat_id))
+
+    def announce_trust(self, chat_id: str, *, trust: bool) -> None:
+        """Confirm a chat's trust: the web page shows the announced one, not its user's choice."""
+        if self.session.writes(m.ConfigUpdatedParams, "chat_id"):
+            self.announce_selection(m.ChatConfig(select_trust=trust), chat_id)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from eca_server.agent.chat import Chats
     from eca_server.agent.mcp.server import Server
     from eca_server.agent.tools.approval import Memo
+    from eca_server.client.session import Session
 
 
 class Approvals:
@@ -48,10 +49,12 @@ class Approvals:
         self.memos -= {memo for memo in self.memos if memo.server == server}
 
 
-def make_handlers(chats: Chats, approvals: Approvals) -> Mapping[str, Handler]:
+def make_handlers(session: Session, chats: Chats, approvals: Approvals) -> Mapping[str, Handler]:
     """Return the handlers of the user's decisions."""
 
     def approve(params: m.ChatToolCallApproveParams) -> None:
+        if not session.may_approve:
+            return
         call = chats.call(params.chat_id, params.tool_call_id)
         if call is not None and call.approve() and params.save == "session":
             approvals.memos.update(call.memos)

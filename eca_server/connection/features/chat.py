@@ -78,7 +78,7 @@ def make_handlers(parts: Composition) -> Mapping[str, Handler]:
         **selecting.handlers(),
         **requests.handlers(),
         **Rollbacks(session, chats, views).handlers(),
-        **approvals.make_handlers(chats, parts.approvals),
+        **approvals.make_handlers(session, chats, parts.approvals),
     }
 
 

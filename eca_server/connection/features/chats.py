@@ -113,6 +113,8 @@ class ChatRequests:
             if title:
                 chat.emit("system", m.ChatMetadataContent(title=title))
             return m.ChatUpdateResponse()
+        if params.trust is not None:
+            self.announcer.announce_trust(chat.id, trust=params.trust)
         await chat.restore()
         if title:
             chat.set(is_named_by_user=True)

@@ -192,7 +192,7 @@ class Composition:
         self.session.link = gallery.link
         return Memory(
             store,
-            workspace_key(root.path for root in self.session.roots),
+            workspace_key(root.path for root in self.folders.first_roots),
             boundary=lambda: self.folders.workspace,
             notify=warn,
             gallery=gallery,

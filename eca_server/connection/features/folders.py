@@ -44,6 +44,12 @@ class Folders:
         self._workspace = Lazy(self._make_workspace)
         self._index = Lazy(self._make_index)
         self._indexing = trio.CancelScope()
+        self._first_roots: tuple[Root, ...] = ()
+
+    @property
+    def first_roots(self) -> tuple[Root, ...]:
+        """The first roots of the connection: its chats are listed under them."""
+        return self._first_roots or self._session.roots
 
     @property
     def workspace(self) -> Workspace:
@@ -88,6 +94,7 @@ class Folders:
             await self._settings.reload()
 
     def _change(self, roots: tuple[Root, ...]) -> None:
+        self._first_roots = self.first_roots
         self._session.roots = roots
         self._settings.load = partial(self._settings.load, roots=[root.path for root in roots])
         self._indexing.cancel()

@@ -48,6 +48,11 @@ _NO_MODEL = (
     "`ANTHROPIC_API_KEY` or `OPENAI_API_KEY` where the editor starts, or "
     "configure `providers` in `{}`."
 )
+_NO_USABLE_MODEL = (
+    "No model can be used yet: {}. This answer comes from the built-in `simulator/echo`, which "
+    "repeats what you write. Send `/doctor online` to check keys and addresses, or configure "
+    "`providers` in `{}`."
+)
 
 
 @attrs.frozen
@@ -100,6 +105,8 @@ class Prompts:
         self.selection.client_model = chosen.model
         chat.set(model=chosen.model, variant=chosen.variant, behavior=chosen.behavior)
         if params.trust is not None:
+            if params.trust != chat.settings.trust:
+                self.announcer.announce_trust(chat.id, trust=params.trust)
             chat.set(trust=params.trust)
         login = self._login_of(params.message, chat.awaits_key_of)
         chat.awaits_key_of = None if login is None else login.awaits_key_of
@@ -118,8 +125,7 @@ class Prompts:
                 await run_command(name, turn, context)
             else:
                 if self._lacks_a_model(chat, target) and _is_an_editors(params):
-                    file = self.settings.user_directory / "config.json"
-                    turn.say(_NO_MODEL.format(file), role="system")
+                    turn.say(self._advice_without_a_model(), role="system")
                 note = self._unknown_agent(chat, params, target)
                 if note and self.session.is_first(f"{chat.id}: {note}"):
                     turn.say(note, role="system")
@@ -193,6 +199,17 @@ class Prompts:
             and config.default_model is None
             and not chat.history
         )
+
+    def _advice_without_a_model(self) -> str:
+        file = self.settings.user_directory / "config.json"
+        reasons = [
+            each.missing_setting or f"`{each.name}` has listed no models"
+            for each in self.models.current.providers
+            if each.location is not None
+        ]
+        if reasons:
+            return _NO_USABLE_MODEL.format("; ".join(reasons), file)
+        return _NO_MODEL.format(file)
 
     def _unknown_agent(self, chat: Chat, params: m.ChatPromptParams, chosen: Chosen) -> str:
         """Return a note that the requested agent cannot be selected, or an empty text."""

@@ -40,6 +40,7 @@ def make_handlers(chats: Chats, prompts: Prompts, nursery: trio.Nursery) -> Mapp
         turn = chat.turn
         if turn is None:
             return
+        prompts.session.note_text()
         if isinstance(chat, SubagentChat):
             text = prompts.shown_text(params.message)
             turn.steers.append(Steer(text=text, is_resent=turn.session.profile.resends_steers))

@@ -73,6 +73,24 @@ async def test_a_key_in_the_command_is_masked_in_the_echo_and_the_next_request_h
         assert ours.connection.chats.open("c").last_turn_failed
 
 
+@pytest.mark.parametrize(
+    ("providers", "provider", "reason"),
+    [
+        ({}, "azure", "providers.azure.url is not set"),
+        ({"x": {"url": "http://127.0.0.1:9/v1"}}, "x", "`x` has listed no models"),
+    ],
+)
+async def test_a_key_of_a_provider_without_usable_models_is_followed_by_advice(
+    providers, provider, reason, tmp_path
+):
+    async with current({"providers": providers}, data=tmp_path) as ours:
+        answer = (await ours.turn(f"/login {provider} {KEY}")).text
+        assert ("It cannot be used yet: " in answer) == (reason in answer) == (provider == "azure")
+        hint = (await ours.turn("hello", agent="code")).text
+        assert f"No model can be used yet: {reason}. " in hint
+        assert "`/doctor online`" in hint
+
+
 @pytest.mark.parametrize("words", ["/btw ", "  /BTW\n/btw  "])
 async def test_a_key_in_the_command_of_a_side_question_is_masked_too(words, tmp_path):
     async with current(CONFIG, data=tmp_path) as ours:

@@ -362,6 +362,20 @@ async def test_trust_answers_for_the_user_until_it_is_withdrawn(tmp_path):
         assert approvals.count(True) == 1
 
 
+async def test_the_trust_of_a_chat_is_confirmed_to_clients_that_show_it_by_chat():
+    async with current() as ours:
+        begun = len(updates(ours))
+        for trust in (None, True, True):
+            await ours.turn("go", model=ECHO, trust=trust)
+        for trust in (False, True):
+            await ours.ask("chat/update", {"chatId": "c", "trust": trust})
+        confirmed = [each for each in updates(ours)[begun:] if "selectTrust" in each["chat"]]
+        assert [each["chat"] for each in confirmed] == [
+            {"selectTrust": trust} for trust in (True, False, True)
+        ]
+        assert {each["chatId"] for each in confirmed} == {"c"}
+
+
 async def test_even_in_a_trusted_chat_a_path_outside_needs_approval_and_a_denial_holds(tmp_path):
     (tmp_path / "in").mkdir()
     outside = calls(

@@ -9,7 +9,15 @@ from eca_protocol.testing.provider import Provider, Reply, reply, reset, wait
 from eca_server.models.history import CompactionPart
 from tests.eca_protocol.wire import notification
 from tests.eca_server.agent.chat.agent_session import RUN, calls, conversation, session, today
-from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, contents, editor, text
+from tests.eca_server.agent.chat.editor import (
+    ECHO,
+    SCRIPT,
+    Editor,
+    contents,
+    decision,
+    editor,
+    text,
+)
 
 
 async def steer(ours: Editor, *messages: str) -> None:
@@ -35,6 +43,27 @@ async def test_of_a_turn_that_ends_before_it_is_repeated(ending: str, client: st
         last_text = ":\n\nalso" + ("\n\nlate" if ending == "stop" else "")
         assert ours.contents().text.endswith(last_text if client == "any" else "Stopped.")
         assert [each["text"] for each in ours.contents() if "contentId" in each] == ["go"]
+
+
+@pytest.mark.parametrize("sent", ["message", "answer"])
+@pytest.mark.parametrize(("client", "approves"), [("VsCode", False), ("emacs", True)])
+async def test_the_key_that_sends_a_text_approves_no_call(client, approves, sent, tmp_path):
+    """The web page's Enter sends the text and approves what waits."""
+    both = calls(("eca_ask_user", {"question": "Which?"}), ("eca_shell_command", RUN))
+    async with today(both, client=client, folder=tmp_path) as (ours, _provider):
+        await ours.prompt("go")
+        call = await ours.content("toolCallRun", manualApproval=True)
+        asked = await ours.question()
+        result = {"answer": "none", "cancelled": False}
+        texts = {
+            "message": notification("chat/promptSteer", {"chatId": "c", "message": "do nothing"}),
+            "answer": {"jsonrpc": "2.0", "id": asked["id"], "result": result},
+        }
+        await ours.send(texts[sent], decision("Approve", call))
+        await ours.reject(call)
+        if sent == "message":
+            await ours.send(texts["answer"])
+        await ours.content("toolCalled" if approves else "toolCallRejected", id=call["id"])
 
 
 async def test_one_that_was_taken_back_or_came_to_no_turn_is_nothing(client):

@@ -4,11 +4,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from eca_protocol.server.roots import uri_of
 from eca_protocol.testing.provider import Provider, reply
 from eca_server.connection.features import mcp
 from eca_server.connection.features.settings import Watcher
-from tests.eca_server.agent.chat.editor import Editor, editor, provider_config
+from tests.eca_server.agent.chat.current import current
+from tests.eca_server.agent.chat.editor import ECHO, Editor, editor, provider_config
 from tests.eca_server.agent.chat.mcp_session import GIT, status
 from tests.eca_server.agent.mcp.fake import Place
 
@@ -96,3 +99,23 @@ async def test_a_folder_that_is_gone_can_be_taken_away(tmp_path):
         await ours.tell("workspace/didChangeWorkspaceFolders", {"event": event})
         await ours.ask("chat/queryCommands", {"query": "?"})
         assert [root.path for root in ours.connection.session.roots] == [tmp_path]
+
+
+@pytest.mark.parametrize("first", [["one"], []])
+async def test_chats_are_listed_under_the_first_folders_of_a_connection(tmp_path, first):
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir()
+    two.mkdir()
+    async with current(data=tmp_path / "data", workspaceFolders=[folder(one)]) as ours:
+        await ours.turn("hi", "before", model=ECHO)
+    folders = [folder(tmp_path / name) for name in first]
+    async with current(data=tmp_path / "data", workspaceFolders=folders) as ours:
+        if not folders:
+            await change(ours, [one], [])
+        await change(ours, [two], [])
+        await ours.turn("hi", "after", model=ECHO)
+        listed = await ours.ask("chat/list")
+        assert {each["id"] for each in listed["chats"]} == {"before", "after"}
+    async with current(data=tmp_path / "data", workspaceFolders=[folder(one)]) as ours:
+        listed = await ours.ask("chat/list")
+        assert {each["id"] for each in listed["chats"]} == {"before", "after"}
