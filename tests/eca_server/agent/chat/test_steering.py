@@ -53,11 +53,11 @@ async def test_the_key_that_sends_a_text_approves_no_call(client, approves, sent
     async with today(both, client=client, folder=tmp_path) as (ours, _provider):
         await ours.prompt("go")
         call = await ours.content("toolCallRun", manualApproval=True)
-        asked = await ours.question()
+        question = await ours.question()
         result = {"answer": "none", "cancelled": False}
         texts = {
             "message": notification("chat/promptSteer", {"chatId": "c", "message": "do nothing"}),
-            "answer": {"jsonrpc": "2.0", "id": asked["id"], "result": result},
+            "answer": {"jsonrpc": "2.0", "id": question["id"], "result": result},
         }
         await ours.send(texts[sent], decision("Approve", call))
         await ours.reject(call)
