@@ -92,11 +92,15 @@ class Session:
         """Note that the user has sent a message to a running turn, or the answer to a question."""
         self._text_received_at = trio.current_time()
 
-    @property
-    def may_approve(self) -> bool:
-        """True if an approval received now is the user's, not a second effect of sending a text."""
-        seconds = trio.current_time() - self._text_received_at
-        return not self._profile.enter_approves or seconds > _KEY_SECONDS
+    def has_sent_text_since(self, asked_at: float) -> bool:
+        """Return whether the key that just sent a text also approves a call.
+
+        Args:
+            asked_at: the time since which the call waits.
+        """
+        if not self._profile.enter_approves or asked_at > self._text_received_at:
+            return False
+        return trio.current_time() - self._text_received_at <= _KEY_SECONDS
 
     def writes(self, model: type[Any], field: str) -> bool:
         """Return whether the client's revision has this field of a message."""

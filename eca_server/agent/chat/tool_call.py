@@ -5,9 +5,11 @@ The states and contents of a call are in `eca_protocol.server.calls`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import attrs
+import trio
 
 from eca_protocol import json
 from eca_protocol.messages import ChatContent
@@ -36,6 +38,7 @@ class ToolCall(Call):
     Attributes:
         arguments: the model's arguments, as hooks rewrote them.
         result: the result for the model, once the call has ended.
+        asked_at: the time, by trio's clock, since which it waits for the user.
         memos: the rules that an approval for the session would remember.
         worker: returns the subagent that works in the call, with its progress; None: no subagent.
     """
@@ -48,6 +51,7 @@ class ToolCall(Call):
     ) -> None:
         super().__init__(emit, naming, moved)
         self.result: ToolOutput | None = None
+        self.asked_at = math.inf
         self.memos: tuple[Memo, ...] = ()
         self.is_refused_by_user = False
         self.worker: Callable[[], Subagent] | None = None
@@ -55,6 +59,7 @@ class ToolCall(Call):
     def ask(self, memos: tuple[Memo, ...] = ()) -> None:
         """Start waiting for the user; an approval for the session remembers `memos`."""
         self.wait_for_user()
+        self.asked_at = trio.current_time()
         self.memos = memos
 
     def reject(self) -> bool:

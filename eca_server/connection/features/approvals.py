@@ -53,10 +53,10 @@ def make_handlers(session: Session, chats: Chats, approvals: Approvals) -> Mappi
     """Return the handlers of the user's decisions."""
 
     def approve(params: m.ChatToolCallApproveParams) -> None:
-        if not session.may_approve:
-            return
         call = chats.call(params.chat_id, params.tool_call_id)
-        if call is not None and call.approve() and params.save == "session":
+        if call is None or session.has_sent_text_since(call.asked_at):
+            return
+        if call.approve() and params.save == "session":
             approvals.memos.update(call.memos)
 
     def reject(params: m.ChatToolCallRejectParams) -> None:
