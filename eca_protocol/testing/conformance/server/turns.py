@@ -112,15 +112,20 @@ async def each_piece_of_a_long_answer_is_passed_on(
 LONG = "Ein langer Satz über nichts, 😀. " * 500
 
 
-@case("W-6a", needs="model")
+@case("CHAT-12", "W-6a", needs="model")
 async def a_long_text_comes_in_small_pieces(harness: Harness) -> None:
-    """Answer with 20 KiB in one piece."""
+    """Answer with 20 KiB in one piece, with characters of two bytes and of four."""
     async with harness.session() as session:
         chat = await session.take_turn("Tell me much.", reply(LONG))
-        if chat.assistant_text != LONG:
-            raise Unmet(
-                "the whole of a long text", f"{len(chat.assistant_text)} of {len(LONG)} characters"
-            )
+        text = chat.assistant_text
+        pairs = zip(text, LONG, strict=False)
+        start = max(0, next((at for at, (a, b) in enumerate(pairs) if a != b), 0) - 10)
+        harness.check(
+            "CHAT-12",
+            text == LONG,
+            f"{len(LONG)} characters, with {LONG[start : start + 30]!r} at {start}",
+            f"{len(text)} characters, with {text[start : start + 30]!r} at {start}",
+        )
     harness.record_pass("W-6a")
 
 
