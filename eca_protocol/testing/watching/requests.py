@@ -232,9 +232,9 @@ def _changed_id(sent: _SentRequests, raw_id: Any) -> tuple[str, Key, str] | None
             return "W-2b", twin, "with its JSON type"
     if raw_id is None or type(raw_id) in {int, float}:
         written = None if raw_id is None else _as_float(raw_id)
-        for type_, id_ in sent.pending:
-            if type_ is int and _as_float(id_) == written:
-                return "W-5c", (int, id_), "unchanged, which a 64-bit float is not"
+        for key in sent.pending:
+            if key[0] is int and _as_float(key[1]) == written:
+                return "W-5c", key, "unchanged, which a 64-bit float is not"
     return None
 
 
