@@ -43,10 +43,12 @@ class MessageSession:
     ) -> None:
         self.wire = wire
         self.edition = edition
-        self.case = judge.case
+        self.case: str = judge.case
         self.messages: list[ReceivedMessage] = []
         self.root: Path = wire.directories.workspace
-        self.workspace = self.root if alone else self.root / f"session-{wire.router.next_id()}"
+        self.workspace: Path = (
+            self.root if alone else self.root / f"session-{wire.router.next_id()}"
+        )
         self._methods: dict[str, str] = {}
         self._judge = judge
         self._personality = personality

@@ -55,11 +55,11 @@ class ServerProcess:
         `url` is the base URL of its model, whose configuration `config` is merged into.
         """
         self.exit_code: int | None = None
-        self.output_ended = False
+        self.output_ended: bool = False
         self.reading = True
         self.start_seconds = 0.0
-        self.changed = anyio.Event()
-        self.gone = anyio.Event()
+        self.changed: anyio.Event = anyio.Event()
+        self.gone: anyio.Event = anyio.Event()
         self._target = target
         self._directories = directories
         self._url = url

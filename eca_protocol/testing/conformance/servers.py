@@ -45,7 +45,7 @@ class Servers:
         make_wire: Callable[..., Wire] = Wire,
     ) -> None:
         self.started: list[Wire] = []
-        self.introduction_seconds = 10.0
+        self.introduction_seconds: float = 10.0
         self.start_seconds = 0
         self._group = group
         self._target = target

@@ -81,7 +81,7 @@ class Suite:
     make_wire: ClassVar[type[Wire]] = Wire
 
     def __init__(self, target: Target, model: Model, servers: Servers) -> None:
-        self.edition = target.edition or Revision.R2025_10
+        self.edition: Revision = target.edition or Revision.R2025_10
         self.incidents: list[Incident] = []
         self.suite_errors: list[SuiteError] = []
         self.servers = servers

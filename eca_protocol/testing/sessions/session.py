@@ -72,13 +72,13 @@ class Session:
         self._fence_answered = 0
         self._home = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         home = Path(self._home.name).resolve()
-        self.folder = home / "project"
+        self.folder: Path = home / "project"
         self.folder.mkdir()
         (self.folder / "file.txt").write_text("one\ntwo\n")
-        self.model = ScriptedModel()
-        self.rules = Rules(self.model, draft=edition == DRAFT, known=known)
+        self.model: ScriptedModel = ScriptedModel()
+        self.rules: Rules = Rules(self.model, draft=edition == DRAFT, known=known)
         try:
-            self.wire = Wire(
+            self.wire: Wire = Wire(
                 command,
                 environment=_environment(home, self.model.url),
                 on_message=self._on_message,

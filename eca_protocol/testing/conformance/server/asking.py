@@ -17,7 +17,7 @@ import attrs
 from eca_protocol.framing import encode_frame
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.recorder import id_key
-from eca_protocol.testing.conformance.verdicts import ServerExited, Unmet
+from eca_protocol.testing.conformance.verdicts import ServerExited, Unmet, shortened
 
 ABSENT: Final = object()  # the marker of a member that is left out
 QUERY: Final = "chat/queryContext"
@@ -30,7 +30,6 @@ INITIALIZE_PARAMS: Final[Mapping[str, Any]] = {
 }
 """The minimal params of `initialize`."""
 
-_SHOWN: Final = 200  # characters of the beginning of stderr, and of its end
 _LATE_SECONDS: Final = 2.0  # seconds for an answer that is late
 _QUERY_NUMBERS: Final = itertools.count(1)
 
@@ -146,10 +145,7 @@ async def try_bytes(
     except Unmet as stuck:
         end = "no answer to a request behind it"
         if isinstance(stuck, ServerExited):
-            stderr = " ".join(session.process.errors.split())
-            if len(stderr) > 2 * _SHOWN:
-                stderr = f"{stderr[:_SHOWN]} ... {stderr[-_SHOWN:]}"
-            end = f"{stuck.got}; its stderr: {stderr or 'empty'}"
+            end = f"{stuck.got}; its stderr: {shortened(session.process.errors) or 'empty'}"
         return Outcome(answers=_answers(session, start, last), end=end)
     with contextlib.suppress(Unmet):
         await session.process.until(

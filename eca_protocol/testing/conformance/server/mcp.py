@@ -48,13 +48,13 @@ def program(*arguments: str, **more: Any) -> dict[str, Any]:
     return {"command": sys.executable, "args": ["-S", "-E", str(PROGRAM), *arguments], **more}
 
 
-SERVERS: Final = {
+SERVERS: Final[dict[str, object]] = {
     "kit": program(),
     "toggled": program(),
     "off": program(disabled=True),
     "broken": {"command": "there-is-no-such-program", "args": []},
 }
-CONFIG: Final = {"chat": {"title": False}, "mcpServers": SERVERS}
+CONFIG: Final[dict[str, object]] = {"chat": {"title": False}, "mcpServers": SERVERS}
 
 
 def updates(session: ClientSession, name: str) -> list[ReceivedMessage]:
