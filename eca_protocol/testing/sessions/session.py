@@ -263,8 +263,11 @@ def _environment(home: Path, model: str) -> dict[str, str]:
         "toolCall": {"approval": {"byDefault": "ask", "allow": tools}},
         "providers": {"scripted": provider},
     }
-    inherited = {"PATH", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH", "SYSTEMROOT", "JAVA_HOME"}
-    return {name: os.environ[name] for name in inherited & os.environ.keys()} | {
+    secret = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.upper().endswith(secret)
+    }
+    return inherited | {
         "HOME": str(home),
         "XDG_CONFIG_HOME": str(home / "config"),
         "XDG_DATA_HOME": str(home / "data"),
