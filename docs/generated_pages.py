@@ -179,8 +179,6 @@ def _shape(shape: Any) -> str:  # noqa: PLR0911 - one for each form
             return " \\| ".join(map(_shape, members))
         case {"type": "array", "items": item}:
             return f"{_shape(item)}[]"
-        case {"type": list(names)}:
-            return " \\| ".join(names)
         case {"type": str(name)}:
             return name
     return "any JSON value"

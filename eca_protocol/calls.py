@@ -9,7 +9,7 @@ import anyio
 
 from eca_protocol.endpoint import CallAnswered
 from eca_protocol.errors import ConnectionClosed, DeadlineExceeded
-from eca_protocol.jsonrpc import Request
+from eca_protocol.jsonrpc import Id, Request
 
 __all__ = ["PendingCall"]
 
@@ -33,8 +33,8 @@ class PendingCall(Generic[R]):
     ) -> None:
         self._decode = decode
         self._abandon = abandon
-        self.id = request.id
-        self.method = request.method
+        self.id: Id = request.id
+        self.method: str = request.method
         self.on_answer: Callable[[CallAnswered], None] | None = None
         self._event: anyio.Event | None = None  # while the answer is waited for
         self._outcome: CallAnswered | ConnectionClosed | None = None

@@ -26,7 +26,7 @@ class Decompressor:
     """
 
     def __init__(self) -> None:
-        self.has_more = False
+        self.has_more: bool = False
         self._rest = b""
         self._member = zlib.decompressobj(wbits=47)
 

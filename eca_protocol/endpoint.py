@@ -235,7 +235,7 @@ class Endpoint:
         self._held_requests: dict[Id, Request] = {}
         self._may_release = False
         self._last_id = 0
-        self.closed = False
+        self.closed: bool = False
 
     @property
     def pending_calls(self) -> Mapping[Id, str]:

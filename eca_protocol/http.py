@@ -80,9 +80,9 @@ class HTTPResponse:
     def __init__(
         self, response: httpx.Response, url: httpx.URL, *, idle: float, socket_idle: float | None
     ) -> None:
-        self.status = response.status_code
+        self.status: int = response.status_code
         self.headers: Mapping[str, str] = dict(response.headers.items())
-        self.url = str(url)
+        self.url: str = str(url)
         self.idle = idle
         self.is_read = False  # to its end
         self._socket_idle = socket_idle  # the limit of each read of the socket

@@ -33,7 +33,7 @@ __all__ = [
     "serve",
 ]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
 
@@ -101,8 +101,8 @@ class Responder:
         self._stream = stream
         self._write_deadline = write_deadline
         self._is_head = is_head
-        self.started = False
-        self.ended = False
+        self.started: bool = False
+        self.ended: bool = False
 
     async def respond(self, status: int, body: bytes = b"", headers: Headers = ()) -> None:
         """Write a whole response, with its `Content-Length`."""
@@ -181,7 +181,7 @@ class HTTPServer:
     ) -> None:
         self.host = host
         self.port = 0
-        self.connections = 0
+        self.connections: int = 0
         self._handler = handler
         self._limits = limits
         self._allowed_hosts = allowed_hosts

@@ -145,8 +145,8 @@ class LifecycleGate:
     """The lifecycle of one connection, for a client or a server."""
 
     def __init__(self) -> None:
-        self.state = State.NEW
-        self.was_shut_down = False
+        self.state: State = State.NEW
+        self.was_shut_down: bool = False
 
     def admit(self, method: str, kind: Literal["request", "notification"]) -> Verdict:
         """Return the verdict on a message and advance the state.

@@ -45,9 +45,9 @@ class Outbox:
     """A queue of frames for a transport; `run()` is the task that writes them."""
 
     def __init__(self, transport: Transport) -> None:
-        self.shape = WriteShape()
-        self.size = 0
-        self.closed = False
+        self.shape: WriteShape = WriteShape()
+        self.size: int = 0
+        self.closed: bool = False
         self._transport = transport
         self._frames: deque[bytes] = deque()
         self._appended = anyio.Event()

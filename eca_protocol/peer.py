@@ -135,7 +135,7 @@ class Peer:
         flush_seconds: the limit for answering running requests and writing the rest at the end.
     """
 
-    flush_seconds = 1.0
+    flush_seconds: float = 1.0
 
     def __init__(
         self,

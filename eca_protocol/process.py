@@ -67,7 +67,7 @@ class Child:
         self.transport: Transport = transport
         self._fd_transport = transport
         self._stderr = stderr
-        self.pid = popen.pid
+        self.pid: int = popen.pid
         self._group = platforms.ProcessGroup(popen.pid)
         self._watch = watch_descriptor(popen.pid)
         self._watched = False

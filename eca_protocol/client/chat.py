@@ -46,7 +46,7 @@ class Chat:
         chats: MutableMapping[str, Chat],
         chat_id: str | None = None,
     ) -> None:
-        self.id = chat_id or str(uuid.uuid4())
+        self.id: str = chat_id or str(uuid.uuid4())
         self.model: str | None = None
         self.behavior: str | None = None
         self.client = client

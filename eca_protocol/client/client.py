@@ -98,7 +98,7 @@ class Client(Session):
                 *(request_handlers or RequestHandlers()).handlers(self._begin_question),
             ]
         )
-        self.handled_methods = frozenset(handlers)
+        self.handled_methods: frozenset[str] = frozenset(handlers)
         super().__init__(
             transport,
             handlers,
@@ -107,8 +107,8 @@ class Client(Session):
             idle_deadline=idle_deadline,
             on_approval=on_approval,
         )
-        self.initialize_response = m.InitializeResponse()
-        self.config = m.ChatConfig()
+        self.initialize_response: m.InitializeResponse = m.InitializeResponse()
+        self.config: m.ChatConfig = m.ChatConfig()
         self.tool_servers: dict[str, m.ToolServerUpdatedParams] = {}
         self._child = child
         self._server = server

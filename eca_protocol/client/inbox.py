@@ -40,13 +40,13 @@ class Inbox:
         follows_calls: bool,
         decides_calls: bool,
     ) -> None:
-        self.size = 0
+        self.size: int = 0
         self.call: PendingCall[m.ChatPromptResponse] | None = None
         self.error: ECAError | None = None
-        self.has_ended = False
-        self.is_stopped = False
+        self.has_ended: bool = False
+        self.is_stopped: bool = False
         self.questions = 0
-        self.waiting_calls = WaitingCalls()
+        self.waiting_calls: WaitingCalls = WaitingCalls()
         self._resume_reading = resume_reading
         self._keep_reading = keep_reading
         self._follows_calls = follows_calls

@@ -73,7 +73,7 @@ class Session:
         self.deadline = deadline
         self.idle_deadline = idle_deadline
         self.on_approval = on_approval
-        self.revision = revision or ASSUMED
+        self.revision: Revision = revision or ASSUMED
         self._stream = StreamTransport(transport)
         self._peer = Peer(
             self._stream,

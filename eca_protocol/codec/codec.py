@@ -79,8 +79,8 @@ class Codec:
 
     def __init__(self, table: Table, revision: Revision) -> None:
         check_revision(revision)
-        self.table = table
-        self.revision = revision
+        self.table: Table = table
+        self.revision: Revision = revision
         self._read_params = _ByMethod(lambda name: self._reader(self._method(name).params))
         self._read_result = _ByMethod(lambda name: self._reader(self._method(name).result))
         self._write_params = _ByMethod(lambda name: self._params_writer(self._method(name)))

@@ -21,7 +21,7 @@ class ChatReader:
         self._approved: set[str] = set()
         self._session_tokens = 0
         self._turn_tokens: int | None = None
-        self.is_running = False
+        self.is_running: bool = False
         self._calls = 0
         self._pending_approvals: dict[str, dict[str, Any]] = {}
 

@@ -31,8 +31,8 @@ class TurnWriter:
 
     def __init__(self, chat_id: str) -> None:
         self.pending_approvals: set[str] = set()
-        self.continues_text = True
-        self.blocks = CodeBlocks()
+        self.continues_text: bool = True
+        self.blocks: CodeBlocks = CodeBlocks()
         self._chat_id = chat_id
         self._tokens = 0
         self._descriptions: dict[str, str] = {}

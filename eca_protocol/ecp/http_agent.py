@@ -120,7 +120,12 @@ class HTTPAgent(AgentConnection):
         )
         try:
             async with self._client.stream(
-                "POST", self._url, headers=headers, content=body, deadlines=waits
+                "POST",
+                self._url,
+                headers=headers,
+                content=body,
+                deadlines=waits,
+                resend=method != "agent/step",  # the agent may have begun it
             ) as response:
                 return await self._read_answer(method, request_id, response)
         except HTTPError as fault:

@@ -75,7 +75,7 @@ class StdioAgent(AgentConnection):
         self._errors = child.take_stderr()
         self._errors_read = anyio.Event()
         self._violation: str | None = None
-        self.lines = AgentLineReader(
+        self.lines: AgentLineReader = AgentLineReader(
             pending=lambda: self._pending,
             on_violation=self._on_violation,
             on_warning=self.warnings.append,
@@ -84,7 +84,7 @@ class StdioAgent(AgentConnection):
         self._pending: frozenset[int | str] = frozenset()
         decoder = partial(LineDecoder, max_line=limits.max_message)
         framing = Framing(decoder=decoder, encode=encode_line)
-        self.peer = Peer(
+        self.peer: Peer = Peer(
             StreamTransport(child.transport, framing=framing, read=self.lines.read),
             side="client",
             table=ECP,

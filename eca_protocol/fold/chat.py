@@ -70,7 +70,7 @@ class ChatFold:
     """The fold of one chat's contents into its view."""
 
     def __init__(self, chat_id: str, report: ReportViolation) -> None:
-        self.view = ChatView(id=chat_id)
+        self.view: ChatView = ChatView(id=chat_id)
         self._report = report
         self._is_abandoned = False
         self._allowed_reports = 0  # expected texts about forks and rollbacks

@@ -31,7 +31,7 @@ class Conversation:
     """
 
     def __init__(self, revision: Revision | None = None) -> None:
-        self.fold = Fold()
+        self.fold: Fold = Fold()
         self._revision = revision
         self._codec = codec_for(revision or Revision.CURRENT)
         self._deletes: dict[bytes, str] = {}

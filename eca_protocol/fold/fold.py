@@ -40,7 +40,7 @@ class Fold:
 
     def __init__(self) -> None:
         self.chats: dict[str, ChatView] = {}
-        self.config = m.ChatConfig()
+        self.config: m.ChatConfig = m.ChatConfig()
         self.servers: dict[str, m.ToolServerUpdatedParams] = {}
         self.providers: dict[str, m.ProviderStatus] = {}
         self.jobs: tuple[m.JobSummary, ...] = ()

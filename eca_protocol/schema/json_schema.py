@@ -40,7 +40,7 @@ __all__ = ["json_schema"]
 _SPECIFICATION = "https://json-schema.org/draft/2020-12/schema"
 _DESCRIPTION = (
     "A request or notification of the edition. `x-methods` has each method's kind and direction, "
-    "and the definitions of its params and its result."
+    "and the definitions of its message, its params and its result."
 )
 _SENDER = {
     "client_to_server": "the client's",
@@ -55,8 +55,9 @@ def json_schema(revision: Revision, table: Table | None = None) -> dict[str, Any
     A `table` of a different protocol replaces ECA's, such as `eca_protocol.acp.ACP` for CURRENT.
 
     The schema matches one request or notification. `$defs` contains each model and union by the
-    name of its interface, and each method's whole message by the method's name. `x-methods` is the
-    method table, with references to the definitions.
+    name of its interface, and each method's whole message, such as `ChatPromptMessage`. Generators
+    of types make names of them, so they are plain words. `x-methods` is the method table, with
+    references to the definitions.
     """
     definitions = _Definitions(revision)
     title = f"ECA protocol, revision {revision.value}" if table is None else "Messages"
@@ -65,34 +66,50 @@ def json_schema(revision: Revision, table: Table | None = None) -> dict[str, Any
     rows = [row for row in table if row.window.written_in(revision)]
     methods = {row.name: definitions.method(row) for row in rows}
     messages = {
-        row.name: {**_message(row, methods[row.name]), **_ruled(row.window, revision)}
+        _message_name(row.name): {
+            **_message(row, methods[row.name]),
+            **_ruled(row.window, revision),
+        }
         for row in rows
     }
     return {
         "$schema": _SPECIFICATION,
         "title": title,
         "description": _DESCRIPTION,
-        "oneOf": [_reference(name) for name in messages],
+        "oneOf": [method["message"] for method in methods.values()],
         "x-methods": methods,
         "$defs": {**messages, **definitions.definitions},
     }
 
 
+def _message_name(method: str) -> str:
+    words = re.findall("[A-Za-z]+", method)
+    return "".join(word[0].upper() + word[1:] for word in words) + "Message"
+
+
 def _message(row: Method, method: dict[str, Any]) -> dict[str, Any]:
     is_request = row.kind == "request"
-    properties: dict[str, Any] = {
-        "jsonrpc": {"const": "2.0"},
-        "id": {"type": ["integer", "string"]} if is_request else False,
-        "method": {"const": row.name},
-    }
+    properties: dict[str, Any] = {"jsonrpc": {"const": "2.0"}}
+    if is_request:
+        properties["id"] = _one_type_of("integer", "string")
+    properties["method"] = {"const": row.name}
     if "params" in method:
         properties["params"] = method["params"]
-    return {
+    schema: dict[str, Any] = {
         "description": f"A {row.kind} of {_SENDER[row.direction]}.",
         "type": "object",
         "properties": properties,
-        "required": [name for name, schema in properties.items() if schema is not False],
+        "required": list(properties),
     }
+    if not is_request:  # `"id": false` says the same, but generators of types refuse it
+        schema["not"] = {"properties": {"id": {}}, "required": ["id"]}
+    return schema
+
+
+def _one_type_of(*names: str) -> dict[str, Any]:
+    """Return the schema of these types; a list in `type` is refused by strict validators."""
+    types = [{"type": name} for name in names]
+    return types[0] if len(types) == 1 else {"anyOf": types}
 
 
 @attrs.frozen
@@ -104,7 +121,11 @@ class _Definitions:
 
     def method(self, row: Method) -> dict[str, Any]:
         """Return a method's row, with references to its params and result."""
-        method: dict[str, Any] = {"kind": row.kind, "direction": row.direction}
+        method: dict[str, Any] = {
+            "kind": row.kind,
+            "direction": row.direction,
+            "message": _reference(_message_name(row.name)),
+        }
         if row.params is not None:
             method["params"] = self._schema(shape_of(row.params))
         if row.kind == "request":
@@ -118,7 +139,7 @@ class _Definitions:
         schema: dict[str, Any]
         match shape:
             case Scalar(names):
-                schema = {"type": names[0] if len(names) == 1 else list(names)}
+                schema = _one_type_of(*names)
             case Anything():
                 schema = {}
             case JSONObject():
@@ -215,4 +236,4 @@ def _description(cls: ModelClass) -> str:
 
 
 def _reference(name: str) -> dict[str, Any]:
-    return {"$ref": f"#/$defs/{name.replace('/', '~1')}"}
+    return {"$ref": f"#/$defs/{name}"}

@@ -28,8 +28,9 @@ def typescript(revision: Revision) -> str:
     """
     document = json_schema(revision)
     methods = document["x-methods"]
+    messages = {_type(method["message"]) for method in methods.values()}
     definitions = {
-        name: schema for name, schema in document["$defs"].items() if name not in methods
+        name: schema for name, schema in document["$defs"].items() if name not in messages
     }
     parts = [
         f"// {document['title']}.",
@@ -62,7 +63,7 @@ def _methods(methods: dict[str, Any], definitions: dict[str, Any]) -> Iterator[s
     yield "/** The methods with their direction, params and result. */"
     yield "export interface Methods {"
     for name, method in methods.items():
-        yield from _comment(definitions[name].get("$comment"), indent="  ")
+        yield from _comment(definitions[_type(method["message"])].get("$comment"), indent="  ")
         yield f"  {json.dumps(name)}: {{"
         yield f"    kind: {json.dumps(method['kind'])};"
         yield f"    direction: {json.dumps(method['direction'])};"
@@ -98,12 +99,10 @@ def _type(schema: dict[str, Any]) -> str:
             alternatives = [json.dumps(value)]
         case {"enum": values}:
             alternatives = [json.dumps(value) for value in values]
-        case {"oneOf": members}:
+        case {"oneOf": members} | {"anyOf": members}:
             alternatives = [_type(member) for member in members]
         case {"type": "array", "items": items}:
             alternatives = [f"Array<{_type(items)}>"]
-        case {"type": list(names)}:
-            alternatives = [_TYPES[name] for name in names]
         case {"type": name}:
             alternatives = [_TYPES[name]]
         case _:

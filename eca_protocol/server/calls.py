@@ -134,13 +134,13 @@ class Call:
         moved: Callable[[Any], None] = lambda _: None,
     ) -> None:
         self.naming = naming
-        self.state = CallState.PREPARING
+        self.state: CallState = CallState.PREPARING
         self.arguments: Mapping[str, Any] = {}
         self.summary = naming.summary
         self.details = naming.shows
         self.spent_ms: int | None = None
         self.reason: Reason | None = None
-        self.decided = anyio.Event()
+        self.decided: anyio.Event = anyio.Event()
         self._emit = emit
         self._moved = moved
         self._is_announced = False

@@ -65,9 +65,9 @@ class ServerChat:
         tools: Mapping[str, Tool],
         allowed: set[str],
     ) -> None:
-        self.id = conversation.id
+        self.id: str = conversation.id
         self.client = client
-        self.memory = conversation.memory
+        self.memory: dict[str, Any] = conversation.memory
         self._turn = turn
         self._conversation = conversation
         self._peer = peer

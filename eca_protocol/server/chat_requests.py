@@ -45,13 +45,13 @@ class ChatRequests:
     """
 
     def __init__(self, declarations: Declarations, peer: Peer, notify: Notify) -> None:
-        self.client = ConnectedClient()
+        self.client: ConnectedClient = ConnectedClient()
         self.tasks: anyio.abc.TaskGroup
         self._declarations = declarations
         self._peer = peer
         self._notify = notify
         self._chats: dict[str, Conversation] = {}
-        self.selection = Selection(declarations)
+        self.selection: Selection = Selection(declarations)
         self._allowed: set[str] = set()
 
     def handlers(self) -> Mapping[str, Callable[[Any], Any]]:

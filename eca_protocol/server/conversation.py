@@ -55,9 +55,10 @@ class Conversation:
         self.title: str | None = None
         self.model = ""
         self.trust = False
-        self.created = self.updated = time.time()
+        self.created: float = time.time()
+        self.updated: float = self.created
         self.memory: dict[str, Any] = {}
-        self.usage = m.ChatUsageContent(session_tokens=0)
+        self.usage: m.ChatUsageContent = m.ChatUsageContent(session_tokens=0)
         self.turn: Turn | None = None
         self.contents: list[tuple[Role, m.ChatContent]] = []
         self.mailbox: Mailbox[Prompt] = Mailbox(

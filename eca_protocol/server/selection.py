@@ -28,7 +28,7 @@ class Selection:
     """The selections of one client: for all chats, and for some."""
 
     def __init__(self, declarations: Declarations) -> None:
-        self.client = ConnectedClient()
+        self.client: ConnectedClient = ConnectedClient()
         self._declarations = declarations
         self._selections: dict[str | None, _Selected] = {None: _Selected()}
 

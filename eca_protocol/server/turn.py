@@ -62,11 +62,11 @@ class Turn:
         closed: Callable[[], None],
     ) -> None:
         self.prompt = prompt
-        self.ended = anyio.Event()
+        self.ended: anyio.Event = anyio.Event()
         self.calls: dict[str, Call] = {}
-        self.reasonings = Reasonings(partial(self.emit, "assistant"))
+        self.reasonings: Reasonings = Reasonings(partial(self.emit, "assistant"))
         self.steers: list[str] = []
-        self.is_stopped = False
+        self.is_stopped: bool = False
         self._is_closed = False
         self._ran_tool = False
         self._scope = anyio.CancelScope()

@@ -85,6 +85,7 @@ _MODEL_PATHS = (_CHAT, "/responses", _MESSAGES, ":streamGenerateContent", "/api/
 """Ends of the paths at which APIs accept requests to a model."""
 
 _VERBATIM = {"raw", "chunk"}  # verbs whose steps are not encoded
+_TORN_SECONDS = 0.1  # between the parts of a torn text, which then are two reads
 Answers = Callable[["ReceivedRequest"], Reply | Awaitable[Reply]]
 Script = Iterable[Reply] | Answers
 
@@ -317,6 +318,12 @@ class _Response:
                     [event] = self._events(text(piece))
                     for start in range(1, count, 100):
                         await self._send(*[event] * min(100, count - start))
+                case {"torn": True}:
+                    data = b"".join(self._events(step))
+                    within = next((at for at, byte in enumerate(data) if byte >= 0xC0), 0) + 1
+                    await self._send(data[:within])
+                    await anyio.sleep(_TORN_SECONDS)
+                    await self._send(data[within:])
                 case _:
                     for event in self._events(step):
                         await self._send(event)

@@ -82,9 +82,12 @@ def reply(*steps: Step | str, **reply_fields: Any) -> Reply:
     return Reply(steps=tuple(made), **reply_fields)
 
 
-def text(piece: str) -> Step:
-    """Return a step that sends a delta of visible text."""
-    return {"text": piece}
+def text(piece: str, *, torn: bool = False) -> Step:
+    """Return a step that sends a delta of visible text.
+
+    `torn` sends its bytes in two parts, the first of which ends within a character.
+    """
+    return {"text": piece, "torn": True} if torn else {"text": piece}
 
 
 def reasoning(piece: str, field: str = "reasoning_content") -> Step:

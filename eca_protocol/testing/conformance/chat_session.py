@@ -26,8 +26,8 @@ class ChatSession:
     def __init__(self, session: MessageSession, model: ChatModel, id_: str | None) -> None:
         self.session = session
         self.model = model
-        self.id = id_
-        self.prompts = model.prompts
+        self.id: str | None = id_
+        self.prompts: list[str] = model.prompts
         self._answered: set[str] = set()  # ids of calls
         self._is_stopped = False
 

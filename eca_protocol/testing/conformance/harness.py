@@ -46,7 +46,7 @@ class Harness(Judge):
         self.edition = edition
         self.target = target
         self.model = model
-        self.died = False
+        self.died: bool = False
         self._servers = servers
         self._alone = alone
         self._sessions: list[ClientSession] = []

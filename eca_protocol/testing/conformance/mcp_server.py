@@ -15,15 +15,21 @@ import threading
 from pathlib import Path
 from typing import Any
 
-TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
-TOOLS = [
+TEXT: dict[str, object] = {
+    "type": "object",
+    "properties": {"text": {"type": "string"}},
+    "required": ["text"],
+}
+TOOLS: list[dict[str, object]] = [
     {"name": "echo", "description": "Return a text.", "inputSchema": TEXT},
     {"name": "sleep", "description": "Wait for half a minute.", "inputSchema": {"type": "object"}},
     {"name": "odd name!", "description": "One.", "inputSchema": {"type": "object"}},
     {"name": "odd name?", "description": "Two.", "inputSchema": {"type": "object"}},
 ]
-WHO = {"name": "who", "description": "The person to greet.", "required": True}
-PROMPTS = [{"name": "greet", "description": "Greet a person.", "arguments": [WHO]}]
+WHO: dict[str, object] = {"name": "who", "description": "The person to greet.", "required": True}
+PROMPTS: list[dict[str, object]] = [
+    {"name": "greet", "description": "Greet a person.", "arguments": [WHO]}
+]
 RESOURCES = [
     {
         "uri": "memo://today",

@@ -43,10 +43,13 @@ class MessageSession:
     ) -> None:
         self.wire = wire
         self.edition = edition
-        self.case = judge.case
+        self.case: str = judge.case
         self.messages: list[ReceivedMessage] = []
         self.root: Path = wire.directories.workspace
-        self.workspace = self.root if alone else self.root / f"session-{wire.router.next_id()}"
+        self.workspace: Path = (
+            self.root if alone else self.root / f"session-{wire.router.next_id()}"
+        )
+        self._methods: dict[str, str] = {}
         self._judge = judge
         self._personality = personality
         self.workspace.mkdir(exist_ok=True)
@@ -104,6 +107,7 @@ class MessageSession:
     async def request(self, method: str, params: Any = UNSET, *, id: Any = UNSET) -> Any:  # noqa: A002
         """Send a request; its id, which is new unless one is given."""
         request_id = self.wire.router.next_id() if id is UNSET else id
+        self._methods[id_key(request_id)] = method
         message = {"jsonrpc": "2.0", "id": request_id, "method": method}
         await self.send({**message, **self._params(params)})
         return request_id
@@ -126,7 +130,9 @@ class MessageSession:
         def is_answer(message: Mapping[str, Any]) -> bool:
             return "method" not in message and id_key(message.get("id")) == key
 
-        expected = f"an answer to the request {key}"
+        method = self._methods.get(key)
+        what = f"`{method}`, the request" if method else "the request"
+        expected = f"an answer to {what} {key}"
         return (await self.until(is_answer, seconds=seconds, expected=expected)).message
 
     async def ask(

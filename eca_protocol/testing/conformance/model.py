@@ -74,7 +74,7 @@ class ChatModel:
         self._number = number
         self._script = deque(script)
         self._replies = 0
-        self.marker = f"[k{number}]"
+        self.marker: str = f"[k{number}]"
         self.title: AnswersWith = _A_TITLE
         self.prompts: list[str] = []
         self.companions: set[str] = set()
@@ -166,7 +166,7 @@ class Model:
         self.offered_tools: set[str] = set()
         self._chats: dict[str, ChatModel] = {}
         self._titles = _TitleRequests()
-        self.provider = Provider(
+        self.provider: Provider = Provider(
             self._answer,
             models=("scripted",),
             title=self._answer,

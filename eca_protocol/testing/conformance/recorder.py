@@ -117,11 +117,11 @@ class Recorder:
         splitter: Callable[[], Splitter] = Splitter,
         encode: Callable[[bytes], bytes] = encode_frame,
     ) -> None:
-        self.began = anyio.current_time()
+        self.began: float = anyio.current_time()
         self.record: list[ReceivedMessage] = []
         self.messages: list[ReceivedMessage] = []
         self.observations: list[Observation] = []
-        self.is_out_of_step = False
+        self.is_out_of_step: bool = False
         self._splitters = {"client": splitter(), "server": splitter()}
         self._encode = encode
         self._watcher = watcher or Watcher(revision=revision)

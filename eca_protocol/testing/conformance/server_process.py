@@ -38,6 +38,7 @@ class ServerProcess:
         reading: False pauses reading.
         changed: is set, and replaced, at each event.
         gone: is set when it has ended.
+        start_seconds: additional time for what is expected before its first output.
     """
 
     def __init__(
@@ -54,10 +55,11 @@ class ServerProcess:
         `url` is the base URL of its model, whose configuration `config` is merged into.
         """
         self.exit_code: int | None = None
-        self.output_ended = False
+        self.output_ended: bool = False
         self.reading = True
-        self.changed = anyio.Event()
-        self.gone = anyio.Event()
+        self.start_seconds = 0.0
+        self.changed: anyio.Event = anyio.Event()
+        self.gone: anyio.Event = anyio.Event()
         self._target = target
         self._directories = directories
         self._url = url
@@ -191,7 +193,7 @@ class ServerProcess:
             ServerExited: the server has ended.
             OutOfStep: its messages can no longer be distinguished.
         """
-        with anyio.move_on_after(seconds):
+        with anyio.move_on_after(seconds + (0 if self._received else self.start_seconds)):
             while not condition():
                 self._require_step(expected)
                 if self.gone.is_set():

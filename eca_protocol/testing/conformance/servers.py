@@ -32,6 +32,7 @@ class Servers:
     Attributes:
         started: the running servers.
         introduction_seconds: time for the announcements after `initialized`.
+        start_seconds: the time that the first server needed for its start, rounded.
     """
 
     def __init__(
@@ -44,7 +45,8 @@ class Servers:
         make_wire: Callable[..., Wire] = Wire,
     ) -> None:
         self.started: list[Wire] = []
-        self.introduction_seconds = 10.0
+        self.introduction_seconds: float = 10.0
+        self.start_seconds = 0
         self._group = group
         self._target = target
         self._root = root
@@ -133,5 +135,6 @@ class Servers:
             self._target, directories or self.new_directories(), self._url, config
         )
         wire.introduction_seconds = self.introduction_seconds
+        wire.process.start_seconds = self.start_seconds
         self.started.append(wire)
         return wire

@@ -53,6 +53,7 @@ SECONDS: Final = 150.0
 _END_SECONDS: Final = 5.0  # seconds of the whole time that are reserved for the shutdown
 _LEAST_INTRODUCTION: Final = 3.0  # the least time for announcements, if the first server sent them
 _SHORT_INTRODUCTION: Final = 0.5
+_STARTS: Final = 6  # servers that a case starts, at most
 """The time for announcements, if the first server did not send them."""
 
 _STDERR_LINES: Final = 20  # lines of stderr in the error of a server that does not start
@@ -80,7 +81,7 @@ class Suite:
     make_wire: ClassVar[type[Wire]] = Wire
 
     def __init__(self, target: Target, model: Model, servers: Servers) -> None:
-        self.edition = target.edition or Revision.R2025_10
+        self.edition: Revision = target.edition or Revision.R2025_10
         self.incidents: list[Incident] = []
         self.suite_errors: list[SuiteError] = []
         self.servers = servers
@@ -112,6 +113,7 @@ class Suite:
             async with harness.session() as session:
                 if self._target.edition is None:
                     self.edition = detect_server(session.config.get("variants"))
+                self.servers.start_seconds = round(session.wire.recorder.messages[0].at)
                 took = 2 * (anyio.current_time() - start)
                 self._absent = await _absent_needs(session)
                 self.servers.introduction_seconds = (
@@ -141,11 +143,12 @@ class Suite:
         if lacking:
             return [unjudged(case, id_, lacking) for id_ in case.rows]
         harness = self.harness(case.name)
-        result = await _judge(case, harness)
+        seconds = case.seconds + _STARTS * self.servers.start_seconds
+        result = await _judge(case, harness, seconds)
         is_mixed = harness.mixes_chats(of_others=True) and not result.has_passed
         if harness.died or is_mixed:
             harness = self.harness(case.name, alone=True)
-            result = await _judge(case, harness)
+            result = await _judge(case, harness, seconds)
         if harness.mixes_chats():
             self._doubtful += result.findings
         if result.death:
@@ -273,11 +276,11 @@ async def _absent_needs(session: ClientSession) -> Mapping[str, str]:
     return absent
 
 
-async def _judge(case: Case, harness: Harness) -> _CaseResult:
+async def _judge(case: Case, harness: Harness, seconds: float) -> _CaseResult:
     verdict: Verdict = "untestable"
     why, death, error = "", "", None
     try:
-        with anyio.fail_after(case.seconds):
+        with anyio.fail_after(seconds):
             await case.run(harness)
     except Exception as group:  # noqa: BLE001 - reported as an error of the suite
         raised = _decisive_error(group)
@@ -289,7 +292,7 @@ async def _judge(case: Case, harness: Harness) -> _CaseResult:
         elif isinstance(raised, NotApplicable):
             verdict = "not-applicable"
         elif isinstance(raised, TimeoutError):
-            why = why or f"the case exceeded {case.seconds:g} s"
+            why = why or f"the case exceeded {seconds:g} s"
         elif not isinstance(raised, _FORESEEN):
             error = SuiteError.of(case.name, inspect.getfile(inspect.unwrap(case.run)), raised)
             why = error.reason

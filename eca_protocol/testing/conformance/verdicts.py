@@ -24,6 +24,7 @@ __all__ = [
     "Unmet",
     "Verdict",
     "failing",
+    "shortened",
     "shown",
     "worst",
 ]
@@ -40,7 +41,17 @@ NO_TIME: Final = "no time in"
 OUT_OF_STEP: Final = "a wrong length lost the server's messages, which breaks BASE-6"
 """The reason of rows that could not be judged because of that only."""
 
+_END: Final = 200  # characters of stderr
 _SHOWN: Final = 4096  # bytes of one message in a finding
+
+
+def shortened(stderr: str) -> str:
+    """Return both ends of what a process wrote on stderr, on one line.
+
+    A program of Node or Go writes its error before the stack, one of Python behind it.
+    """
+    line = " ".join(stderr.split())
+    return line if len(line) <= 2 * _END else f"{line[:_END]} ... {line[-_END:]}"
 
 
 def shown(value: object) -> str:

@@ -46,10 +46,12 @@ class Wire:
         self.case = ""
         self.suspects: tuple[str, ...] = ()
         self._present: list[str] = []
-        self.introduction_seconds = 10.0
-        self.recorder = recorder or Recorder()
-        self.router = router or Router()
-        self.process = ServerProcess(target, directories, url, config, on_output=self._take_output)
+        self.introduction_seconds: float = 10.0
+        self.recorder: Recorder = recorder or Recorder()
+        self.router: Router = router or Router()
+        self.process: ServerProcess = ServerProcess(
+            target, directories, url, config, on_output=self._take_output
+        )
 
     def enter(self, case: str) -> None:
         """Note a case whose session at this shared server begins."""

@@ -50,7 +50,7 @@ class ScriptedModel:
         self._lock = threading.Lock()  # `_waker` is not written after its close
         handler = type("Handler", (_Handler,), {"model": self})
         self._server = _Server(("127.0.0.1", 0), handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
+        self.url: str = f"http://127.0.0.1:{self._server.server_port}/v1"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
         self._thread.daemon = True
         self._thread.start()

@@ -102,7 +102,7 @@ class Rules:
         self.draft = draft
         self.chats: dict[str, Chat] = {}
         self.pending: dict[Any, int] = {}
-        self.null_errors_due = 0
+        self.null_errors_due: int = 0
         self._expected: dict[Any, Any] = {}
         self._methods: dict[Any, tuple[str, Mapping[str, Any]]] = {}
         self._nameless: list[Chat] = []

@@ -72,13 +72,13 @@ class Session:
         self._fence_answered = 0
         self._home = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         home = Path(self._home.name).resolve()
-        self.folder = home / "project"
+        self.folder: Path = home / "project"
         self.folder.mkdir()
         (self.folder / "file.txt").write_text("one\ntwo\n")
-        self.model = ScriptedModel()
-        self.rules = Rules(self.model, draft=edition == DRAFT, known=known)
+        self.model: ScriptedModel = ScriptedModel()
+        self.rules: Rules = Rules(self.model, draft=edition == DRAFT, known=known)
         try:
-            self.wire = Wire(
+            self.wire: Wire = Wire(
                 command,
                 environment=_environment(home, self.model.url),
                 on_message=self._on_message,
@@ -263,8 +263,11 @@ def _environment(home: Path, model: str) -> dict[str, str]:
         "toolCall": {"approval": {"byDefault": "ask", "allow": tools}},
         "providers": {"scripted": provider},
     }
-    inherited = {"PATH", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH", "SYSTEMROOT", "JAVA_HOME"}
-    return {name: os.environ[name] for name in inherited & os.environ.keys()} | {
+    secret = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.upper().endswith(secret)
+    }
+    return inherited | {
         "HOME": str(home),
         "XDG_CONFIG_HOME": str(home / "config"),
         "XDG_DATA_HOME": str(home / "data"),

@@ -33,7 +33,7 @@ class Violation(AssertionError):
         super().__init__(f"{requirement}: Expected {expected}; got {got}")
         self.requirement = requirement
         self.expected = expected
-        self.got = str(got)
+        self.got: str = str(got)
 
 
 class DeadlineMissed(Violation):
@@ -55,9 +55,9 @@ class Wire:
         self._on_message = on_message
         self._buffer = bytearray()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
-        self.ended = False
+        self.ended: bool = False
         try:
-            self.process = subprocess.Popen(
+            self.process: subprocess.Popen[bytes] = subprocess.Popen(
                 command,
                 env=environment,
                 stdin=subprocess.PIPE,

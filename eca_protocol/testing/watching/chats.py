@@ -26,7 +26,7 @@ class Chats:
 
     def __init__(self, log: ObservationLog, announcements: Announcements) -> None:
         self.revision = Revision.R2025_10
-        self.has_finished_turn = False
+        self.has_finished_turn: bool = False
         self._log = log
         self._announcements = announcements
         self._contents = Contents(log)

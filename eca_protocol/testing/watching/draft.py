@@ -13,7 +13,7 @@ class DraftChats:
     """Checks the chats of a conversation in the draft."""
 
     def __init__(self, log: ObservationLog) -> None:
-        self.has_finished_turn = False
+        self.has_finished_turn: bool = False
         self._log = log
         self._unanswered = 0
         self._owed: dict[str, list[int]] = {}  # by chat: its prompts without an end

@@ -40,8 +40,8 @@ class LifecycleChecker:
         self._states: dict[int, State] = {}
         self._is_answered = False
         self._is_ready_early = False
-        self.was_shut_down = False
-        self.is_over = False
+        self.was_shut_down: bool = False
+        self.is_over: bool = False
         """True if the client left without waiting for the end of running work."""
 
     def on_client_request(self, request: PendingRequest) -> None:

@@ -19,6 +19,8 @@ PROMPTS: Final = frozenset({"chat/prompt", "chat/inlinePrompt"})
 """The requests that start a turn."""
 
 _VERSION: Final = "2.0"
+_MAX_FLOAT: Final = 1e300  # a larger integer may be infinite as a float
+_SHOWN: Final = 40  # characters of an id
 _CONFUSING: Final = {"BASE-13", "BASE-16", "W-2b", "W-2d"}
 """Rows whose violation may be answered or ignored by the receiver."""
 
@@ -130,20 +132,18 @@ class RequestTracker:
     ) -> PendingRequest | None:
         raw_id = message.get("id")
         self.note_unanswerable(side, "BASE-30")
-        twin = next(
-            (twin for type_ in (str, int) if (twin := _twin(type_, raw_id)) in sent.pending), None
-        )
         if _take_unreadable(sent, key, is_error="error" in message):
             return None
-        if twin is not None:
+        if (changed := _changed_id(sent, raw_id)) is not None:
+            row, original, how = changed
             self._log.report(
-                "W-2b",
-                f"the request's id {twin[1]!r} with its JSON type",
+                row,
+                f"the request's id {_shown(original[1])}, {how}",
                 repr(raw_id),
                 side=side,
                 suppress_rest=False,
             )
-            return _take_answered(sent, twin, message)
+            return _take_answered(sent, original, message)
         if key is not None and key in sent.answered_ids:
             self._log.report(
                 "BASE-17",
@@ -225,6 +225,24 @@ def _take_pending(sent: _SentRequests, key: Key) -> PendingRequest:
     return request
 
 
+def _changed_id(sent: _SentRequests, raw_id: Any) -> tuple[str, Key, str] | None:
+    """Return the pending id that was changed into this one: the broken row, the id, and how."""
+    for type_ in (str, int):
+        if (twin := _twin(type_, raw_id)) in sent.pending:
+            return "W-2b", twin, "with its JSON type"
+    if raw_id is None or type(raw_id) in {int, float}:
+        written = None if raw_id is None else _as_float(raw_id)
+        for key in sent.pending:
+            if key[0] is int and _as_float(key[1]) == written:
+                return "W-5c", key, "unchanged, which a 64-bit float is not"
+    return None
+
+
+def _as_float(number: float) -> float | None:
+    """Return a number as languages without integers read it; infinity is written as null."""
+    return float(number) if abs(number) < _MAX_FLOAT else None
+
+
 def _twin(type_: type, raw_id: Any) -> Key:
     if isinstance(raw_id, bool) or not isinstance(raw_id, str | int | float):
         return (type(None), None)
@@ -232,6 +250,11 @@ def _twin(type_: type, raw_id: Any) -> Key:
         return (type_, type_(raw_id))
     except (ValueError, OverflowError):
         return (type(None), None)
+
+
+def _shown(id_: Any) -> str:
+    text = repr(id_)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def _key(raw_id: Any) -> Key | None:

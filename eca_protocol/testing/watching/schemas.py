@@ -68,9 +68,9 @@ class SchemaChecker:
 
     def __init__(self, log: ObservationLog) -> None:
         self.revision = Revision.R2025_10
-        self.client_goes_beyond = False
+        self.client_goes_beyond: bool = False
         """True if the client called methods outside the edition: their notifications may come."""
-        self.is_unreadable = False
+        self.is_unreadable: bool = False
         """True if the last message cannot be understood."""
         self._log = log
 

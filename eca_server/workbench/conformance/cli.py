@@ -221,7 +221,8 @@ def _judge(
         return _CANNOT_START
     if options.only:
         outcome = _restrict(outcome, options, selected)
-        earlier = earlier and _restrict(earlier, options, selected)
+        ids = {finding.id for finding in outcome.findings}
+        earlier = earlier and _with_rows(earlier, ids)
     changes = None if earlier is None else compare(earlier, outcome)
     write_to_user(
         printable_lines(render_table(outcome, known, verbose=options.verbose)), sys.stdout
@@ -301,14 +302,20 @@ def _select_cases(options: argparse.Namespace) -> dict[str, AnyCase]:
 def _restrict(outcome: Run, options: argparse.Namespace, selected: Mapping[str, AnyCase]) -> Run:
     """Keep only the findings on named requirements, and on those of the selected cases.
 
-    The requirements of a named case include those that are judged with them.
+    The requirements of a named case include those that are judged with them, and all that its
+    messages break: nothing works with an id of a wrong type, or with a banner between the frames.
     """
     patterns: Sequence[str] = options.only
     rows = {id_ for case in selected.values() for id_ in case.rows}
     whole = {id_ for name in selected if _is_named(name, patterns) for id_ in selected[name].rows}
     rows |= {id_ for id_, judged in _duplicates(options).items() if judged in whole}
-    findings = (f for f in outcome.findings if f.id in rows or _is_named(f.id, patterns))
-    return attrs.evolve(outcome, findings=tuple(findings))
+    rows |= {f.id for f in outcome.findings if whole and f.verdict in {"fail", "warn"}}
+    rows |= {f.id for f in outcome.findings if _is_named(f.id, patterns)}
+    return _with_rows(outcome, rows)
+
+
+def _with_rows(outcome: Run, ids: Collection[str]) -> Run:
+    return attrs.evolve(outcome, findings=tuple(f for f in outcome.findings if f.id in ids))
 
 
 def _duplicates(options: argparse.Namespace) -> Mapping[str, str]:

@@ -254,6 +254,25 @@ async def test_what_a_server_may_answer_is_read_and_what_it_may_not_is_named() -
         assert "word" not in str(caught.value).replace("password", "")
 
 
+async def test_a_step_whose_connection_breaks_is_not_sent_again() -> None:
+    methods: list[str] = []
+
+    async def handle(request: HTTPRequest, responder: Responder) -> None:
+        message = json.loads(request.body)
+        methods.append(message["method"])
+        if methods.count("agent/step") == 2:
+            await responder.reset()
+        else:
+            await in_json(OK)(responder, message["id"])
+
+    async with http_server.serve(handle) as server, connect_agent(server.url) as agent:
+        await agent.step("one", deadline=20)
+        with pytest.raises(AgentError) as caught:
+            await agent.step("two", deadline=20)
+    assert caught.value.kind == TRANSPORT
+    assert methods == ["agent/step"] * 2
+
+
 def shout(text: str) -> str:
     return text.upper()
 

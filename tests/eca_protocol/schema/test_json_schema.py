@@ -4,6 +4,7 @@ import functools
 import json
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eca_protocol.acp import ACP
 from eca_protocol.codec import Codec, Departure, explain
 from eca_protocol.draft import DRAFT
 from eca_protocol.endpoint import Table
@@ -141,6 +143,31 @@ def test_it_is_a_schema_and_its_names_are_those_of_the_wire() -> None:
             assert words or "oneOf" in schema
 
 
+@pytest.mark.parametrize("table", [None, ACP], ids=["ECA", "ACP"])
+@pytest.mark.parametrize("revision", Revision)
+def test_generators_and_strict_validators_of_others_take_it(revision, table) -> None:
+    schema = json_schema(revision, table)
+    names = [message["$ref"].removeprefix("#/$defs/") for message in schema["oneOf"]]
+    methods = [schema["$defs"][name]["properties"]["method"]["const"] for name in names]
+    assert methods == list(schema["x-methods"])  # no two definitions have the same name
+    assert all(name.isalnum() for name in schema["$defs"])  # a pointer needs no escapes
+    for value in walk(schema):
+        assert value is not False, "quicktype: Schema false is not supported"
+        if isinstance(value, dict) and "$ref" not in value:
+            is_union = isinstance(value.get("type"), list)
+            assert not is_union, "ajv: use allowUnionTypes to allow union type keyword"
+            if isinstance(required := value.get("required"), list):
+                assert set(required) <= value["properties"].keys(), "ajv: strictRequired"
+
+
+def walk(value: Any) -> Iterator[Any]:
+    yield value
+    children = value.values() if isinstance(value, dict) else value
+    if isinstance(value, dict | list):
+        for child in children:
+            yield from walk(child)
+
+
 RECORDED = Path(__file__).parents[2] / "data" / "transcripts" / "real_job.jsonl"
 
 
@@ -152,7 +179,8 @@ def test_each_message_of_a_recorded_session_is_described() -> None:
     for entry in entries:
         message, side = entry["message"], entry["from"]
         if "method" in message:
-            validator(Revision.R2025_10, message["method"].replace("/", "~1")).validate(message)
+            name = methods[message["method"]]["message"]["$ref"].removeprefix("#/$defs/")
+            validator(Revision.R2025_10, name).validate(message)
             requests[side, message.get("id")] = message["method"]
             continue
         other = "server" if side == "client" else "client"
@@ -214,10 +242,11 @@ def test_it_has_a_type_for_each_definition_and_a_row_for_each_method() -> None:
     for excerpt in EXCERPTS:
         assert excerpt in text
     schema = json_schema(Revision.R2025_10)
+    for name in schema["x-methods"]:
+        assert f'\n  "{name}": {{\n' in text
     for name in schema["$defs"]:
-        is_method = name in schema["x-methods"]
-        assert (f'\n  "{name}": {{\n' in text) is is_method
-        assert (f" {name} {{" in text or f" {name} =\n" in text) is not is_method
+        is_message = {"$ref": f"#/$defs/{name}"} in schema["oneOf"]
+        assert (f" {name} {{" in text or f" {name} =\n" in text) is not is_message
 
 
 @pytest.mark.long

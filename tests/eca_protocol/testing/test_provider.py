@@ -1,9 +1,12 @@
 """The scripted model, used the three ways it is meant for: async, from a thread, as a process."""
 
+import contextlib
+import http.client
 import json
 import subprocess
 import sys
 import urllib.error
+import urllib.parse
 import urllib.request
 
 import anyio
@@ -70,6 +73,18 @@ def test_a_reply_is_streamed_as_its_steps_say():
     assert {chunk["model"] for chunk in sent} == {"m1"}
     assert sent[-1]["usage"]["prompt_tokens"] == 10
     assert (request.method, request.body["model"], request.answered) == ("POST", "m1", True)
+
+
+def test_a_torn_text_is_sent_in_two_parts_cut_within_a_character():
+    with provider_in_thread([reply(text("wörld", torn=True))]) as provider:
+        connection = http.client.HTTPConnection(urllib.parse.urlsplit(provider.url).netloc)
+        with contextlib.closing(connection):
+            connection.request("POST", "/v1/chat/completions", b'{"stream":true,"messages":[]}')
+            response = connection.getresponse()
+            parts = [response.read1(), response.read1()]
+    with pytest.raises(UnicodeDecodeError):
+        parts[0].decode()
+    assert "wörld" in b"".join(parts).decode()
 
 
 def test_a_status_comes_with_its_headers_and_body():

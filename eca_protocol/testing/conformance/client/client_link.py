@@ -42,10 +42,10 @@ class ClientLink:
 
     def __init__(self, connection: Connection, edition: Revision) -> None:
         self.edition = edition
-        self.recorder = Recorder(edition)
+        self.recorder: Recorder = Recorder(edition)
         self.answers: dict[str, list[Mapping[str, Any]]] = {}
-        self.ended = False
-        self.changed = anyio.Event()
+        self.ended: bool = False
+        self.changed: anyio.Event = anyio.Event()
         self.tasks: anyio.abc.TaskGroup
         self.connection = connection
         self._writing = anyio.Lock()

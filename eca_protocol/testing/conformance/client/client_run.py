@@ -21,6 +21,7 @@ from eca_protocol.streams import FdTransport, Transport
 from eca_protocol.testing.conformance.client.client_link import Connection
 from eca_protocol.testing.conformance.client.scripted_server import ScriptedServer
 from eca_protocol.testing.conformance.target import Directories, Target
+from eca_protocol.testing.conformance.verdicts import shortened
 
 __all__ = ["SERVER", "ClientRun", "run_client"]
 
@@ -61,11 +62,10 @@ class ClientRun:
 
     @property
     def exit_description(self) -> str:
-        """The exit code and the end of stderr, for people."""
-        lines = [line.strip() for line in self.errors.splitlines()]
-        last = "; ".join([line for line in lines if line.strip("^~ ")][-2:])
+        """The exit code and both ends of stderr, for people."""
+        stderr = shortened(self.errors)
         ended = "it never ended" if self.exit_code is None else f"exit code {self.exit_code}"
-        return f"{ended}{': ' if last else ''}{last}"
+        return f"{ended}{': ' if stderr else ''}{stderr}"
 
 
 async def run_client(

@@ -200,27 +200,30 @@ class _LostStream(Scenario):
 class NoLength(_LostStream, rows="BASE-7"):
     """A header block has no Content-Length."""
 
-    header = b"X-Length: 2"
+    header: ClassVar[bytes] = b"X-Length: 2"
     payload = b""
 
 
 class StrangeLength(_LostStream, rows="BASE-8"):
     """A length is no plain decimal number."""
 
-    header = b"Content-Length: +%d" % len(_NOTHING)
+    header: ClassVar[bytes] = b"Content-Length: +%d" % len(_NOTHING)
 
 
 class TwoLengths(_LostStream, rows="BASE-9"):
     """A header block has two different lengths."""
 
-    header = b"Content-Length: %d\r\nContent-Length: %d" % (len(_NOTHING), len(_NOTHING) + 1)
+    header: ClassVar[bytes] = b"Content-Length: %d\r\nContent-Length: %d" % (
+        len(_NOTHING),
+        len(_NOTHING) + 1,
+    )
     payload = _NOTHING + b"\n"
 
 
 class StrangeHeaderBytes(_LostStream, rows="BASE-12"):
     """A header holds bytes that are not ASCII."""
 
-    header = b"Content-Length: %d\r\nX-Gr\xc3\xb6\xc3\x9fe: 2" % len(_NOTHING)
+    header: ClassVar[bytes] = b"Content-Length: %d\r\nX-Gr\xc3\xb6\xc3\x9fe: 2" % len(_NOTHING)
 
 
 SCENARIOS = scenarios_in(globals())

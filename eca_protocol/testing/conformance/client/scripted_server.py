@@ -41,10 +41,10 @@ class ScriptedServer(ClientLink):
         """
         super().__init__(connection, edition)
         self.calls = calls
-        self.greeted = False
+        self.greeted: bool = False
         self._is_initialized = False
         self.decisions: list[ReceivedMessage] = []
-        self.is_shut_down = False
+        self.is_shut_down: bool = False
         self._turns: dict[str, anyio.CancelScope] = {}
         self._busy: dict[str, anyio.Lock] = {}
         self._chats = 0

@@ -128,7 +128,7 @@ class ClientSuite:
     """
 
     def __init__(self, target: Target, root: Path, *, seconds_per_case: float) -> None:
-        self.edition = target.edition or Revision.R2025_10
+        self.edition: Revision = target.edition or Revision.R2025_10
         self.suite_errors: list[SuiteError] = []
         self._target = target
         self._root = root

@@ -140,7 +140,7 @@ class LateShutdown(Scenario, rows="LIFE-23"):
     """The server answers `shutdown` late; `exit` has to wait for it."""
 
     async def on_shutdown(self, id_: Any) -> None:
-        self.early = await self.until(lambda: self.ended, seconds=0.3)
+        self.early: bool = await self.until(lambda: self.ended, seconds=0.3)
         await super().on_shutdown(id_)
 
     def judge(self, harness: ClientHarness) -> None:
@@ -170,8 +170,8 @@ class RequestsOfTheServer(Scenario, rows="BASE-1 BASE-17 BASE-19 BASE-25 EDIT-3 
 
     def __init__(self, connection: Connection, edition: Revision, *, calls: bool = True) -> None:
         super().__init__(connection, edition, calls=calls)
-        self.has_diagnostics = False
-        self.was_asked = False
+        self.has_diagnostics: bool = False
+        self.was_asked: bool = False
         self.refused: dict[object, list[Mapping[str, Any]]] = {}
         self.diagnostics: dict[str, list[Mapping[str, Any]]] = {}
 
@@ -304,7 +304,7 @@ class AnswersOutOfOrder(Scenario, rows="BASE-29"):
 
     def __init__(self, connection: Connection, edition: Revision, *, calls: bool = True) -> None:
         super().__init__(connection, edition, calls=calls)
-        self.crossed = False
+        self.crossed: bool = False
         self._queries: list[tuple[str, Any, Mapping[str, Any]]] = []
 
     async def on_request(self, method: str, id_: Any, params: Mapping[str, Any]) -> None:

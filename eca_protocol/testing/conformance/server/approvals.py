@@ -34,7 +34,7 @@ DENIED: Final = {
     "directory_tree": "eca_directory_tree",
 }
 FORBIDDEN: Final = "forbidden"
-RULES: Final = {
+RULES: Final[dict[str, object]] = {
     "chat": {"title": False},
     "toolCall": {
         "approval": {
@@ -48,7 +48,7 @@ RULES: Final = {
     },
 }
 """Rules that deny what others allow, in upstream's form."""
-CONFIG: Final = {
+CONFIG: Final[dict[str, object]] = {
     "chat": {"title": False},
     "toolCall": {"approval": {"deny": {spelled: {} for spelled in DENIED.values()}}},
 }

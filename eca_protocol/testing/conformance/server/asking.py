@@ -17,7 +17,7 @@ import attrs
 from eca_protocol.framing import encode_frame
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.recorder import id_key
-from eca_protocol.testing.conformance.verdicts import Unmet
+from eca_protocol.testing.conformance.verdicts import ServerExited, Unmet, shortened
 
 ABSENT: Final = object()  # the marker of a member that is left out
 QUERY: Final = "chat/queryContext"
@@ -41,11 +41,16 @@ class Outcome:
     """The answers to some bytes.
 
     Attributes:
-        still_serves: whether a request behind them was answered.
+        end: why a request behind them was not answered; empty if it was.
     """
 
     answers: tuple[Mapping[str, Any], ...]
-    still_serves: bool
+    end: str = ""
+
+    @property
+    def still_serves(self) -> bool:
+        """True if a request behind them was answered."""
+        return not self.end
 
     def to(self, request_id: object) -> Mapping[str, Any] | None:
         """Return the first answer with this id, without comparing JSON types."""
@@ -64,8 +69,7 @@ class Outcome:
 
     def __repr__(self) -> str:
         shown = [json.dumps(answer)[:300] for answer in self.answers]
-        silence = "" if self.still_serves else "no answer to a request behind it"
-        return "; ".join([*shown, *([silence] if silence else [])]) or "no answer"
+        return "; ".join([*shown, *([self.end] if self.end else [])]) or "no answer"
 
 
 @attrs.frozen
@@ -138,15 +142,18 @@ async def try_bytes(
     try:
         await session.write(b"".join(data) + frame(query(last)))
         await session.answer(last, seconds=seconds)
-    except Unmet:
-        return Outcome(answers=_answers(session, start, last), still_serves=False)
+    except Unmet as stuck:
+        end = "no answer to a request behind it"
+        if isinstance(stuck, ServerExited):
+            end = f"{stuck.got}; its stderr: {shortened(session.process.errors) or 'empty'}"
+        return Outcome(answers=_answers(session, start, last), end=end)
     with contextlib.suppress(Unmet):
         await session.process.until(
             lambda: len(_answers(session, start, last)) >= answers_due,
             seconds=_LATE_SECONDS,
             expected=f"{answers_due} answers",
         )
-    return Outcome(answers=_answers(session, start, last), still_serves=True)
+    return Outcome(answers=_answers(session, start, last))
 
 
 def _answers(session: ClientSession, start: int, last: str) -> tuple[Mapping[str, Any], ...]:

@@ -73,9 +73,14 @@ async def bodies_that_are_no_message_are_refused(harness: Harness) -> None:
 _DIGITS: Final = int("9" * 4300)
 
 WELL_READ: Final = (
-    Trial("W-5c", frame(_PLAIN.replace(b'"x"', b"%d" % 2**64)), "an id of 20 digits", ids=(2**64,)),
-    Trial(
-        "W-5c", frame(_PLAIN.replace(b'"x"', b"9" * 4300)), "an id of 4,300 digits", ids=(_DIGITS,)
+    *(
+        Trial("W-5c", frame(_PLAIN.replace(b'"x"', b"%d" % id_)), f"an id of {digits}", ids=(id_,))
+        for digits, id_ in (
+            ("54 bits", 2**53 + 1),
+            ("64 bits", -(2**63)),
+            ("20 digits", 2**64),
+            ("4,300 digits", _DIGITS),
+        )
     ),
     Trial("W-5e", frame(_PLAIN.replace(b'"2.0"', b'"1.0", "jsonrpc": "2.0"')), "two versions"),
     Trial("W-5g", frame(_with(b'"n": ' + b"[" * 120 + b"]" * 120)), "120 nested arrays"),

@@ -19,7 +19,7 @@ RANGE: Final = {
     "start": {"line": 7, "character": 1},
     "end": {"line": 7, "character": 5},
 }
-CAPABLE_CLIENT: Final = {
+CAPABLE_CLIENT: Final[dict[str, object]] = {
     "capabilities": {
         "codeAssistant": {
             "chat": True,

@@ -28,7 +28,8 @@ METHOD_NOT_FOUND: Final = -32601
 INVALID_PARAMS: Final = -32602
 CANCELLED: Final = -32800
 
-NUMBERS: Final = (0, -1, 7, 2**53 + 1, -(2**63))
+NUMBERS: Final = (0, -1, 7, 1 - 2**53, 2**53 - 1)
+"""Ids that every language reads exactly; W-5c has the longer ones."""
 TEXTS: Final = ("", "0", "-1", "7", "null", "x" * 1000)
 
 

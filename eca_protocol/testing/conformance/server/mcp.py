@@ -48,13 +48,13 @@ def program(*arguments: str, **more: Any) -> dict[str, Any]:
     return {"command": sys.executable, "args": ["-S", "-E", str(PROGRAM), *arguments], **more}
 
 
-SERVERS: Final = {
+SERVERS: Final[dict[str, object]] = {
     "kit": program(),
     "toggled": program(),
     "off": program(disabled=True),
     "broken": {"command": "there-is-no-such-program", "args": []},
 }
-CONFIG: Final = {"chat": {"title": False}, "mcpServers": SERVERS}
+CONFIG: Final[dict[str, object]] = {"chat": {"title": False}, "mcpServers": SERVERS}
 
 
 def updates(session: ClientSession, name: str) -> list[ReceivedMessage]:
@@ -88,6 +88,15 @@ async def wait_for_status(
         after=after,
         shows=shows,
         expected=f"the MCP server {name} to be {' or '.join(statuses)}",
+    )
+
+
+async def wait_for_server(session: ClientSession, name: str) -> None:
+    """Wait for any update of an MCP server: without one, its status is not judged."""
+    await session.until(
+        lambda message: message.get("method") == UPDATED and params_of(message).get("name") == name,
+        seconds=15,
+        expected=f"any status of the MCP server {name}",
     )
 
 
@@ -343,6 +352,7 @@ async def an_mcp_server_that_wants_a_login_has_failed(harness: Harness) -> None:
         server_with_login() as url,
         harness.session(fresh=True, config=config_for(url)) as session,
     ):
+        await wait_for_server(session, "locked")
         params = (await wait_for_status(session, "locked", "failed", shows="W-36b")).params
         shape = (params.get("command"), params.get("args"))
         harness.check("W-36a", shape == (url, []), f"the command {url} and the arguments []", shape)
@@ -364,6 +374,7 @@ async def an_mcp_server_that_wants_a_login_says_so_in_current(harness: Harness) 
         server_with_login() as url,
         harness.session(fresh=True, config=config_for(url)) as session,
     ):
+        await wait_for_server(session, "locked")
         await wait_for_status(session, "locked", "requires-auth", shows="W-36c")
         harness.record_pass("W-36c")
 

@@ -19,7 +19,7 @@ from eca_protocol.testing.conformance.server.reading import (
 )
 from eca_protocol.testing.conformance.target import MODEL, OTHER_MODEL
 from eca_protocol.testing.conformance.verdicts import Unmet
-from eca_protocol.testing.script import Reply, reasoning, reply, wait
+from eca_protocol.testing.script import Reply, reasoning, reply, text, wait
 
 EMACS: Final = {"clientInfo": {"name": "emacs", "version": "30"}}
 TEXT = '  Grüße, \U0001f600!\n\n"quoted" \\n and\ttabs  '
@@ -112,15 +112,20 @@ async def each_piece_of_a_long_answer_is_passed_on(
 LONG = "Ein langer Satz über nichts, 😀. " * 500
 
 
-@case("W-6a", needs="model")
+@case("CHAT-12", "W-6a", needs="model")
 async def a_long_text_comes_in_small_pieces(harness: Harness) -> None:
-    """Answer with 20 KiB in one piece."""
+    """Answer with 20 KiB in one piece, whose stream is cut within a character."""
     async with harness.session() as session:
-        chat = await session.take_turn("Tell me much.", reply(LONG))
-        if chat.assistant_text != LONG:
-            raise Unmet(
-                "the whole of a long text", f"{len(chat.assistant_text)} of {len(LONG)} characters"
-            )
+        chat = await session.take_turn("Tell me much.", reply(text(LONG, torn=True)))
+        received = chat.assistant_text
+        pairs = zip(received, LONG, strict=False)
+        start = max(0, next((at for at, (a, b) in enumerate(pairs) if a != b), 0) - 10)
+        harness.check(
+            "CHAT-12",
+            received == LONG,
+            f"{len(LONG)} characters, with {LONG[start : start + 30]!r} at {start}",
+            f"{len(received)} characters, with {received[start : start + 30]!r} at {start}",
+        )
     harness.record_pass("W-6a")
 
 

@@ -44,6 +44,14 @@ def test_an_exit_code_is_one_row() -> None:
     assert broken(run_with("exit", "ends.exit_comes_without_shutdown")) - OWN == {"W-13f"}
 
 
+def test_a_crash_is_reported_with_the_exit_code_and_stderr() -> None:
+    run = run_with("", "bodies.bodies_that_are_no_message_are_refused")
+    ((verdict, got),) = verdicts(run, {"BASE-23"}).values()
+    assert verdict == "fail"
+    assert got.startswith("the end of the server with exit code 1; its stderr: ")
+    assert "SyntaxError" in got
+
+
 def test_a_wrong_length_is_one_row_and_what_needs_no_other_characters_is_judged() -> None:
     run = run_with("characters", APPROVED, REJECTED, BY_CHAT, IN_PARTS)
     assert broken(run) - OWN == {"BASE-6"}

@@ -133,6 +133,22 @@ async def test_a_server_that_writes_without_end_is_ended(monkeypatch: pytest.Mon
         await verdicts(target=Target(serve=floods))
 
 
+async def test_a_server_that_starts_slowly_has_more_time_for_its_first_answer():
+    async def serve_late(transport: Transport, config: Mapping[str, Any]) -> int:
+        await anyio.sleep(0.6)
+        return await serve(transport, config)
+
+    async def asks(harness: Harness) -> None:
+        async with harness.session(handshake=False) as session:
+            params = harness.initialize_params(session.root)
+            answer = await session.ask("initialize", params, seconds=0.1)
+            harness.check("W-20a", "result" in answer, expected="an answer", got=answer)
+
+    target = attrs.evolve(REFERENCE, serve=serve_late)
+    run = await run_suite(target, cases=[a_case(asks, "W-20a", seconds=0.2)], jobs=1)
+    assert of(run, "W-20a")[0] == "pass"
+
+
 async def test_a_server_whose_greeting_was_cut_short_is_unowned():
     starts = []
 

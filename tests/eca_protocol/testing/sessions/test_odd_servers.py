@@ -51,6 +51,14 @@ def test_a_malformed_message_is_a_violation(message, row):
         model.close()
 
 
+def test_a_server_gets_the_variables_of_the_caller_but_no_secrets(monkeypatch, capfd):
+    monkeypatch.setenv("GEM_PATH", "/gems")
+    monkeypatch.setenv("SOME_API_KEY", "secret")
+    program = "import os, sys; print(*map(os.environ.get, sys.argv[1:]), file=sys.stderr)"
+    main(["--seconds", "1", "--", sys.executable, "-c", program, "GEM_PATH", "SOME_API_KEY"])
+    assert "/gems None\n" in capfd.readouterr().err
+
+
 def test_a_server_that_cannot_be_started_is_no_violation(monkeypatch, capsys, tmp_path):
     missing = str(tmp_path / "no-such-server")
     assert main(["--", missing]) == 3

@@ -42,6 +42,17 @@ def test_a_conformant_server_passes(capsys, tmp_path):
     assert all(record["verdict"] == "pass" for record in records)
 
 
+def test_a_selected_case_reports_each_requirement_that_its_messages_break(capsys, tmp_path):
+    file = tmp_path / "findings.json"
+    server = ["--", *REFERENCE, "--mutant", "W-2b: as text"]
+    assert run([*HERE, *ONLY, "--json-out", str(file), *server]) == 1
+    assert "FAIL       W-2b" in capsys.readouterr().out
+    conformant = [*HERE, *ONLY, "--compare", str(file), "--", *REFERENCE]
+    assert run(conformant) == 0
+    assert "broken" not in capsys.readouterr().out.partition(CONFORMANT)[2]
+    assert run([*HERE, "--only", "W-20a", *server]) == 0  # a requirement is judged alone
+
+
 def test_a_failure_fails_the_run_until_it_is_known(capsys, tmp_path):
     known = tmp_path / "known.txt"
     server = ["--", *REFERENCE, "--mutant", "FinishesTwice"]

@@ -198,6 +198,10 @@ MUTANTS = {
         at("body", re.compile(rb"[1-9][0-9]{100}").search),
         refuse("expected a shorter number", INVALID_JSON),
     ),
+    "W-5c: as floats": Filter(
+        at("written", lambda m: isinstance(m.get("id"), int) and "method" not in m),
+        change(id=lambda number: int(float(number)) if abs(number) < 2**100 else number),
+    ),
     # JSON-RPC
     "BASE-17: twice": Filter(PROMPT_ANSWER, twice),
     "BASE-17: never": Filter(result("chat/delete"), drop),

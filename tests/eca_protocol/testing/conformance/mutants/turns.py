@@ -99,6 +99,14 @@ def in_bytes(text: Message) -> tuple[Message, ...]:
     return tuple({**text, "text": cut.decode("utf-8", "replace")} for cut in cuts)
 
 
+def in_halves(text: Message) -> tuple[Message, ...]:
+    """Cut a long text between the halves of a surrogate pair, as languages with UTF-16 may do."""
+    before, pair, behind = text["text"].partition("\U0001f600")
+    if not pair or len(before) < 20:
+        return (text,)
+    return {**text, "text": f"{before}\ufffd"}, {**text, "text": f"\ufffd{behind}"}
+
+
 def in_lossy_pieces(echo: Message) -> tuple[Message, ...]:
     """Cut a long echo in pieces, and lose a character between two."""
     text, id_ = echo["text"], echo["contentId"]
@@ -203,6 +211,7 @@ MUTANTS = {
         drop,
     ),
     "CHAT-12: within characters": Filter(TEXT, in_bytes),
+    "CHAT-12: within surrogate pairs": Filter(TEXT, in_halves),
     "CHAT-11": Filter(
         params("chat/contentReceived", chatId="one of many: 1", role="assistant").when(
             lambda m, s: s.chats["one of many: 2"].turn
