@@ -62,8 +62,7 @@ class ServerProcess:
         self.gone: anyio.Event = anyio.Event()
         self._target = target
         self._directories = directories
-        self._url = url
-        self._config = config
+        self._settings = url, config
         self._on_output = on_output
         self._child: Child | None = None
         self._transport: Transport
@@ -214,7 +213,7 @@ class ServerProcess:
         changed.set()
 
     async def _run_process(self, task_status: anyio.abc.TaskStatus[None]) -> None:
-        command, env = self._target.prepare(self._directories, self._url, self._config)
+        command, env = self._target.prepare(self._directories, *self._settings)
         child = spawn(command, cwd=self._target.cwd, env=env, stderr="pipe")
         self._child, self._transport = child, child.transport
         self._end_of_input = child.close_stdin
@@ -254,7 +253,7 @@ class ServerProcess:
             async with anyio.create_task_group() as transfers:
                 transfers.start_soon(self._read)
                 transfers.start_soon(self._write)
-                config = self._target.configuration(self._url, self._config)
+                config = self._target.configuration(*self._settings)
                 try:
                     code = await self._target.serve(theirs, config)
                 except Exception:  # noqa: BLE001 - a process would have crashed
