@@ -56,9 +56,10 @@ async def read_answer(
             is_ping = not progressed and chunk.lstrip().startswith(b":")
             if is_over and not is_ping:
                 response.idle = idle if had_finished and has_content else min(idle, TAIL)
+            now = trio.current_time()
             if progressed or (is_over and not had_finished):
-                progress_at = trio.current_time()
-            silence = trio.current_time() - progress_at
+                progress_at = now
+            silence = now - progress_at
             if is_over and silence >= response.idle:
                 break
             if not is_over and silence > no_progress:

@@ -42,7 +42,7 @@ def tokens_by_kind(request: Request) -> dict[Kind, int]:
     """Estimate the tokens of each kind of content in a request."""
     tools = [[tool.name, tool.description, tool.parameters] for tool in request.tools]
     counts: dict[Kind, int] = {
-        "instructions": _size(request.system) // BYTES_PER_TOKEN,
+        "instructions": utf8_size(request.system) // BYTES_PER_TOKEN,
         "tools": len(json.dumps(tools)) // BYTES_PER_TOKEN if tools else 0,
         "messages": TOKENS_PER_MESSAGE * len(request.messages),
         "calls": 0,
@@ -69,9 +69,9 @@ def _kind(part: Part) -> Kind:
 def _tokens(part: Part) -> int:
     match part:
         case TextPart(text) | RefusalPart(text) | CompactionPart(text) | ReasoningPart(text=text):
-            return _size(text) // BYTES_PER_TOKEN
+            return utf8_size(text) // BYTES_PER_TOKEN
         case ToolCallPart(name=name, raw=raw):
-            return _size(name + raw) // BYTES_PER_TOKEN
+            return utf8_size(name + raw) // BYTES_PER_TOKEN
         case ToolResultPart(parts=parts):
             return sum(map(_tokens, parts))
         case FilePart(media_type=media_type, data=data):
@@ -83,5 +83,6 @@ def _tokens(part: Part) -> int:
             return 0
 
 
-def _size(text: str) -> int:
+def utf8_size(text: str) -> int:
+    """Return the number of bytes of a text."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

@@ -81,7 +81,8 @@ class Merger:
         merges = self._profile.merge_seconds and role != "user"
         fields = _DELTAS.get(type(content)) if merges else None
         if fields is None:
-            self.flush()
+            if self._last is not None:
+                self.flush()
             self._written = -math.inf
             self._write(role, content)
             return

@@ -6,6 +6,7 @@ decision 14). Retries happen in a lower layer, before the first event the user s
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import attrs
@@ -18,6 +19,7 @@ from eca_server.agent.chat.title import make_title
 from eca_server.agent.chat.turn import Turn
 from eca_server.models.answer import Answer
 from eca_server.models.backend import BackendError, Request
+from eca_server.models.estimate import utf8_size
 from eca_server.models.events import (
     Citation,
     Event,
@@ -133,7 +135,7 @@ class _Receiver:
         """Take the events of a stream until its end or the limit of the answer."""
         turn, spent = self.turn, 0.0
         async for piece in events:
-            started = trio.current_time()
+            started = time.perf_counter()
             event = self.budget.within(piece)
             if event is None:
                 return
@@ -146,7 +148,7 @@ class _Receiver:
                 self.answer.feed(event)
                 turn.draft.record(event)
                 await self._show(event)
-            spent += trio.current_time() - started
+            spent += time.perf_counter() - started
             await turn.drained()
             if spent > PACE_SECONDS:
                 await trio.lowlevel.checkpoint()
@@ -179,14 +181,15 @@ class _AnswerBudget:
 
     def within(self, event: Event) -> Event | None:
         """Return as much of an event as the limit allows; None once text was cut."""
-        if self.is_exceeded:
+        available = self._remaining
+        if available < 0:
             return None
         if not isinstance(event, _WITH_TEXT):
             return event
-        data = event.text.encode("utf-8", "surrogatepass")
-        available, self._remaining = self._remaining, self._remaining - len(data)
-        if not self.is_exceeded:
+        self._remaining -= utf8_size(event.text)
+        if self._remaining >= 0:
             return event
+        data = event.text.encode("utf-8", "surrogatepass")
         truncated = data[:available].decode("utf-8", "ignore")
         return attrs.evolve(event, text=truncated) if truncated else None
 
