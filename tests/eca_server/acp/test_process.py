@@ -96,6 +96,7 @@ async def test_only_a_session_starts_hooks_and_mcp_servers(tmp_path: Path) -> No
                 await trio.sleep(0.01)
 
 
+@pytest.mark.long
 async def test_a_signal_ends_the_server_of_a_session(tmp_path: Path) -> None:
     stubborn = 'trap "" TERM; echo $$ > pid.new; mv pid.new pid; while :; do sleep 0.1; done'
     async with _process(tmp_path, "--", "/bin/sh", "-c", stubborn) as process:

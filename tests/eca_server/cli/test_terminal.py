@@ -88,6 +88,7 @@ def test_a_terminal_edits_lines_and_shows_markdown(editor: Terminal, tmp_path: P
     assert stat.S_IMODE(history.stat().st_mode) == 0o600
 
 
+@pytest.mark.long
 def test_keys_typed_during_an_answer_wait_for_the_next_prompt_and_answer_no_question(
     editor: Terminal, tmp_path: Path
 ) -> None:

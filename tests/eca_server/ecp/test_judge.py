@@ -117,6 +117,7 @@ async def test_the_judged_text_cannot_inject_a_verdict_or_instructions():
     assert len(fences) == 2, "a fence that can be guessed"
 
 
+@pytest.mark.long
 async def test_a_failing_judge_is_asked_three_times_and_a_silent_one_has_a_time_limit():
     trouble = Reply(status=500, headers={"retry-after": "0"}, body="oops")
     async with Provider([trouble, trouble, reply(PASS)], otherwise=trouble) as provider:

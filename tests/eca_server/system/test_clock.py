@@ -36,6 +36,7 @@ def test_only_the_time_in_which_the_process_runs_passes(monkeypatch, deadline, a
     assert running.current_time() - began == pytest.approx(passed + 0.5)
 
 
+@pytest.mark.long
 def test_the_time_limit_of_a_command_does_not_pass_while_the_server_is_stopped(server, tmp_path):
     server.introduced(tmp_path)
     os.mkfifo(tmp_path / "started")

@@ -44,6 +44,7 @@ def test_an_exit_code_is_one_row() -> None:
     assert broken(run_with("exit", "ends.exit_comes_without_shutdown")) - OWN == {"W-13f"}
 
 
+@pytest.mark.long
 def test_a_crash_is_reported_with_the_exit_code_and_stderr() -> None:
     run = run_with("", "bodies.bodies_that_are_no_message_are_refused")
     ((verdict, got),) = verdicts(run, {"BASE-23"}).values()

@@ -32,16 +32,24 @@ SLOW = {
     "turns.each_piece_of_a_long_answer_is_passed_on",
     "turns.many_chats_at_once_are_never_mixed",
 }
+RESTARTS = {
+    "mcp.mcp_servers_are_stopped_and_started",
+    "today.mcp_servers_are_added_changed_and_removed",
+}
+"""Cases of two seconds each."""
 NOT_HERE = {"CTX-4"}
 """Rows that need a different machine: a page of this one is refused."""
 
 
-def row(edition: Revision, chapters: Sequence[str]) -> Any:
+def row(edition: Revision, chapters: Sequence[str], *, restarts: bool = False) -> Any:
     """Return a row that names the requirements of its chapters' cases in an edition."""
     cases = [
         case
         for name, case in server_cases().items()
-        if name.partition(".")[0] in chapters and case.window.holds(edition) and name not in SLOW
+        if name.partition(".")[0] in chapters
+        and case.window.holds(edition)
+        and name not in SLOW
+        and (name in RESTARTS) is restarts
     ]
     judged = {
         each
@@ -50,14 +58,21 @@ def row(edition: Revision, chapters: Sequence[str]) -> Any:
         if binds(each, edition) and ":" not in each and each not in NOT_HERE
     }
     marks = [pytest.mark.requirement(*sorted(judged))]
-    if edition is not Revision.CURRENT:
+    if restarts or edition is not Revision.CURRENT:
         marks.append(pytest.mark.long)
     return pytest.param(edition, cases, judged, id=f"{edition.value}-{chapters[0]}", marks=marks)
 
 
 @pytest.mark.parametrize(
     ("edition", "cases", "judged"),
-    [row(edition, c) for edition in (Revision.R2025_10, Revision.CURRENT) for c in CHAPTERS],
+    [
+        *(
+            row(edition, each)
+            for edition in (Revision.R2025_10, Revision.CURRENT)
+            for each in CHAPTERS
+        ),
+        row(Revision.CURRENT, ("mcp", "today"), restarts=True),
+    ],
 )
 async def test_chats_keep_the_requirements(edition, cases, judged, tmp_path):
     homes = itertools.count()

@@ -120,6 +120,7 @@ async def test_a_server_runs_with_its_variables_in_its_first_root_or_its_directo
         assert lines == ["UNWANTED=None", "WANTED='yes'", str(directory)]
 
 
+@pytest.mark.long
 async def test_a_server_that_never_answers_is_killed_or_its_start_cancelled(tmp_path):
     log = ServerLog("bad")
     steps = [["stderr", "downloading"], ["child", 60, {}], ["hang"]]

@@ -42,6 +42,7 @@ def test_a_conformant_server_passes(capsys, tmp_path):
     assert all(record["verdict"] == "pass" for record in records)
 
 
+@pytest.mark.long
 def test_a_selected_case_reports_each_requirement_that_its_messages_break(capsys, tmp_path):
     file = tmp_path / "findings.json"
     server = ["--", *REFERENCE, "--mutant", "W-2b: as text"]

@@ -76,6 +76,7 @@ def about(row: str) -> list[ClientCase]:
     return [case for case in client_cases().values() if row in case.rows]
 
 
+@pytest.mark.long(but=5)
 @pytest.mark.parametrize(
     "fault",
     ["exact headers", "early initialized", "answers twice", "trusts ids", "needs params",
@@ -130,6 +131,7 @@ def test_a_second_end_comes_before_the_answer_to_the_next_prompt(
     assert {each.id: each.verdict for each in run_result.findings}["W-60f"] == "pass"
 
 
+@pytest.mark.long
 def test_a_client_may_take_its_time_to_refuse() -> None:
     run_result = judge(small_client("slow to refuse"), about("BASE-23") + about("W-2b"))
     assert not broken(run_result)
@@ -210,6 +212,7 @@ while came.count(b'"finished"') < 2:
     assert run.suite_errors == ()
 
 
+@pytest.mark.long
 def test_a_case_is_played_for_some_of_its_rows_too() -> None:
     [case] = about("BASE-23")
     run_result = judge(small_client("deaf to bad json"), [attrs.evolve(case, rows=("BASE-23",))])
