@@ -49,10 +49,13 @@ class AnswerBody:
         Raises:
             BackendError: as `StreamDecoder.feed`, or the body is unreadable.
         """
-        if len(self._head) < 200:
-            self._head += chunk[: 200 - len(self._head)]
+        head = self._head
+        if len(head) < 200:
+            self._head += chunk[: 200 - len(head)]
         if self._is_stream is None:
             self._is_stream = self._looks_like_a_stream()
+            if self._is_stream is False:
+                self._whole += head
         if self._is_stream is False:
             self._whole += chunk
             if len(self._whole) > MAX_BODY:
