@@ -84,5 +84,5 @@ def _tokens(part: Part) -> int:
 
 
 def utf8_size(text: str) -> int:
-    """Return the number of bytes of a text."""
+    """Return the number of bytes of a text in UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

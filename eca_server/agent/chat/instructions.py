@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import attrs
@@ -89,14 +89,20 @@ def instructions(behavior: str, roots: Sequence[Root], own: str = "") -> str:
     return "\n\n".join(parts)
 
 
-def date_note(system: System, messages: Iterable[Message]) -> str:
-    """Return a note with the date for the next prompt; empty if the model was sent that date."""
-    parts = (part for message in messages for part in message.parts)
-    texts = [part.text for part in parts if isinstance(part, TextPart)]
-    notes = [text for text in texts if text.startswith(_DATE_NOTE)]
-    latest = notes[-1] if notes else f"{_DATE_NOTE}{system.date}."
-    note = f"{_DATE_NOTE}{_today()}."
-    return note if note != latest else ""
+def date_note(system: System, messages: Sequence[Message]) -> str:
+    """Return a note with the date for the next prompt; empty if the model was sent that date.
+
+    Only the messages since the latest note are read, and none on the day of the instructions.
+    """
+    today = _today()
+    if today == system.date:
+        return ""
+    note = f"{_DATE_NOTE}{today}."
+    for message in reversed(messages):
+        for part in message.parts:
+            if isinstance(part, TextPart) and part.text.startswith(_DATE_NOTE):
+                return "" if part.text == note else note
+    return note
 
 
 def template_note(files: Sequence[str], prompt: str, behavior: str) -> str:

@@ -15,7 +15,7 @@ class MCPError(ECAError):
     """A server could not be started, reached or understood, or did not answer.
 
     Attributes:
-        kind: `start` (it never ran), `unreachable` (neither, for want of a network), `protocol`
+        kind: `start` (it never ran), `unreachable` (no connection was possible), `protocol`
             (a protocol error of the server), `closed` (it has ended), `timeout`, `login` (it
             requires a login), `refused` (it answered this request with an error).
         url: the login page, if it is known.
