@@ -10,6 +10,7 @@ and not its client, whose redirects and cookies take half of a request's time. R
 - No redirect is followed, so that a key never reaches a host it was not configured for.
 - No cookie is stored.
 - A connection with bytes behind the end of a response is closed, not reused.
+- Chunks that have arrived together are returned as one (`http_connection`).
 - Every failure below the status line is an `HTTPError`.
 """
 
@@ -17,7 +18,6 @@ from __future__ import annotations
 
 import functools
 import math
-import socket
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -31,6 +31,7 @@ import attrs
 
 from eca_protocol.decompression import decompressor_for
 from eca_protocol.errors import HTTPError, HTTPTimeout
+from eca_protocol.http_connection import has_surplus, join_chunks, shut_down
 from eca_protocol.http_errors import (
     NO_DESCRIPTORS,
     Deadlines,
@@ -42,7 +43,7 @@ from eca_protocol.http_errors import (
     to_http_error,
 )
 from eca_protocol.proxies import explain_proxy_error, proxy_for
-from eca_protocol.tls import ClientCertificate, TLSObject, make_context
+from eca_protocol.tls import ClientCertificate, make_context
 
 if TYPE_CHECKING:
     import ssl
@@ -282,14 +283,15 @@ class HTTPClient:
         # From here on the transport limits each read of the socket, which costs far less than a
         # scope around each chunk. A test's transport may have no limits, so it gets scopes.
         request.extensions["timeout"]["read"] = idle = deadlines.idle
+        join_chunks(response)
         socket_idle = None if self._transport else idle
         http_response = HTTPResponse(response, request.url, idle=idle, socket_idle=socket_idle)
         try:
             yield http_response
         finally:
             with anyio.move_on_after(CLOSE_DEADLINE, shield=True):
-                if http_response.is_read and _has_surplus(response):
-                    _break(response)
+                if http_response.is_read and has_surplus(response):
+                    shut_down(response)
                 await response.aclose()
             if not http_response.is_read:
                 self._unread.append(http_response)
@@ -460,32 +462,3 @@ async def _send(
                 if not (resend and is_stale and http_error.kind == "broken"):
                     raise http_error from error
     raise HTTPTimeout("first_byte", first_byte, f"no answer began within {first_byte:g} s")
-
-
-def _has_surplus(response: httpx.Response) -> bool:
-    """Return True if bytes behind the end of a response were received.
-
-    They would be read as the response to the next request. Bytes that are still in the socket are
-    no concern: httpcore drops an idle connection whose socket is readable. If the library's parser
-    is not accessible the result is True: that closes a connection, but causes no wrong response.
-    """
-    connection = response.extensions.get("network_stream")
-    if connection is None:
-        return False  # the transport of a test
-    secured = connection.get_extra_info("ssl_object")
-    if secured is not None and (not isinstance(secured, TLSObject) or secured.has_unread_bytes):
-        return True
-    try:
-        # The parser has no public name; the path leads through httpx and the pool to h11.
-        stream: Any = response.stream
-        surplus, _ = stream._httpcore_stream._stream._connection._h11_state.trailing_data
-    except AttributeError:
-        return True
-    return bool(surplus)
-
-
-def _break(response: httpx.Response) -> None:
-    """Shut a connection down; httpcore then drops it before the next use."""
-    connection = response.extensions["network_stream"].get_extra_info("socket")
-    with suppress(OSError):  # the server has closed it
-        connection.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,99 @@
+"""The connection under a response of httpx, whose parser has no public name.
+
+A server of models sends each token as a chunk of its own, and h11, httpcore and httpx hand on each
+chunk by itself, which takes several times the work of reading the token. `join_chunks` makes one of
+the chunks that have arrived together. With a version of the libraries whose parser is not found,
+chunks are not joined, and a connection serves one request. Each `response` here is one of httpx.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from contextlib import suppress
+from typing import Any
+
+from eca_protocol.tls import TLSObject
+
+__all__ = ["has_surplus", "join_chunks", "shut_down"]
+
+JOINED = 8 * 1024
+"""The limit of joined chunks, in bytes: a stop takes effect between two pieces of a body."""
+
+_NEXT_CHUNK = re.compile(rb"\r\n([0-9A-Fa-f]{1,8})\r\n")
+"""The end of a chunk and the size of the next one."""
+
+
+def join_chunks(response: Any) -> None:
+    """Let the body's chunks that have arrived together be returned as one."""
+    parser = _parser(response)
+    is_chunked = response.headers.get("transfer-encoding", "").lower() == "chunked"
+    if is_chunked and hasattr(parser, "_reader"):
+        parser._reader = JoinedChunks(parser._reader)
+
+
+def has_surplus(response: Any) -> bool:
+    """Return True if bytes behind the end of a response were received, or may have been.
+
+    They would be read as the response to the next request. Bytes that are still in the socket are
+    no concern: httpcore drops an idle connection whose socket is readable.
+    """
+    connection = response.extensions.get("network_stream")
+    if connection is None:
+        return False  # the transport of a test
+    secured = connection.get_extra_info("ssl_object")
+    if secured is not None and (not isinstance(secured, TLSObject) or secured.has_unread_bytes):
+        return True
+    parser = _parser(response)
+    return parser is None or bool(parser.trailing_data[0])
+
+
+def shut_down(response: Any) -> None:
+    """Shut the connection down; httpcore then drops it before the next use."""
+    connection = response.extensions["network_stream"].get_extra_info("socket")
+    with suppress(OSError):  # the server has closed it
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+def _parser(response: Any) -> Any:
+    """Return the parser (an `h11.Connection`); None if it is not accessible."""
+    try:
+        return response.stream._httpcore_stream._stream._connection._h11_state
+    except AttributeError:
+        return None
+
+
+class JoinedChunks:
+    """A reader of chunked bodies in place of h11's, which it calls.
+
+    h11's reader takes the data of a chunk and leaves the line end behind it. This one then takes
+    the whole chunks that follow, and leaves the last one's line end. Everything else (a part of a
+    chunk, an extension, the end, an error) is therefore up to h11.
+
+    Args:
+        reader: h11's reader.
+    """
+
+    def __init__(self, reader: Any) -> None:
+        self._reader = reader
+
+    def __call__(self, buffer: Any) -> Any:
+        """Return the next event of the received bytes, or None."""
+        event = self._reader(buffer)
+        if not getattr(event, "chunk_end", False):
+            return event
+        received, end, pieces = bytes(buffer), 0, [event.data]
+        while (head := _NEXT_CHUNK.match(received, end)) is not None:
+            start, size = head.end(), int(head[1], 16)
+            if not size or start + size > min(len(received), JOINED):
+                break
+            end = start + size
+            pieces.append(received[start:end])
+        if not end:
+            return event
+        buffer.maybe_extract_at_most(end)
+        return type(event)(data=b"".join(pieces))
+
+    def read_eof(self) -> Any:
+        """Return the event of the end of the bytes, or raise as h11 does."""
+        return self._reader.read_eof()
