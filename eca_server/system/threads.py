@@ -102,6 +102,7 @@ async def run_on_disk(work: Callable[[], _T], *, seconds: float = math.inf) -> _
         OSError: there was no thread in time.
     """
     result: Future[_T] = Future()
+    is_cancelled = False
     has_ended = trio.Event()
     token = trio.lowlevel.current_trio_token()
 
@@ -110,15 +111,18 @@ async def run_on_disk(work: Callable[[], _T], *, seconds: float = math.inf) -> _
             result.set_result(work())
         except BaseException as error:  # noqa: BLE001 - raised in the task
             result.set_exception(error)
-        with contextlib.suppress(trio.RunFinishedError):
-            token.run_sync_soon(has_ended.set)
+        if is_cancelled:  # else the loop is woken by the end of the thread's work alone
+            with contextlib.suppress(trio.RunFinishedError):
+                token.run_sync_soon(has_ended.set)
 
     await trio.lowlevel.checkpoint_if_cancelled()
     try:
         await run_in_thread(run, seconds=seconds, abandon_on_cancel=True)
     except trio.Cancelled:
-        with trio.move_on_after(_GRACE, shield=True):
-            await has_ended.wait()
+        is_cancelled = True
+        if not result.done():
+            with trio.move_on_after(_GRACE, shield=True):
+                await has_ended.wait()
         if not result.done() or isinstance(result.exception(), trio.Cancelled):
             raise
     return result.result()
