@@ -124,7 +124,7 @@ class Workspace:
         absolute = self._absolute(text, shown, base)
         real_path = self._respelled(_resolved(absolute, shown))
         lexical = self._respelled(_normalised(absolute))
-        path = lexical if real_path_of(lexical) == real_path else real_path
+        is_written = lexical == real_path or real_path_of(lexical) == real_path
         root = self._root_of(real_path)
         written_inside = any(
             lexical.is_relative_to(each.path) or lexical.is_relative_to(each.real_path)
@@ -132,7 +132,7 @@ class Workspace:
         )
         return Place(
             text=text,
-            path=path,
+            path=lexical if is_written else real_path,
             real_path=real_path,
             root=root,
             escapes=root is None and written_inside,
@@ -187,10 +187,23 @@ class Workspace:
         return path
 
     def _root_of(self, real_path: Path) -> Root | None:
-        if any(_contains(real_path_of(each), real_path) for each in self._private):
-            return None
         containing = [each for each in self.roots if _contains(each.real_path, real_path)]
-        return max(containing, key=lambda each: len(each.real_path.parts), default=None)
+        if not containing or any(
+            _contains(real_path_of(each), real_path) for each in self._private
+        ):
+            return None
+        return max(containing, key=lambda each: len(each.real_path.parts))
+
+
+def is_missing(absolute: str) -> bool:
+    """Return True if nothing has an absolute path; False for paths that need a closer look."""
+    try:
+        os.lstat(absolute)
+    except (FileNotFoundError, NotADirectoryError):
+        return absolute.isascii()  # others may be composed differently
+    except (OSError, ValueError):
+        return False
+    return False
 
 
 def _composed_as_on_disk(absolute: str) -> str:
@@ -210,6 +223,8 @@ def _composed_as_on_disk(absolute: str) -> str:
 def _resolved(absolute: str, shown: str) -> Path:
     _check(absolute, shown)
     real_path = real_path_of(absolute)
+    if str(real_path) == absolute:
+        return real_path
     _check(str(real_path), shown)  # a circle behind a directory that does not exist
     if real_path_of(real_path) != real_path:
         raise PathChanged(path_changed_message(real_path))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from eca_protocol import json
 from eca_server.agent.chat import Turn
 from eca_server.agent.commands.command import CommandContext, command, fenced
@@ -11,13 +13,15 @@ from eca_server.agent.context.instructions_files import read_instruction_files
 from eca_server.agent.tools.files import printable
 from eca_server.config.hook_settings import Hook
 from eca_server.config.tool_settings import paths_of
+from eca_server.system.threads import THREAD_SECONDS, run_on_disk
 
 
 @command("rules", steering="between requests")
 async def list_rules(turn: Turn, context: CommandContext) -> None:
     """List the rules and AGENTS.md files that apply to this chat."""
     config = context.loaded.config
-    instructions = await read_instruction_files(
+    read = partial(
+        read_instruction_files,
         context.workspace,
         user_directory=context.skill_files.user_directory,
         rules=paths_of(config.rules),
@@ -26,6 +30,7 @@ async def list_rules(turn: Turn, context: CommandContext) -> None:
         model=context.model,
         trusted_roots=context.loaded.trusted_roots,
     )
+    instructions = await run_on_disk(read, seconds=THREAD_SECONDS)
     text = "\n".join(map(_line, instructions.sections))
     agent = turn.session.profile.agent_name(context.behavior)
     heading = f"Rules and instructions for `{agent}`"

@@ -17,7 +17,7 @@ import attrs
 
 from eca_server.agent.tools.files import printable
 from eca_server.config.interpolation import references_in
-from eca_server.workspace.boundary import Place, Workspace
+from eca_server.workspace.boundary import Place, Workspace, is_missing
 from eca_server.workspace.errors import FileError, OutsideWorkspace, TooLarge
 from eca_server.workspace.ignore import list_files
 from eca_server.workspace.reading import Checkpoint, decode, read_file
@@ -79,6 +79,8 @@ class DefinitionFiles(ABC):
 
     def add(self, path: str, *, base: Path | None = None, from_workspace: bool = False) -> bool:
         """Add a file, or the files of a directory; return False if it does not exist."""
+        if base is None and is_missing(path):
+            return False
         try:
             place = self.workspace.locate(path, base=base)
             if not place.real_path.exists():

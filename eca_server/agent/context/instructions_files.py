@@ -32,8 +32,7 @@ from eca_server.config.matchers import BadMatcher, is_in_name
 from eca_server.config.tool_settings import AGENT_ALIASES
 from eca_server.config.unknown import hint, nearest_key
 from eca_server.printable import visible
-from eca_server.system.threads import THREAD_SECONDS, run_on_disk
-from eca_server.workspace.boundary import Place, Workspace
+from eca_server.workspace.boundary import Place, Workspace, is_missing
 from eca_server.workspace.errors import FileError
 from eca_server.workspace.ignore import list_files
 from eca_server.workspace.reading import Checkpoint
@@ -76,7 +75,7 @@ def has_template(text: str) -> bool:
     return _TEMPLATE.search(text) is not None
 
 
-async def read_instruction_files(
+def read_instruction_files(
     workspace: Workspace,
     *,
     user_directory: Path,
@@ -86,7 +85,7 @@ async def read_instruction_files(
     model: str = "",
     trusted_roots: Collection[Path] = (),
 ) -> InstructionFiles:
-    """Read every AGENTS.md and rule that applies to a workspace.
+    """Read every AGENTS.md and rule that applies to a workspace; use `run_on_disk`.
 
     The order: the user's AGENTS.md and rules, the configured rules, the AGENTS.md of the
     directories above each trusted root, those of the roots, the rules in `.eca/rules` of each
@@ -104,28 +103,24 @@ async def read_instruction_files(
         model: the model that reads the instructions, `provider/model`.
         trusted_roots: the paths of the trusted roots, as opened or real.
     """
-
-    def work() -> InstructionFiles:
-        reading = _Reading(
+    reading = _Reading(
+        workspace=workspace,
+        user_directory=user_directory,
+        boundaries=Boundaries(
             workspace=workspace,
             user_directory=user_directory,
-            boundaries=Boundaries(
-                workspace=workspace,
-                user_directory=user_directory,
-                trusted_roots=trusted_roots,
-            ),
-            behavior=behavior,
-            model=model,
-            checkpoint=trio.from_thread.check_cancelled,
-        )
-        reading.add_own()
-        reading.add_configured(rules)
-        if parents:
-            reading.add_parents()
-        reading.add_roots()
-        return reading.result()
-
-    return await run_on_disk(work, seconds=THREAD_SECONDS)
+            trusted_roots=trusted_roots,
+        ),
+        behavior=behavior,
+        model=model,
+        checkpoint=trio.from_thread.check_cancelled,
+    )
+    reading.add_own()
+    reading.add_configured(rules)
+    if parents:
+        reading.add_parents()
+    reading.add_roots()
+    return reading.result()
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -192,7 +187,9 @@ class _Reading:
         )
 
     def _add_directory(self, directory: Path, reach: Reach) -> None:
-        """Add the rules in a directory and below it."""
+        """Add the rules in a directory and below it, if it exists."""
+        if is_missing(str(directory)):
+            return
         with self._noting_errors(str(directory)):
             place = self.workspace.locate(str(directory))
             if not place.real_path.is_dir():
@@ -225,6 +222,8 @@ class _Reading:
 
     def _add(self, kind: str, path: str, reach: Reach) -> None:
         """Read a file, if it exists, and the files that an AGENTS.md mentions."""
+        if is_missing(path):
+            return
         with self._noting_errors(path):
             place = self.workspace.locate(path)
             if not place.real_path.exists():

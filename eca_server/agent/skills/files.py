@@ -46,26 +46,24 @@ class SkillFiles(DefinitionPlaces):
     """The places of skills; usual ones are `.eca/skills` and `.agents/skills` of each root."""
 
     async def read(self) -> SkillList:
+        """Search for skills in a worker thread."""
+        return await run_on_disk(self.search)
+
+    def search(self) -> SkillList:
         """Search for skills: configured ones and the user's first, then the workspace's.
 
-        Configured skills inside a root are the workspace's.
+        Configured skills inside a root are the workspace's. Use `run_on_disk`.
         """
-
-        def work() -> SkillList:
-            reading = _Reading(
-                workspace=self.workspace, checkpoint=trio.from_thread.check_cancelled
-            )
-            own, of_workspace = reading.configured(self)
-            for path in (*own, str(self.user_directory / "skills")):
-                reading.add(path)
-            for path in of_workspace:
-                reading.add(path, from_workspace=True)
-            for root in self.workspace.roots:
-                for folder in _OF_ROOTS:
-                    reading.add(str(root.path / folder), from_workspace=True)
-            return reading.result()
-
-        return await run_on_disk(work)
+        reading = _Reading(workspace=self.workspace, checkpoint=trio.from_thread.check_cancelled)
+        own, of_workspace = reading.configured(self)
+        for path in (*own, str(self.user_directory / "skills")):
+            reading.add(path)
+        for path in of_workspace:
+            reading.add(path, from_workspace=True)
+        for root in self.workspace.roots:
+            for folder in _OF_ROOTS:
+                reading.add(str(root.path / folder), from_workspace=True)
+        return reading.result()
 
 
 @attrs.define(kw_only=True, eq=False)

@@ -30,9 +30,10 @@ from eca_server.agent.chat.outlet import Outlet
 from eca_server.agent.chat.subagents import SpawnAgent, SubagentChat, Task, run_task
 from eca_server.agent.commands import hidden_skill_notes
 from eca_server.agent.context.contexts import PromptContext, build_context
-from eca_server.agent.context.instructions_files import read_instruction_files
+from eca_server.agent.context.instructions_files import InstructionFiles, read_instruction_files
 from eca_server.agent.context.job_notice import job_notice
 from eca_server.agent.jobs.jobs import Jobs
+from eca_server.agent.skills.files import SkillList
 from eca_server.agent.skills.skill import Skill
 from eca_server.agent.skills.tool import SKILL_TOOL, is_allowed, list_skills
 from eca_server.agent.tools.approval import Policy, policy_of
@@ -66,6 +67,7 @@ from eca_server.models.backend import BackendError
 from eca_server.models.history import Message, TextPart
 from eca_server.models.models import Model
 from eca_server.system.child_process import chat_environment
+from eca_server.system.threads import THREAD_SECONDS, run_on_disk
 
 if TYPE_CHECKING:
     from eca_server.agent.acp.agents import ACPAgents
@@ -263,15 +265,21 @@ class Agents:
     async def _system(self, turn: Turn, config: Config, policy: Policy, chosen: Chosen) -> System:
         """Build a chat's instructions for a behaviour from its prompt and files."""
         behavior = chosen.behavior
-        files = await read_instruction_files(
-            self.folders.workspace,
-            user_directory=self.settings.user_directory,
-            rules=paths_of(config.rules),
-            parents=config.include_parent_agents_files,
-            behavior=behavior,
-            model=chosen.model,
-            trusted_roots=self.settings.loaded.trusted_roots,
-        )
+        skill_files = self.folders.skill_files
+
+        def read() -> tuple[InstructionFiles, SkillList]:
+            instruction_files = read_instruction_files(
+                self.folders.workspace,
+                user_directory=self.settings.user_directory,
+                rules=paths_of(config.rules),
+                parents=config.include_parent_agents_files,
+                behavior=behavior,
+                model=chosen.model,
+                trusted_roots=self.settings.loaded.trusted_roots,
+            )
+            return instruction_files, skill_files.search()
+
+        files, skills = await run_on_disk(read, seconds=THREAD_SECONDS)
         for note in files.notes:
             turn.say(note, role="system")
         try:
@@ -282,15 +290,16 @@ class Agents:
         if note := template_note(files.templates, own, behavior):
             turn.say(note, role="system")
         only = config.behaviors.get(behavior, Behavior()).skills
-        skills = await self._listed_skills(turn, policy, only)
+        listed = self._listed_skills(turn, policy, skills, only)
         part = instructions(config.built_in(behavior), self.session.roots, own)
-        text = "\n\n".join(filter(None, [part, files.text, skills]))
+        text = "\n\n".join(filter(None, [part, files.text, listed]))
         model = chosen.model if files.depends_on_model else None
-        return System(text=text, model=model, lists_skills=bool(skills))
+        return System(text=text, model=model, lists_skills=bool(listed))
 
-    async def _listed_skills(self, turn: Turn, policy: Policy, only: Sequence[str] | None) -> str:
+    def _listed_skills(
+        self, turn: Turn, policy: Policy, files: SkillList, only: Sequence[str] | None
+    ) -> str:
         """Return the list of skills that the model may load, a part of its instructions."""
-        files = await self.folders.skill_files.read()
         self.tools.has_skills = bool(files.skills)
         if not _offers_skills(policy):
             return ""

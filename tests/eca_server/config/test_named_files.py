@@ -1,6 +1,7 @@
 """The files that a folder's configuration names, and the question that names what it does."""
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from eca_server.config import files, workspace_files
 from eca_server.config.loading import LoadedConfig
 from eca_server.config.settings import Config
 from eca_server.config.trust_texts import guards_off
+from eca_server.system.threads import run_on_disk
 from eca_server.workspace.boundary import Workspace
 from tests.eca_server.agent.context.conftest import root_of
 from tests.eca_server.agent.hooks.test_hooks import HERE
@@ -200,12 +202,14 @@ def test_a_prompts_file_that_is_a_link_now_is_not_read(untrusted, key, is_direct
 
 def instructions(loaded: LoadedConfig, root: Path) -> InstructionFiles:
     async def read() -> InstructionFiles:
-        return await read_instruction_files(
+        work = partial(
+            read_instruction_files,
             Workspace([root_of(root)]),
             user_directory=root / "none",
             rules=[rule.path for rule in loaded.config.rules if rule.path is not None],
             trusted_roots=loaded.trusted_roots,
         )
+        return await run_on_disk(work)
 
     return trio.run(read)
 
