@@ -79,8 +79,11 @@ class Memory:
         """
         if not waits and self.store.is_late:
             return None
-        await self.rollbacks.recover(chat_id)
-        return await self.store.find(chat_id)
+        loaded = await self.store.find(chat_id, self.workspace)
+        if loaded is not None and loaded.has_unfinished_rollbacks:
+            await self.rollbacks.recover(chat_id)
+            loaded = await self.store.find(chat_id)
+        return loaded
 
     async def delete(self, chat_id: str) -> None:
         """Delete a stored chat; notify the user if the disk still has it."""

@@ -116,9 +116,15 @@ class StoredChat:
 
 @attrs.frozen
 class LoadResult:
-    """The result of loading a chat; `chat`: None if there is none with this id."""
+    """The result of loading a chat.
+
+    Attributes:
+        chat: None if there is none with this id.
+        has_unfinished_rollbacks: a rollback was interrupted, and has to be finished first.
+    """
 
     chat: StoredChat | None
+    has_unfinished_rollbacks: bool = False
 
 
 @attrs.frozen(kw_only=True)

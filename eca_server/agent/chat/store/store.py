@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import attrs
 import trio
 
 from eca_server.agent.chat.store import queries, rollbacks, running
@@ -118,11 +119,20 @@ class Store:
         """True if the disk did not answer in time."""
         return self._worker.is_late
 
-    async def find(self, chat_id: str) -> LoadResult | None:
-        """Load a chat with its whole history; return None if it cannot be read in time."""
-        return await self._worker.read_unless_late(
-            lambda file: queries.load(file, chat_id), first=running.settle
-        )
+    async def find(self, chat_id: str, workspace: str = "") -> LoadResult | None:
+        """Load a chat with its whole history; return None if it cannot be read in time.
+
+        Args:
+            chat_id: the chat's id.
+            workspace: the workspace whose unfinished rollbacks count, besides those of the chat.
+        """
+
+        def query(file: ChatFile) -> LoadResult:
+            unfinished = rollbacks.unfinished_rollbacks(file, workspace, chat_id)
+            loaded = queries.load(file, chat_id)
+            return attrs.evolve(loaded, has_unfinished_rollbacks=bool(unfinished))
+
+        return await self._worker.read_unless_late(query, first=running.settle)
 
     async def load(self, chat_id: str) -> StoredChat | None:
         """Return a chat with its whole history; None if it is not stored, or not read in time."""

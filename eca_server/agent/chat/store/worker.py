@@ -135,13 +135,18 @@ class Worker:
             query: the query.
             first: a query before it, which may fail.
         """
-        with trio.move_on_after(self.limits.late):
-            await self._on_time.wait()
+        if self.is_late:
+            with trio.move_on_after(self.limits.late):
+                await self._on_time.wait()
+
+        def work(file: ChatFile) -> Result | None:
+            if first is not None:
+                file.read(first)
+            return file.read(query)
+
         result = None
         if not self.is_late:
-            if first is not None:
-                self.queue(lambda file: file.read(first))
-            result = await self.read(query)
+            result = await self._wait(self.queue(work), self.limits.read)
         if self.is_late and not self._announced_unread:
             self._announced_unread = True
             self._on_problem(

@@ -230,7 +230,7 @@ async def test_a_prompt_stopped_before_its_chat_was_read_is_found(tmp_path, fold
     async with current(data=tmp_path, folder=folder) as ours:
         find, begun = Store.find, trio.Event()
 
-        async def late(store: Store, chat_id: str) -> Any:
+        async def late(store: Store, chat_id: str, workspace: str) -> Any:
             monkeypatch.setattr(Store, "find", find)
             begun.set()
             await trio.sleep_forever()
