@@ -164,6 +164,7 @@ class Models:
             hide=hide,
         )
         self._backends: dict[str, Backend] = {}
+        self._retry_policies: dict[str, RetryPolicy] = {}
         self._known_facts: dict[tuple[str, str], ModelFacts] = {}
         self.names = tuple(
             f"{each.name}/{model}"
@@ -273,11 +274,16 @@ class Models:
         configured = provider.model(origin.model)
         return Model(
             backend,
-            RetryPolicy.of(self._config, origin.provider),
+            self._retry_policy(origin.provider),
             self._facts(provider, origin.model),
             configured.reasoning_history if api and api.reasoning_optional else "all",
             effort,
         )
+
+    def _retry_policy(self, provider: str) -> RetryPolicy:
+        if provider not in self._retry_policies:
+            self._retry_policies[provider] = RetryPolicy.of(self._config, provider)
+        return self._retry_policies[provider]
 
     def backend(self, name: str) -> Backend:
         """Return the backend of the model `provider/model`, always the same one.
