@@ -90,6 +90,7 @@ class HTTPResponse:
         # The plain stream: httpx's iterators wrap it in two more generators.
         assert isinstance(response.stream, AsyncIterable)
         self._body: AsyncIterator[bytes] = aiter(response.stream)
+        join_chunks(response)
 
     def chunks(self) -> AsyncIterator[bytes]:
         """Return an iterator over the decompressed body; call it once.
@@ -283,7 +284,6 @@ class HTTPClient:
         # From here on the transport limits each read of the socket, which costs far less than a
         # scope around each chunk. A test's transport may have no limits, so it gets scopes.
         request.extensions["timeout"]["read"] = idle = deadlines.idle
-        join_chunks(response)
         socket_idle = None if self._transport else idle
         http_response = HTTPResponse(response, request.url, idle=idle, socket_idle=socket_idle)
         try:

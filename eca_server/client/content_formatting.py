@@ -63,26 +63,28 @@ class ContentFormatter:
 
     def messages(
         self, chat_id: str, role: Role, content: ChatContent, parent_chat_id: str | None = None
-    ) -> Iterator[ChatContentReceivedParams]:
-        """Yield the messages that carry a content of a chat."""
-        if isinstance(content, ChatImageContent) and not self.shows(content):
-            role, content = self._in_words(content, self.link(chat_id, content))
-        elif (
-            role == "system" and isinstance(content, ChatTextContent) and self._hides(content.text)
-        ):
-            role, content = (
-                "assistant",
-                attrs.evolve(content, text=f"\n\n{_wrapping(content.text)}\n\n"),
-            )
-        content = self.named(content)
+    ) -> list[ChatContentReceivedParams]:
+        """Return the messages that carry a content of a chat."""
+        if role != "assistant" or not isinstance(content, ChatTextContent):
+            role, content = self._adapted(chat_id, role, content)
         is_split = role != "user" or self.profile.splits_echo
         pieces = split(content, self.profile.text_limit) if is_split else (content,)
         if role == "user" and self.profile.ends_echo:
             pieces = _with_line_end(pieces)
-        for piece in pieces:
-            yield ChatContentReceivedParams(
+        return [
+            ChatContentReceivedParams(
                 chat_id=chat_id, parent_chat_id=parent_chat_id, role=role, content=piece
             )
+            for piece in pieces
+        ]
+
+    def _adapted(self, chat_id: str, role: Role, content: ChatContent) -> tuple[Role, ChatContent]:
+        """Return a content as the client can show it, with its role."""
+        if isinstance(content, ChatImageContent) and not self.shows(content):
+            return self._in_words(content, self.link(chat_id, content))
+        if role == "system" and isinstance(content, ChatTextContent) and self._hides(content.text):
+            return "assistant", attrs.evolve(content, text=f"\n\n{_wrapping(content.text)}\n\n")
+        return role, self.named(content)
 
     def shows(self, picture: ChatImageContent) -> bool:
         """Return whether the client is sent this picture; else a text replaces it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -172,9 +172,9 @@ class Session:
         except ConnectionClosed:
             return
 
-    async def drained(self) -> None:
+    def drained(self) -> Awaitable[None]:
         """Wait until the client has read most of the output."""
-        await self._peer.transport.drain()
+        return self._peer.transport.drain()
 
     async def request(self, method: str, params: Any, *, deadline: float) -> Any:
         """Send the editor a request; raise `REQUEST_ERRORS`. `deadline` is in seconds."""

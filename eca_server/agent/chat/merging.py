@@ -76,10 +76,17 @@ class Merger:
         painting = self._shown * self._profile.repaint_seconds
         return max(self._profile.merge_seconds, min(painting / _PAINTING, _LONGEST))
 
+    @property
+    def is_holding(self) -> bool:
+        """True if deltas are held."""
+        return self._size > 0
+
     def write(self, role: Role, content: ChatContent) -> None:
         """Write a content now, or hold it if one of the same was written a moment ago."""
-        merges = self._profile.merge_seconds and role != "user"
-        fields = _DELTAS.get(type(content)) if merges else None
+        if not self._profile.merge_seconds:
+            self._write(role, content)
+            return
+        fields = _DELTAS.get(type(content)) if role != "user" else None
         if fields is None:
             if self._last is not None:
                 self.flush()

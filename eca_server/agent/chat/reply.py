@@ -147,20 +147,17 @@ class _Receiver:
             if not (self.pictures.drops(event) or self.calls.drops(event)):
                 self.answer.feed(event)
                 turn.draft.record(event)
-                await self._show(event)
+                if isinstance(event, Image):
+                    await turn.store_pictures([event.data])
+                if isinstance(event, _OF_CALLS):
+                    self.calls.feed(event)
+                else:
+                    _show(turn, self.answer, event)
             spent += time.perf_counter() - started
             await turn.drained()
             if spent > PACE_SECONDS:
                 await trio.lowlevel.checkpoint()
                 spent = 0.0
-
-    async def _show(self, event: Event) -> None:
-        if isinstance(event, _OF_CALLS):
-            self.calls.feed(event)
-            return
-        if isinstance(event, Image):
-            await self.turn.store_pictures([event.data])
-        _show(self.turn, self.answer, event)
 
 
 class _AnswerBudget:

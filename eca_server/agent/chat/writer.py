@@ -122,7 +122,8 @@ class Writer:
         """
         if self.stopped:
             await trio.lowlevel.checkpoint()
-        await self._merger.drained()
+        if self._merger.is_holding:
+            await self._merger.drained()
         await self.session.drained()
 
     def flush(self) -> None:
