@@ -37,8 +37,6 @@ _SERVING = ("serve", "server")
 _WITH_SERVER = ("acp", "tap")
 """The commands that take the command of a server after `--`."""
 
-_OBJECTS_BETWEEN_COLLECTIONS = 10_000
-
 _TRY = "Try `eca-server --help`.\n"
 
 _WELCOME = """\
@@ -142,16 +140,12 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """Disable garbage collection during imports, which only slows the start.
-
-    Afterwards it is rarer than usual: a stream makes many objects and few cycles.
-    """
+    """Disable garbage collection during imports, which only slows the start."""
     gc.disable()
     try:
         yield
     finally:
         gc.freeze()
-        gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
         gc.enable()
 
 
