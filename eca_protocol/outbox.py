@@ -41,6 +41,14 @@ class _Answer(bytes):
     """A frame that is a response."""
 
 
+@attrs.define(eq=False)
+class _Waiter:
+    """A task that waits until at most `size` bytes are unwritten."""
+
+    size: int
+    woken: anyio.Event
+
+
 class Outbox:
     """A queue of frames for a transport; `run()` is the task that writes them."""
 
@@ -51,7 +59,7 @@ class Outbox:
         self._transport = transport
         self._frames: deque[bytes] = deque()
         self._appended = anyio.Event()
-        self._written = anyio.Event()
+        self._waiting: deque[_Waiter] = deque()
 
     def append(self, frame: bytes, *, is_answer: bool = False) -> None:
         """Append a whole frame; a closed outbox drops it."""
@@ -73,13 +81,34 @@ class Outbox:
         self.closed = True
         self._frames.clear()
         self.size = 0
-        self._written.set()
+        for waiter in self._waiting:
+            waiter.woken.set()
         self._appended.set()
 
     async def wait_below(self, size: int) -> None:
-        """Wait until at most `size` bytes are unwritten, or the outbox is closed."""
-        while self.size > size and not self.closed:
-            await self._written.wait()
+        """Wait until at most `size` bytes are unwritten, or the outbox is closed.
+
+        Tasks continue in the order in which they began to wait. If all were woken at once, the
+        same few would fill the outbox again and again.
+        """
+        if self.size <= size or self.closed:
+            return
+        waiter = _Waiter(size, anyio.Event())
+        self._waiting.append(waiter)
+        try:
+            while self.size > size and not self.closed:
+                waiter.woken = anyio.Event()
+                await waiter.woken.wait()
+        finally:
+            self._waiting.remove(waiter)
+            self._wake()
+
+    def _wake(self) -> None:
+        """Wake the first task that need not wait any longer; it wakes the next one."""
+        for waiter in self._waiting:
+            if self.size <= waiter.size:
+                waiter.woken.set()
+                return
 
     async def run(self) -> None:
         """Write until closed.
@@ -102,8 +131,7 @@ class Outbox:
         joined, ends_with_answer = self._next_write()
         await self._transport.send(joined)
         self.size = max(0, self.size - len(joined))
-        self._written.set()
-        self._written = anyio.Event()
+        self._wake()
         pause = self.shape.pause_between
         if ends_with_answer:
             pause = max(pause, self.shape.pause_after_answer)

@@ -121,3 +121,27 @@ async def test_what_can_be_sent_at_once_is_and_the_rest_follows_in_order():
     outbox.append(b"dropped")  # the writer has been cancelled
     await outbox.wait_below(0)
     assert (outbox.closed, outbox.size, transport.writes[-1]) == (True, 0, b"i")
+
+
+async def test_tasks_that_wait_continue_in_turn_even_if_one_is_cancelled():
+    outbox, _ = filled()
+    scopes = [trio.CancelScope() for _ in range(8)]
+    appended: list[int] = []
+
+    async def append(source: int) -> None:
+        with scopes[source]:
+            while len(appended) < 400:
+                appended.append(source)
+                outbox.append(b"x")
+                await outbox.wait_below(0)
+
+    async with writing(outbox), trio.open_nursery() as nursery:
+        for source in range(8):
+            nursery.start_soon(append, source)
+        while len(appended) < 200:
+            await trio.lowlevel.checkpoint()
+        scopes[appended[-1]].cancel()
+    for source, scope in enumerate(scopes):
+        places = [place for place, each in enumerate(appended) if each == source]
+        assert scope.cancelled_caught or places[-1] > 400 - 16
+        assert max(b - a for a, b in itertools.pairwise(places)) <= 16
