@@ -55,7 +55,7 @@ __all__ = ["Deadlines", "HTTPClient", "HTTPResponse"]
 PACE = 0.0005
 """Seconds between the checkpoints while buffered chunks are read: the delay of a stop."""
 
-SENT_PIECE = 16 * 1024
+SENT_PIECE = 64 * 1024
 """The size of the pieces of a sent body, in bytes: small enough for the slowest links."""
 
 CLOSE_DEADLINE = 2.0
