@@ -194,10 +194,11 @@ class TaskTool:
     """The tool `task` of one turn.
 
     Attributes:
-        tasks: the list as it is now.
+        history: the messages before the turn, from which the list is read at its first use.
     """
 
-    tasks: Tasks = attrs.field(factory=Tasks)
+    history: Iterable[Message] = ()
+    _tasks: Tasks | None = attrs.field(init=False, default=None)
 
     name: ClassVar = TASK_TOOL
     effect: ClassVar[Effect] = "read"
@@ -213,12 +214,20 @@ class TaskTool:
         shown = arguments.get("active_summary") or f"Tasks: {arguments.get('op', '')}"
         return printable(str(shown)[:_SHOWN])
 
+    @property
+    def tasks(self) -> Tasks:
+        """The list as it is now."""
+        if self._tasks is None:
+            lists = [tasks for _, tasks in lists_in(self.history)]
+            self._tasks = lists[-1] if lists else Tasks()
+        return self._tasks
+
     async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
         """Prepare the call, which runs after the earlier calls of the answer."""
 
         async def run() -> ToolOutput:
-            self.tasks = self.tasks.after(arguments)
-            return ToolOutput(parts=(TextPart(self.tasks.text),), details=self.tasks.details)
+            self._tasks = tasks = self.tasks.after(arguments)
+            return ToolOutput(parts=(TextPart(tasks.text),), details=tasks.details)
 
         return PreparedCall(
             run=run,

@@ -43,7 +43,7 @@ from eca_server.agent.tools.native import NativeTools
 from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.permissions import Permissions
 from eca_server.agent.tools.search_tools import CallTool, SearchTools, searchable
-from eca_server.agent.tools.tasks import TASK_TOOL, lists_in
+from eca_server.agent.tools.tasks import TASK_TOOL
 from eca_server.agent.tools.tool import Tool
 from eca_server.agent.tools.toolbox import ToolBox
 from eca_server.agent.tools.view_image import ViewImage
@@ -218,12 +218,11 @@ class Agents:
         if owner.chat is not chat:
             native = self.tools.make(chat.ledger, chat_id, reader=chat.id, behavior=behavior)
             return native.without(AskUser.name).without(TASK_TOOL)
-        lists = [tasks for _, tasks in lists_in(chat.history)]
         return self.tools.make(
             chat.ledger,
             chat_id,
             behavior=behavior,
-            tasks=lists[-1] if lists else None,
+            history=chat.history,
             more=self._spawn_tools(owner, config, chosen),
         )
 

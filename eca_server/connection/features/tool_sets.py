@@ -17,7 +17,7 @@ from eca_server.agent.tools.approval import policy_of
 from eca_server.agent.tools.ledger import Ledger
 from eca_server.agent.tools.native import NativeTools, native_tools
 from eca_server.agent.tools.search_tools import CallTool, SearchTools
-from eca_server.agent.tools.tasks import Tasks, TaskTool
+from eca_server.agent.tools.tasks import TaskTool
 from eca_server.agent.tools.tool import Tool
 from eca_server.client.content_formatting import NATIVE, NATIVE_SERVER, PREFIX
 from eca_server.client.session import Session
@@ -29,6 +29,7 @@ from eca_server.connection.features.current_models import CurrentModels
 from eca_server.connection.features.folders import Folders
 from eca_server.connection.features.host import Options
 from eca_server.connection.features.settings import Settings
+from eca_server.models.history import Message
 
 SUBAGENT: Final = "subagent"
 """The mode of agents that are subagents."""
@@ -64,7 +65,7 @@ class ToolSets:
         *,
         reader: str = "",
         behavior: str = "",
-        tasks: Tasks | None = None,
+        history: Iterable[Message] = (),
         more: Iterable[Tool] = (),
     ) -> NativeTools:
         """Return the native tools of a chat, with the descriptions and limits of a behaviour.
@@ -84,7 +85,7 @@ class ToolSets:
             jobs=self.jobs if is_current else None,
             more=[
                 LoadSkill(files=self.folders.skill_files, agent=config.behaviors.get(behavior)),
-                *([TaskTool(tasks=tasks or Tasks())] if is_current else ()),
+                *([TaskTool(history=history)] if is_current else ()),
                 *more,
             ],
             reserved=(SKILL_TOOL, SPAWN_TOOL),
