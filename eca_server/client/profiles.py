@@ -138,10 +138,12 @@ _OLD_EMACS = ClientProfile(
     merge_seconds=_MERGE_SECONDS,
 )
 
-# Neovim parses each read (64 KiB at most) separately.
+# Neovim parses each read (64 KiB at most) separately. It drops the echo of its last prompt only; of
+# an earlier one, which has waited in the queue, it is shown like the answer and needs a line end.
 _NEOVIM = ClientProfile(
     shape=WriteShape(size=32_768, pause_between=0.004),
     loses_large_frames=True,
+    ends_echo=True,
     first_positions=_ZERO_BASED,
     shows_messages=False,
     merge_seconds=_MERGE_SECONDS,
