@@ -28,6 +28,8 @@ class ClientProfile:
         splits_echo: whether the user's echo is split as well; its pieces join to the exact text.
         ends_echo: whether the user's echo gets a line end, without which the client writes the
             answer on the user's line (W-20).
+        drops_repeats: whether it drops every text that is equal to the user's prompt, as it does
+            with the echo, so that the answer "1" to the prompt "1" is lost.
         finishes_deleted: whether a deleted chat's running turn still gets its `finished`.
         first_positions: the numbers of the first line and character in a diagnostic, by a part of
             the name of its source; the first match counts.
@@ -65,6 +67,7 @@ class ClientProfile:
     loses_large_frames: bool = False
     splits_echo: bool = False
     ends_echo: bool = False
+    drops_repeats: bool = False
     finishes_deleted: bool = False
     first_positions: Sequence[tuple[str, tuple[int, int]]] = (("", (1, 1)),)
     approval_seconds: float = math.inf
@@ -144,6 +147,7 @@ _NEOVIM = ClientProfile(
     shape=WriteShape(size=32_768, pause_between=0.004),
     loses_large_frames=True,
     ends_echo=True,
+    drops_repeats=True,
     first_positions=_ZERO_BASED,
     shows_messages=False,
     merge_seconds=_MERGE_SECONDS,

@@ -77,6 +77,7 @@ def test_neovim_counts_its_chats_in_each_session_anew(start_server, tmp_path):
             chats.append(answer(server, prompt % id_)["result"]["chatId"])
             server.expect_finished(chats[-1])
             texts.append(text_of(server.received))
+        assert "No model is configured" in text_of(server.received, "system")
         assert server.leave() == 0
     assert chats[0] == chats[1] != chats[2] == chats[3]
     assert texts[:2] == texts[2:]
