@@ -13,7 +13,7 @@ from collections.abc import Callable
 import anyio
 import attrs
 
-from eca_protocol.streams import Transport
+from eca_protocol.streams import FdTransport, Transport
 
 __all__ = ["Outbox", "WriteShape"]
 
@@ -27,6 +27,8 @@ class WriteShape:
         pause_after_answer: seconds without a write after a response, for clients that lose a
             message in the same read.
         pause_between: seconds between two writes, for clients that keep no state between reads.
+            The pause lasts until the client has read all, as far as that is known: a client that
+            is busy or suspended would find several writes, and cut a frame at the end of a read.
         send_now: writes as many bytes as possible without waiting and returns their number; for
             protocols in which the other side waits for each message.
     """
@@ -35,6 +37,9 @@ class WriteShape:
     pause_after_answer: float = 0.0
     pause_between: float = 0.0
     send_now: Callable[[bytes], int] | None = None
+
+
+_LONGEST_PAUSE = 0.1
 
 
 class _Answer(bytes):
@@ -137,6 +142,15 @@ class Outbox:
             pause = max(pause, self.shape.pause_after_answer)
         if pause:
             await anyio.sleep(pause)
+        while self.shape.pause_between and self._must_be_read_first():
+            await anyio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _must_be_read_first(self) -> bool:
+        """Return whether the client has to read before the next write, unless it is the end."""
+        if self.closed or any(waiter.size == 0 for waiter in self._waiting):
+            return False
+        return isinstance(self._transport, FdTransport) and self._transport.has_unread_data
 
     def _next_write(self) -> tuple[bytes, bool]:
         """Take the frames of the next write; return them joined, and True if they end an answer."""

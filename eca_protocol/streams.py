@@ -138,6 +138,11 @@ class FdTransport:
         except OSError:
             return 0
 
+    @property
+    def has_unread_data(self) -> bool:
+        """True if the other side has not read everything; False if that is unknown."""
+        return self._write_fd >= 0 and platforms.unread_bytes(self._write_fd) > 0
+
     def close_writing(self) -> None:
         """End the outgoing stream; receiving continues."""
         fd, self._write_fd = self._write_fd, -1

@@ -9,6 +9,7 @@ import select
 import signal
 import stat
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -49,6 +50,7 @@ __all__ = [
     "set_mode",
     "set_owner",
     "unlock",
+    "unread_bytes",
     "uptime",
 ]
 
@@ -138,6 +140,24 @@ def has_input(descriptor: int, seconds: float) -> bool:
     poll = select.poll()  # unlike `select`, it has no largest descriptor
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(seconds * 1000))
+
+
+def unread_bytes(descriptor: int) -> int:
+    """Return about how much the reader of a pipe or socket has not read; 0 if that is unknown."""
+    if sys.platform != "linux":
+        return 0
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    if poll.poll(0):  # the reader has closed, and what a pipe still holds stays in it
+        return 0
+    is_socket = stat.S_ISSOCK(os.fstat(descriptor).st_mode)
+    try:
+        answer = fcntl.ioctl(
+            descriptor, termios.TIOCOUTQ if is_socket else termios.FIONREAD, b"1234"
+        )
+    except OSError:
+        return 0
+    return int.from_bytes(answer, sys.byteorder)
 
 
 def duplicate(descriptor: int) -> int:

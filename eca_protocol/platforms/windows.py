@@ -49,6 +49,7 @@ __all__ = [
     "set_mode",
     "set_owner",
     "unlock",
+    "unread_bytes",
     "uptime",
 ]
 
@@ -209,6 +210,11 @@ def has_input(descriptor: int, seconds: float) -> bool:
         if time.monotonic() >= deadline:
             return False
         time.sleep(_PAUSE)
+
+
+def unread_bytes(descriptor: int) -> int:
+    """Return 0: how much the reader has not read is unknown."""
+    return 0
 
 
 def duplicate(descriptor: int) -> int:

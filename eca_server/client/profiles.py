@@ -28,6 +28,8 @@ class ClientProfile:
         splits_echo: whether the user's echo is split as well; its pieces join to the exact text.
         ends_echo: whether the user's echo gets a line end, without which the client writes the
             answer on the user's line (W-20).
+        drops_repeats: whether it drops every text that is equal to the user's prompt, as it does
+            with the echo, so that the answer "1" to the prompt "1" is lost.
         finishes_deleted: whether a deleted chat's running turn still gets its `finished`.
         first_positions: the numbers of the first line and character in a diagnostic, by a part of
             the name of its source; the first match counts.
@@ -65,6 +67,7 @@ class ClientProfile:
     loses_large_frames: bool = False
     splits_echo: bool = False
     ends_echo: bool = False
+    drops_repeats: bool = False
     finishes_deleted: bool = False
     first_positions: Sequence[tuple[str, tuple[int, int]]] = (("", (1, 1)),)
     approval_seconds: float = math.inf
@@ -138,10 +141,13 @@ _OLD_EMACS = ClientProfile(
     merge_seconds=_MERGE_SECONDS,
 )
 
-# Neovim parses each read (64 KiB at most) separately.
+# Neovim parses each read (64 KiB at most) separately. It drops the echo of its last prompt only; of
+# an earlier one, which has waited in the queue, it is shown like the answer and needs a line end.
 _NEOVIM = ClientProfile(
     shape=WriteShape(size=32_768, pause_between=0.004),
     loses_large_frames=True,
+    ends_echo=True,
+    drops_repeats=True,
     first_positions=_ZERO_BASED,
     shows_messages=False,
     merge_seconds=_MERGE_SECONDS,

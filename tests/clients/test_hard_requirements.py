@@ -439,7 +439,8 @@ def test_31_the_users_text_comes_back_first_and_once(days):
                     ("user", id_)
                 }
                 came_back.append("".join(each["content"]["text"] for each in echo))
-        line_end = "\n" * (day.who is PERSONALITIES["Emacs then"])
+        has_line_end = [PERSONALITIES[name] for name in ("Emacs then", "Neovim")]
+        line_end = "\n" * (day.who in has_line_end)
         assert sorted(came_back) == sorted(text + line_end for text in day.prompted)
 
 

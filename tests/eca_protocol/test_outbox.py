@@ -2,6 +2,9 @@
 
 import contextlib
 import itertools
+import os
+import socket
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol.outbox import Outbox, WriteShape
+from eca_protocol.streams import FdTransport
 
 ANSWER = b"answer"
 
@@ -52,6 +56,12 @@ async def writing(outbox: Outbox) -> AsyncIterator[None]:
         yield
         await outbox.wait_below(0)
         nursery.cancel_scope.cancel()
+
+
+def connected_sockets() -> tuple[int, int]:
+    """Return the descriptors of two connected sockets, as editors on libuv use."""
+    there, here = socket.socketpair()
+    return there.detach(), here.detach()
 
 
 @pytest.mark.requirement("W-6d")
@@ -121,6 +131,48 @@ async def test_what_can_be_sent_at_once_is_and_the_rest_follows_in_order():
     outbox.append(b"dropped")  # the writer has been cancelled
     await outbox.wait_below(0)
     assert (outbox.closed, outbox.size, transport.writes[-1]) == (True, 0, b"i")
+
+
+@pytest.mark.requirement("W-6d")
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it is unknown what was read")
+@pytest.mark.parametrize("connect", [os.pipe, connected_sockets])
+async def test_a_paced_client_finds_one_write_in_a_read_however_late_it_reads(connect):
+    """Such as an editor that was suspended: it keeps nothing between two reads."""
+    reader, writer = connect()
+    outbox = Outbox(FdTransport(os.open(os.devnull, os.O_RDONLY), writer))
+    outbox.shape = WriteShape(size=2, pause_between=0.001)
+    for frame in (b"ab", b"cd", b"ef", b"gh"):
+        outbox.append(frame)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(outbox.run)
+        for expected in (b"ab", b"cd"):
+            await trio.sleep(0.1)
+            assert os.read(reader, 65_536) == expected
+        await trio.sleep(0.1)
+        with trio.fail_after(2):
+            await outbox.wait_below(0)  # at the end the rest need not be read
+        assert os.read(reader, 65_536) == b"efgh"
+        os.close(reader)
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it is unknown what was read")
+@pytest.mark.parametrize("connect", [os.pipe, connected_sockets])
+async def test_a_paced_client_that_has_gone_is_noticed(connect):
+    reader, writer = connect()
+    outbox = Outbox(FdTransport(os.open(os.devnull, os.O_RDONLY), writer))
+    outbox.shape = WriteShape(size=2, pause_between=0.001)
+    outbox.append(b"ab")
+    outbox.append(b"cd")
+
+    async def leave() -> None:
+        await trio.sleep(0.05)
+        os.close(reader)
+
+    with pytest.RaisesGroup(BrokenPipeError), trio.fail_after(2):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(leave)
+            nursery.start_soon(outbox.run)
 
 
 async def test_tasks_that_wait_continue_in_turn_even_if_one_is_cancelled():

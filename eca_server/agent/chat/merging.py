@@ -39,8 +39,37 @@ _MOST_HELD = 65_536
 _PAINTING = 1 / 3
 """The part of its time that a client may paint a content again."""
 
+_INVISIBLE = "\u034f"  # a combining grapheme joiner
+
 _LONGEST = 2.0
 """Seconds that a delta is held at most, however long its content is."""
+
+
+def _without_repeats(
+    write: Callable[[Role, ChatContent], None],
+) -> Callable[[Role, ChatContent], None]:
+    """Return a function that writes contents to a client that drops repeats of the prompt.
+
+    Such a text is cut in two, or has an invisible character appended if it is a single one.
+    """
+    prompt = ""
+
+    def write_each(role: Role, content: ChatContent) -> None:
+        nonlocal prompt
+        pieces = [content]
+        if isinstance(content, ChatTextContent):
+            visible = content.text.strip()
+            if role == "user":
+                prompt = visible
+            elif prompt and visible == prompt:
+                text, middle = content.text, content.text.index(visible) + 1
+                cut = [text[:middle], text[middle:]]
+                texts = cut if len(visible) > 1 else [_INVISIBLE.join(cut)]
+                pieces = [attrs.evolve(content, text=each) for each in texts]
+        for piece in pieces:
+            write(role, piece)
+
+    return write_each
 
 
 class Merger:
@@ -58,7 +87,7 @@ class Merger:
         profile: ClientProfile,
         nursery: trio.Nursery,
     ) -> None:
-        self._write = write
+        self._write = _without_repeats(write) if profile.drops_repeats else write
         self._profile = profile
         self._nursery = nursery
         self._key: tuple[object, ...] | None = None

@@ -41,7 +41,7 @@ def conversation(start_server: Start, client: dict[str, Any]) -> tuple[Stranger,
     server.expect_finished()
     seconds = time.monotonic() - begun
     assert text_of(server.received) == "delta" * 300 + words
-    line_end = "\n" * (client is OLD_EMACS)
+    line_end = "\n" * (client in (OLD_EMACS, NEOVIM))
     assert text_of(server.received, "user") == prompt["message"] + line_end
     return server, seconds
 

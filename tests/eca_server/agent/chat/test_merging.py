@@ -97,6 +97,22 @@ async def test_deltas_of_one_content_are_joined_in_order(contents, expected, aut
     assert ours.contents == expected
 
 
+@pytest.mark.parametrize("answer", ["hi", " hi\n", "h", "\n\nh "])
+@pytest.mark.parametrize("drops_repeats", [True, False])
+async def test_a_client_that_drops_repeats_of_the_prompt_sees_the_answer(answer, drops_repeats):
+    profile = ClientProfile(merge_seconds=INTERVAL, drops_repeats=drops_repeats)
+    async with screen(profile) as ours:
+        ours.merger.write("user", words(f"{answer.strip()}\n"))
+        for text in (answer, "ho"):
+            ours.say(text)
+            ours.merger.write("system", WORKING)
+    echo, *texts = filter(None, ours.texts)
+    assert echo == f"{answer.strip()}\n"
+    assert "".join(texts).replace("\u034f", "") == f"{answer}WorkinghoWorking"
+    assert (answer in texts) is not drops_repeats
+    assert (answer.strip() in [each.strip() for each in texts]) is not drops_repeats
+
+
 async def test_a_delta_waits_an_interval_at_most(autojump_clock):
     async with screen() as ours:
         for number in range(10):
