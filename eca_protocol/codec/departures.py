@@ -152,9 +152,7 @@ class _Walk:
             case Scalar(names):
                 if not any(_is(name, raw) for name in names):
                     refused = _refused(path, _expected(shape), raw)
-                    is_read = (rules.object_as_true and isinstance(raw, dict)) or (
-                        rules.integer_as_id and raw.__class__ is int
-                    )
+                    is_read = rules.object_as_true and isinstance(raw, dict)
                     yield _read_by(rules.ruling, refused) if is_read else refused
             case JSONObject():
                 yield from self._object(raw, path, rules)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from eca_protocol.codec.unrolled import compile_function
-from eca_protocol.messages.marks import SessionId, UnknownValue
+from eca_protocol.messages.marks import UnknownValue
 from eca_protocol.messages.shapes import (
     Anything,
     Array,
@@ -252,8 +252,6 @@ def _read_field(field: Field) -> Read:
         return _read_array(_read_tagged(shape.item, incomplete=True))
     if field.rules.object_as_true:
         return _read_object_as_true(reader(shape))
-    if field.rules.integer_as_id:
-        return _read_integer_as_id(reader(shape))
     if field.rules.list_as_empty:
         return _read_list_as_empty(reader(shape))
     return reader(shape)
@@ -266,13 +264,6 @@ def _read_rest(claimed: set[str], value: dict[str, Any]) -> dict[str, Any]:
 def _read_object_as_true(read_value: Read) -> Read:
     def read(value: Any, _: Any) -> Any:
         return True if isinstance(value, dict) else read_value(value, None)
-
-    return read
-
-
-def _read_integer_as_id(read_value: Read) -> Read:
-    def read(value: Any, _: Any) -> Any:
-        return SessionId(value) if value.__class__ is int else read_value(value, None)
 
     return read
 

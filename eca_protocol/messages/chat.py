@@ -13,7 +13,6 @@ from eca_protocol.messages.marks import (
     ValueWindow,
     by_ruling,
     incomplete_items,
-    integer_as_id,
     lenient,
     marked,
 )
@@ -32,11 +31,10 @@ class ChatPromptParams:
     """`chat/prompt`: the user's message for a chat, or without `chat_id` for a new chat.
 
     `agent` is the newer name of `behavior`; both are read in every edition (W-28). `trust` lets the
-    turn's tools run without approval. `variant` is a variant of the model. A client may count its
-    chats: an integer in place of `chat_id` is read as a `SessionId`.
+    turn's tools run without approval. `variant` is a variant of the model.
     """
 
-    chat_id: str | None = marked(integer_as_id("W-21"))
+    chat_id: str | None = None
     message: str
     model: ChatModel | None = None
     behavior: ChatBehavior | None = marked(mark(until=Revision.R2025_10) | by_ruling("W-28"))

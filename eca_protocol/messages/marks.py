@@ -21,12 +21,6 @@ class UnknownValue(str):
     __slots__ = ()
 
 
-class SessionId(str):
-    """The digits of an integer that a client sent as an id: other sessions use it, too."""
-
-    __slots__ = ()
-
-
 @attrs.frozen(kw_only=True)
 class ValueWindow:
     """The editions of one value of an open literal; in other editions `fallback` is written."""
@@ -66,8 +60,6 @@ class WireRules:
     """A list in place of an object is read as the empty object."""
     object_as_true: bool = False
     """An object in place of a boolean is read as true."""
-    integer_as_id: bool = False
-    """An integer in place of a string is read as a `SessionId`."""
     written: bool = True
     """False: the field is read from old servers, but never written."""
     alias: str | None = None
@@ -148,11 +140,6 @@ def incomplete_items(ruling: str) -> dict[str, Any]:
 def object_as_true(ruling: str) -> dict[str, Any]:
     """Return metadata: an object in place of the boolean is read as true."""
     return {_KEY: WireRules(ruling=ruling, object_as_true=True)}
-
-
-def integer_as_id(ruling: str) -> dict[str, Any]:
-    """Return metadata: an integer in place of the string is read as a `SessionId`."""
-    return {_KEY: WireRules(ruling=ruling, integer_as_id=True)}
 
 
 def null_as_empty(ruling: str) -> dict[str, Any]:

@@ -64,25 +64,6 @@ def test_a_message_is_a_format_for_emacs_only(start_server, tmp_path, hello, nam
     assert f"'{name}'" in server.received[-1]["params"]["message"]
 
 
-@pytest.mark.requirement("W-21c")
-def test_neovim_counts_its_chats_in_each_session_anew(start_server, tmp_path):
-    """The number of a tab is no id of a stored chat: that would be of a different project."""
-    prompt = b"""{"id":%d,"method":"chat\\/prompt","jsonrpc":"2.0","params":{"contexts":[],\
-"chatId":1,"requestId":"1795876873","message":"a word"}}"""
-    chats, texts = [], []
-    for _ in range(2):
-        server = start_server(cwd=tmp_path)
-        begin(server, NEOVIM, tmp_path / "project")
-        for id_ in (3, 4):
-            chats.append(answer(server, prompt % id_)["result"]["chatId"])
-            server.expect_finished(chats[-1])
-            texts.append(text_of(server.received))
-        assert "No model is configured" in text_of(server.received, "system")
-        assert server.leave() == 0
-    assert chats[0] == chats[1] != chats[2] == chats[3]
-    assert texts[:2] == texts[2:]
-
-
 @pytest.mark.requirement("W-20b")
 def test_neovim_shows_the_answer_below_a_prompt_from_its_queue(start_server, tmp_path):
     server = start_server(cwd=tmp_path)

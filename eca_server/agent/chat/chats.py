@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 import attrs
 import trio
 
-from eca_protocol.messages.marks import SessionId
 from eca_server.agent.chat.chat import Chat
 from eca_server.agent.chat.memory import Memory, RestoreState
 from eca_server.agent.chat.outlet import ChatServices, Outlet
@@ -42,7 +41,6 @@ class Chats:
         self.working_subagents: dict[str, SubagentChat] = {}
         self._services = ChatServices(session=session, nursery=nursery, watch=watch)
         self._chats: dict[str, Chat] = {}
-        self._own_ids: dict[SessionId, str] = {}
         self._deleted: set[str] = set()
         self._deletions: dict[str, trio.Event] = {}
         self._bodies: set[Turn] = set()
@@ -50,8 +48,6 @@ class Chats:
     def open(self, chat_id: str | None) -> Chat:
         """Return the user's chat with this id, or make it; without an id, generate one (W-21)."""
         known = chat_id or str(uuid.uuid4())
-        if isinstance(chat_id, SessionId):
-            known = self._own_ids.setdefault(chat_id, str(uuid.uuid4()))
         chat = self._chats.get(known)
         if chat is None:
             if self.memory is not None and not self._chats:

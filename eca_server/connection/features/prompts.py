@@ -10,7 +10,6 @@ import attrs
 
 from eca_protocol import messages as m
 from eca_protocol.http import HTTPClient
-from eca_protocol.messages.marks import SessionId
 from eca_protocol.server.texts import named_command
 from eca_server.agent.chat import Chat, Chats, Prompt, Turn
 from eca_server.agent.chat.agent import Agent
@@ -303,5 +302,5 @@ def _of_chat(chat: Chat, text: str) -> m.ChatPromptParams:
 
 
 def _is_an_editors(params: m.ChatPromptParams) -> bool:
-    """Return whether an editor sent the prompt: it names the agent, or counts its chats."""
-    return bool(params.agent or params.behavior) or isinstance(params.chat_id, SessionId)
+    """Return whether an editor sent the prompt: editors name the agent, programs do not."""
+    return bool(params.agent or params.behavior)

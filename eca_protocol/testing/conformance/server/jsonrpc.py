@@ -141,7 +141,7 @@ async def unknown_requests_are_refused(harness: Harness, session: ClientSession)
 UNFIT: Final[tuple[tuple[str, Any, str], ...]] = (
     ("chat/prompt", {}, "message"),
     ("chat/prompt", {"message": 7}, "message"),
-    ("chat/prompt", {"message": "Hi.", "chatId": ["c"]}, "chatId"),
+    ("chat/prompt", {"message": "Hi.", "chatId": 7}, "chatId"),
     ("chat/delete", {"chatId": ["x"]}, "chatId"),
     (QUERY, {"query": 7}, "query"),
     ("chat/queryCommands", {"query": {}}, "query"),
