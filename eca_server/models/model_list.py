@@ -10,8 +10,11 @@ from eca_server.json_members import object_in
 from eca_server.models.backend import ModelInfo
 from eca_server.models.facts import ModelFacts
 
-_CONTEXT = ("context_length", "context_window", "max_model_len", "max_context_length")
-"""OpenRouter and Together, Groq, vLLM, Mistral and LM Studio."""
+_CONTEXT = (
+    *("context_length", "context_window", "max_model_len", "max_context_length"),
+    "max_input_tokens",
+)
+"""OpenRouter and Together, Groq, vLLM, Mistral and LM Studio, LiteLLM."""
 _META_CONTEXT = ("n_ctx", "n_ctx_train")
 """llama.cpp and llama-swap: the context in use, else the one from training."""
 _EFFORT_LISTS = ("supported_reasoning_efforts", "reasoning_efforts", "supported_efforts", "efforts")

@@ -59,6 +59,7 @@ ABLE = {"completion_chat": True, "function_calling": False, "vision": False}
         ),
         ({"context_window": 6, "max_completion_tokens": 3}, {"context": 6, "output": 3}),
         ({"max_model_len": 4, "active": True}, {"context": 4}),
+        ({"max_input_tokens": 7, "max_output_tokens": 2}, {"context": 7, "output": 2}),
         ({"type": "llm", "max_context_length": 4}, {"context": 4}),
         ({"meta": {"n_ctx": 8192, "n_ctx_train": 32768}}, {"context": 8192}),
         ({"meta": {"n_ctx_train": 32768}}, {"context": 32768}),
