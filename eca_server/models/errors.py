@@ -24,6 +24,13 @@ _REQUEST_ID_HEADERS = ("x-request-id", "request-id", "x-generation-id", "cf-ray"
 
 _JSON_IN_TEXT = JSONDecoder()
 
+_NO_PATH = re.compile(
+    r"^(404:? )?((page|resource) )?not found\.?$|^method not allowed"
+    r"|route .{1,200} not found|cannot (get|post) /|invalid url|unknown request url",
+    re.IGNORECASE,
+)
+"""Texts of web servers for a path that they do not have."""
+
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
 
 _HOPELESS: frozenset[ErrorKind] = frozenset(("auth", "context_overflow", "quota"))
@@ -146,6 +153,11 @@ def error_from_response(status: int, headers: Mapping[str, str], body: bytes) ->
         request_id=next(ids, None),
         raw=mask(text)[:2000],
     )
+
+
+def is_of_a_wrong_path(error: BackendError) -> bool:
+    """Return whether a web server has refused a path that it does not have."""
+    return error.status in (404, 405) and any(map(_NO_PATH.search, (error.message, error.raw)))
 
 
 def error_from_page(content_type: str, body: bytes) -> BackendError:

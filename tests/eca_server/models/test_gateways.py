@@ -4,9 +4,15 @@ import json
 
 import pytest
 
+from eca_protocol.testing.provider import Reply
+from eca_server.models.backend import BackendError
 from eca_server.models.error_kinds import TRANSIENT
 from eca_server.models.errors import error_from_response, error_in_payload, user_message
+from eca_server.models.history import Origin
+from eca_server.models.openai_chat import OpenAIChat
+from tests.eca_server.models.reading import ask, talking
 
+ORIGIN = Origin(api="openai-chat", provider="test", model="m")
 LITELLM_END = (
     "\n\nLiteLLM: model group 'oa' failed with the error above. No fallback was attempted."
 )
@@ -115,6 +121,28 @@ def test_an_error_that_a_gateway_quotes_has_its_own_class_and_text(status, body,
     text = user_message(error, provider="p", model="m")
     assert shown.rstrip(".") in text
     assert "dist/cli.js" not in text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"detail": "Not Found"}',
+        '{"message": "Route POST:/v1/x not found", "error": "Not Found", "statusCode": 404}',
+        '{"error": {"message": "Invalid URL (POST /v1/x)", "type": "invalid_request_error"}}',
+        "<html><title>404 Not Found</title><h1>404 Not Found</h1></html>",
+        "<html><title>Error</title><pre>Cannot POST /v1/x</pre></html>",
+        "404 page not found",
+        "404: Not Found",
+        "Not Found",
+    ],
+)
+async def test_a_path_that_a_server_does_not_have_is_an_error_of_the_url(body):
+    missing = Reply(status=404, headers={"content-type": "text/html"}, body=body)
+    async with talking(OpenAIChat, [missing], origin=ORIGIN) as (provider, backend):
+        with pytest.raises(BackendError) as caught:
+            await ask(backend)
+    assert (caught.value.kind, caught.value.retryable) == ("configuration", False)
+    assert f"nothing is at {provider.url}/chat/completions: " in caught.value.message
 
 
 def test_an_error_object_as_the_text_of_a_streamed_error_is_read():
