@@ -21,7 +21,12 @@ _EFFORT_LISTS = ("supported_reasoning_efforts", "reasoning_efforts", "supported_
 _EFFORT = re.compile(r"[a-z][a-z0-9_-]{0,19}")
 _MOST_EFFORTS = 10
 _OUTPUT = ("max_completion_tokens", "max_output_tokens")
-_NO_CHAT_TYPES = ("audio", "embedding", "embeddings", "image", "moderation", "rerank", "transcribe")
+_NO_CHAT_TYPES = (
+    *("audio", "embedding", "embeddings", "image", "moderation", "rerank", "transcribe"),
+    *("audio_speech", "audio_transcription", "completion", "image_edit", "image_generation"),
+    *("ocr", "realtime", "search", "video_generation"),
+)
+"""As `type`, or as LiteLLM's `mode`."""
 
 
 def read_models(listed: Any) -> Sequence[ModelInfo]:
@@ -39,6 +44,7 @@ def _chats(model: Mapping[str, Any]) -> bool:
     listed = object_in(model, "capabilities")
     return (
         model.get("type") not in _NO_CHAT_TYPES
+        and model.get("mode") not in _NO_CHAT_TYPES
         and model.get("active") is not False
         and listed.get("completion_chat") is not False
         and "text"

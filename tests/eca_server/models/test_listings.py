@@ -88,6 +88,7 @@ def test_what_each_server_lists_of_its_models_is_read(listed, facts):
     [
         {"type": "embedding"},
         {"type": "image"},
+        {"mode": "audio_transcription"},
         {"active": False},
         {"capabilities": {"completion_chat": False}},
         {"architecture": {"output_modalities": ["image"]}},
