@@ -22,6 +22,9 @@ from eca_server.secret import mask
 
 _REQUEST_ID_HEADERS = ("x-request-id", "request-id", "x-generation-id", "cf-ray")
 
+_STACK_TRACE = re.compile(r"\s*\n(?:Traceback \(most recent|\s+at .{1,200}:\d+:\d+\)?\n)")
+"""The start of a stack trace of Python or JavaScript, behind the text of a gateway's error."""
+
 _JSON_IN_TEXT = JSONDecoder()
 
 _NO_PATH = re.compile(
@@ -305,7 +308,7 @@ def _words(value: Any) -> str | None:
     if isinstance(value, list):
         complaints = [_complaint(item) for item in value if isinstance(item, dict)]
         return "; ".join(complaints) or None
-    return str(value) if value is not None else None
+    return _STACK_TRACE.split(str(value), 1)[0] if value is not None else None
 
 
 def _complaint(item: Mapping[str, Any]) -> str:

@@ -102,6 +102,22 @@ def litellm(message: str, kind: str = "throttling_error", code: str = "429") -> 
             "No such provider",
         ),
         (
+            404,
+            {
+                "error": {
+                    "message": "No provider\n    at qn (dist/cli.js:582:7451)\n    at <anonymous>"
+                }
+            },
+            "invalid_request",
+            "No provider",
+        ),
+        (
+            500,
+            {"error": {"message": "Overloaded\nTraceback (most recent call last):\n  dist/cli.js"}},
+            "overloaded",
+            "Overloaded",
+        ),
+        (
             400,
             {"error": {"message": "Bad value: {'a': 1} and {broken", "type": "t"}},
             "invalid_request",
