@@ -38,9 +38,13 @@ _CODES: Mapping[ErrorKind, tuple[str, ...]] = {
         "invalid_api_key",
         "api_key_invalid",
         "unauthorized",
+        *("no_db_connection", "token_not_found_in_db", "expired_key"),  # of LiteLLM
         *("1000", "1001", "1002", "1003", "1004"),
     ),
-    "permission": ("permission_error", "permission_denied"),
+    "permission": (
+        *("permission_error", "permission_denied"),
+        *(f"{who}_model_access_denied" for who in ("key", "team", "user", "org", "project")),
+    ),
     "rate_limit": ("rate_limit_error", "rate_limit_exceeded", "1302", "1303"),
     "overloaded": (
         "overloaded_error",

@@ -90,6 +90,18 @@ def litellm(message: str, kind: str = "throttling_error", code: str = "429") -> 
             "Invalid model name passed in model=x",
         ),
         (
+            400,
+            {"error": {"message": "No connected db.", "type": "no_db_connection", "code": "400"}},
+            "auth",
+            "the key was refused: No connected db",
+        ),
+        (
+            401,
+            {"error": {"message": "No access", "type": "key_model_access_denied", "code": "401"}},
+            "permission",
+            "the key may not do this: No access",
+        ),
+        (
             401,
             {"error": {"message": traced(BAD_KEY), "type": "api_error", "code": "provider_error"}},
             "auth",
