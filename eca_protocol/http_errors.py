@@ -16,7 +16,7 @@ import attrs
 
 from eca_protocol.errors import HTTPError, HTTPErrorKind, HTTPTimeout
 from eca_protocol.proxies import PROXY_LOGIN
-from eca_protocol.tls import explain_tls_error
+from eca_protocol.tls import explain_tls_error, is_answered_in_plain_text
 
 __all__ = [
     "NO_DESCRIPTORS",
@@ -81,6 +81,8 @@ def _error_of_kind(error: Exception, kind: HTTPErrorKind, message: str) -> HTTPE
     text = str(error) or type(error).__name__
     if kind in {"connect", "broken"} and is_out_of_descriptors(error):
         return HTTPError("resources", f"cannot connect: {NO_DESCRIPTORS}")
+    if kind == "connect" and is_answered_in_plain_text(error):
+        return HTTPError("config", "the server or proxy speaks HTTP without TLS: use http://")
     if trouble := explain_tls_error(error, is_connecting=kind == "connect"):
         return HTTPError("tls", f"TLS failed: {trouble}")
     if kind == "proxy" and text.startswith("407"):

@@ -17,7 +17,13 @@ import attrs
 
 from eca_protocol.errors import HTTPError
 
-__all__ = ["ClientCertificate", "TLSObject", "explain_tls_error", "make_context"]
+__all__ = [
+    "ClientCertificate",
+    "TLSObject",
+    "explain_tls_error",
+    "is_answered_in_plain_text",
+    "make_context",
+]
 
 _MAX_PEM = 2**20  # bytes of a file that are searched for a certificate or key
 
@@ -160,14 +166,18 @@ _UNTRUSTED = {
 """Messages for the user, by OpenSSL's verify codes (`X509_V_ERR_*`)."""
 
 
+def is_answered_in_plain_text(error: Exception) -> bool:
+    """Return whether TLS failed because the server answered without it, as one for HTTP does."""
+    cause = _ssl_error(error)
+    return cause is not None and cause.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
+
+
 def explain_tls_error(error: Exception, *, is_connecting: bool) -> str | None:
     """Explain why TLS ended a connection; return None for any other cause.
 
     In TLS 1.3 a server may refuse the client after the client has finished the handshake.
     """
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, ssl.SSLError):
-        cause = cause.__cause__ or cause.__context__
+    cause = _ssl_error(error)
     if cause is None:
         return None
     if isinstance(cause, ssl.SSLCertVerificationError):
@@ -180,3 +190,10 @@ def explain_tls_error(error: Exception, *, is_connecting: bool) -> str | None:
         refusal = alert.replace("_", " ").lower()
         return f"the server refused the client certificate ({refusal})"
     return (str(error) or str(cause) or type(error).__name__) if is_connecting else None
+
+
+def _ssl_error(error: Exception) -> ssl.SSLError | None:
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ssl.SSLError):
+        cause = cause.__cause__ or cause.__context__
+    return cause

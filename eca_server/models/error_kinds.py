@@ -38,9 +38,13 @@ _CODES: Mapping[ErrorKind, tuple[str, ...]] = {
         "invalid_api_key",
         "api_key_invalid",
         "unauthorized",
+        *("no_db_connection", "token_not_found_in_db", "expired_key"),  # of LiteLLM
         *("1000", "1001", "1002", "1003", "1004"),
     ),
-    "permission": ("permission_error", "permission_denied"),
+    "permission": (
+        *("permission_error", "permission_denied"),
+        *(f"{who}_model_access_denied" for who in ("key", "team", "user", "org", "project")),
+    ),
     "rate_limit": ("rate_limit_error", "rate_limit_exceeded", "1302", "1303"),
     "overloaded": (
         "overloaded_error",
@@ -116,10 +120,15 @@ _USED_UP = (
 )
 """Texts on an account, which providers send with any status."""
 
+_EXHAUSTED = (r"per.?day", r"quota.*billing", r"insufficient")
+_SHORT_WAIT = (r"per.?minute", r"(try again|retry) in [\d.]+ ?m?s\b")
+"""Texts on a quota that is exhausted, unless it is one of the next minute."""
+
 _WORDS: Mapping[ErrorKind, tuple[str, ...]] = {
     "quota": _USED_UP,
     "auth": (r"api key not valid", r"(invalid|incorrect) api key"),
-    "request_too_large": (r"payload size exceeds",),
+    "request_too_large": (r"payload size exceeds", r"request.(entity.)?too.large"),
+    "content_filter": (r"content management policy",),
     "invalid_image": (
         r"image exceeds",
         r"could not process image",
@@ -140,6 +149,7 @@ _WORDS: Mapping[ErrorKind, tuple[str, ...]] = {
     "model_not_found": (
         r"model\b.*\bnot (found|exist)",
         r"(no such|unknown) model",
+        r"invalid model (id|name)",
         r"model.*does not exist",
     ),
 }
@@ -199,12 +209,14 @@ def classify(status: int | None, code: str | None, message: str) -> ErrorKind:
     if status in (None, 400, 404, 413, 422, 500, 502, 503) and _any(overflow, text):
         is_output_limit = _any(_OUTPUT_LIMIT, text) and not _any(_LONG_INPUT, text)
         return "invalid_request" if is_output_limit else "context_overflow"
-    if status == 429 and _any((r"per.?day", r"quota.*billing", r"insufficient"), text):
+    if status == 429 and _any(_EXHAUSTED, text) and not _any(_SHORT_WAIT, text):
         return "quota"
     if status in (None, 400, 429, 500) and _any(_USED_UP, text):
         return "quota"
     if status == 403:
         kind = _kind_of_words(text, _FORBIDDEN)
+    elif status is not None and status < 500:
+        kind = None  # a code that says little says less than the status
     return kind or _kind_of_status(status) or _kind_of_words(text) or _kind_of_rest(status, text)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from json import JSONDecoder
 from typing import Any
 
 from eca_protocol import json
@@ -20,6 +21,18 @@ from eca_server.printable import printable_lines
 from eca_server.secret import mask
 
 _REQUEST_ID_HEADERS = ("x-request-id", "request-id", "x-generation-id", "cf-ray")
+
+_STACK_TRACE = re.compile(r"\s*\n(?:Traceback \(most recent|\s+at .{1,200}:\d+:\d+\)?\n)")
+"""The start of a stack trace of Python or JavaScript, behind the text of a gateway's error."""
+
+_JSON_IN_TEXT = JSONDecoder()
+
+_NO_PATH = re.compile(
+    r"^(404:? )?((page|resource) )?not found\.?$|^method not allowed"
+    r"|route .{1,200} not found|cannot (get|post) /|invalid url|unknown request url",
+    re.IGNORECASE,
+)
+"""Texts of web servers for a path that they do not have."""
 
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
 
@@ -145,6 +158,11 @@ def error_from_response(status: int, headers: Mapping[str, str], body: bytes) ->
     )
 
 
+def is_of_a_wrong_path(error: BackendError) -> bool:
+    """Return whether a web server has refused a path that it does not have."""
+    return error.status in (404, 405) and any(map(_NO_PATH.search, (error.message, error.raw)))
+
+
 def error_from_page(content_type: str, body: bytes) -> BackendError:
     """Return the error for an answer that is not JSON but, say, a page; `body` may be truncated."""
     if is_binary(body):
@@ -212,12 +230,17 @@ def _code_and_message(payload: Any) -> tuple[str | None, str | None]:
     if not isinstance(payload, dict):
         return None, None
     error = payload.get("error")
-    if isinstance(error, str):
-        return _code(payload), error
     inner: Mapping[str, Any] = error if isinstance(error, dict) else payload
     text = next((inner[name] for name in ("message", "msg", "detail") if inner.get(name)), None)
-    if (within := _error_within(text)) is not None:
-        return _code_and_message(within)
+    text = error if text is None and isinstance(error, str) else text
+    if isinstance(text, dict) and isinstance(text.get("message"), str):
+        return _code_and_message({"error": text})
+    if (quoted := _quoted_error(text)) is not None:
+        beginning, cause = quoted
+        code, message = _code_and_message(cause)
+        codes = [code, _code(inner)]
+        code = _known(codes) or next(filter(None, codes), None)
+        return code, " ".join(filter(None, (beginning, message)))
     message = _words(text)
     if isinstance(param := inner.get("param"), str) and " " in param.strip():
         message = f"{message}: {param}"  # MiMo explains there
@@ -231,9 +254,13 @@ def _code(error: Mapping[str, Any]) -> str | None:
     """Return the most specific of an error's codes: a known one, else the first."""
     codes = _codes(error.get(name) for name in ("code", "type", "status"))
     detail_codes = _codes(_detailed(error.get("details")))
-    known = (code for code in detail_codes + codes if classify(None, code, "") != "unknown")
     unknown = (code for code in codes + detail_codes if code != "error")
-    return next(known, None) or next(unknown, None)
+    return _known(detail_codes + codes) or next(unknown, None)
+
+
+def _known(codes: Iterable[str | None]) -> str | None:
+    """Return the first code that has a class; None: there is none."""
+    return next((code for code in codes if code and classify(None, code, "") != "unknown"), None)
 
 
 def _codes(values: Iterable[Any]) -> list[str]:
@@ -259,16 +286,19 @@ def _detailed(details: Any) -> list[Any]:
     return [*(each.get("reason") for each in entries), *longest_first]
 
 
-def _error_within(text: Any) -> Any:
-    """Return the error that some gateways quote as the text of another; None: there is none."""
-    if not isinstance(text, str) or not text.lstrip().startswith(("{", "[{")):
+def _quoted_error(text: Any) -> tuple[str, dict[str, Any]] | None:
+    """Return the error that a gateway quotes in a text of its own, and the text before it."""
+    start = re.search(r"\[?\{", text) if isinstance(text, str) else None
+    if start is None:
         return None
     try:
-        within = json.loads(text)
-    except InvalidJSON:
+        quoted, _ = _JSON_IN_TEXT.raw_decode(text, start.start())
+    except (ValueError, RecursionError):
         return None
-    first = within[0] if isinstance(within, list) else within
-    return first if isinstance(first, dict) and "error" in first else None
+    cause = quoted[0] if isinstance(quoted, list) else quoted
+    if not isinstance(cause, dict) or not ("error" in cause or {"message", "type"} <= cause.keys()):
+        return None
+    return re.sub(r"\bb?['\"]$", "", text[: start.start()]).rstrip(), cause
 
 
 def _words(value: Any) -> str | None:
@@ -278,7 +308,7 @@ def _words(value: Any) -> str | None:
     if isinstance(value, list):
         complaints = [_complaint(item) for item in value if isinstance(item, dict)]
         return "; ".join(complaints) or None
-    return str(value) if value is not None else None
+    return _STACK_TRACE.split(str(value), 1)[0] if value is not None else None
 
 
 def _complaint(item: Mapping[str, Any]) -> str:

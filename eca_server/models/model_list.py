@@ -10,15 +10,23 @@ from eca_server.json_members import object_in
 from eca_server.models.backend import ModelInfo
 from eca_server.models.facts import ModelFacts
 
-_CONTEXT = ("context_length", "context_window", "max_model_len", "max_context_length")
-"""OpenRouter and Together, Groq, vLLM, Mistral and LM Studio."""
+_CONTEXT = (
+    *("context_length", "context_window", "max_model_len", "max_context_length"),
+    "max_input_tokens",
+)
+"""OpenRouter and Together, Groq, vLLM, Mistral and LM Studio, LiteLLM."""
 _META_CONTEXT = ("n_ctx", "n_ctx_train")
 """llama.cpp and llama-swap: the context in use, else the one from training."""
 _EFFORT_LISTS = ("supported_reasoning_efforts", "reasoning_efforts", "supported_efforts", "efforts")
 _EFFORT = re.compile(r"[a-z][a-z0-9_-]{0,19}")
 _MOST_EFFORTS = 10
 _OUTPUT = ("max_completion_tokens", "max_output_tokens")
-_NO_CHAT_TYPES = ("audio", "embedding", "embeddings", "image", "moderation", "rerank", "transcribe")
+_NO_CHAT_TYPES = (
+    *("audio", "embedding", "embeddings", "image", "moderation", "rerank", "transcribe"),
+    *("audio_speech", "audio_transcription", "completion", "image_edit", "image_generation"),
+    *("ocr", "realtime", "search", "video_generation"),
+)
+"""As `type`, or as LiteLLM's `mode`."""
 
 
 def read_models(listed: Any) -> Sequence[ModelInfo]:
@@ -36,6 +44,7 @@ def _chats(model: Mapping[str, Any]) -> bool:
     listed = object_in(model, "capabilities")
     return (
         model.get("type") not in _NO_CHAT_TYPES
+        and model.get("mode") not in _NO_CHAT_TYPES
         and model.get("active") is not False
         and listed.get("completion_chat") is not False
         and "text"

@@ -12,9 +12,14 @@ from eca_protocol.http import Deadlines, HTTPClient, HTTPResponse
 from eca_server.models.access import Access, Target
 from eca_server.models.answer_body import MAX_BODY
 from eca_server.models.backend import BackendError, Request
-from eca_server.models.errors import error_from_fault, error_from_page, error_from_response
+from eca_server.models.errors import (
+    error_from_fault,
+    error_from_page,
+    error_from_response,
+    is_of_a_wrong_path,
+)
 from eca_server.models.exchange_log import ExchangeLog
-from eca_server.secret import secrets_in
+from eca_server.secret import mask, secrets_in
 
 
 class ProviderClient:
@@ -114,5 +119,8 @@ class ProviderClient:
     def refusal(self, response: HTTPResponse, body: bytes) -> BackendError:
         """Return the error of a response without success."""
         error = error_from_response(response.status, response.headers, body)
+        if is_of_a_wrong_path(error):
+            address = mask(response.url.partition("?")[0])
+            error.kind, error.message = "configuration", f"nothing is at {address}: {error.message}"
         self.access.adjust_error(error)
         return error

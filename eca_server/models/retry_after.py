@@ -19,6 +19,9 @@ _PIECE = (
 _TRY_AGAIN = re.compile(rf"(?:try again|retry) (?:in|after) ((?:{_PIECE})+)", re.IGNORECASE)
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 
+_PASSED_ON = "llm_provider-"
+"""The beginning of the names of a provider's headers that LiteLLM passes on."""
+
 _LIMITS = (
     *(f"x-ratelimit-{{}}-{kind}" for kind in ("requests", "tokens")),
     *(
@@ -47,6 +50,8 @@ def demanded_wait(
         status: the status; rate limits in the headers count only with 429.
         now: the current time in UTC, for an answer without a `Date`.
     """
+    behind = {name.removeprefix(_PASSED_ON): text for name, text in headers.items()}
+    headers = {**behind, **headers}
     now = _when(headers.get("date")) or now or datetime.now(UTC)
     retry_after = headers.get("retry-after", "")
     first = retry_after.partition(",")[0]  # a gateway may add one of its own; a date has a comma

@@ -100,9 +100,11 @@ async def test_a_url_that_cannot_be_asked_is_an_error_of_its_kind(url, kind, fre
     assert "the HTTP client is closed" in str(await failure(client, "http://127.0.0.1:1/"))
 
 
-async def test_a_failed_tls_handshake_is_an_error_of_its_kind():
+async def test_tls_to_a_server_without_it_is_an_error_of_the_configuration():
     async with asking([]) as (_, client, url):
-        assert (await failure(client, url.replace("http:", "https:"))).kind == "tls"
+        error = await failure(client, url.replace("http:", "https:"))
+    assert error.kind == "config"
+    assert "use http://" in str(error)
 
 
 @pytest.mark.parametrize(

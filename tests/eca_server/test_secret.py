@@ -148,7 +148,9 @@ def test_the_log_shows_no_secret_in_message_arguments_or_traceback() -> None:
         ({"x-api-key": f" {KEY}\n"}, {KEY}),
         ({"Cookie": f"session={KEY}"}, {f"session={KEY}"}),
         ({"X-Own-Token": KEY, "x-title": "ours"}, {KEY}),
+        ({"X-Portkey-Virtual-Key": KEY, "apikey": KEY, "X-Api-Key-2": KEY}, {KEY}),
         ({"accept": "text/plain", "authorization": " "}, set()),
+        ({"x-portkey-provider": "openai"}, set()),
     ],
 )
 def test_headers_that_carry_a_key_are_known_by_their_names(headers, secrets) -> None:

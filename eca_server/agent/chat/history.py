@@ -110,8 +110,8 @@ class History(Sequence[Message]):
 
     def record(self, usage: Usage, running: int) -> None:
         """Record the provider's count of a request, whose answer is the last running message."""
-        if usage.input is not None and (tokens := tokens_of(usage)):
-            self._counted = tokens, len(self) + running
+        if usage.input or (usage.input is not None and (usage.cache_read or usage.cache_write)):
+            self._counted = tokens_of(usage), len(self) + running
 
     def tokens(self, request: Request, running: int = 0) -> int:
         """Return the estimated tokens of a request.

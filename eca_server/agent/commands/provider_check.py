@@ -129,7 +129,8 @@ def _where_to_look(provider: Provider, error: BackendError) -> str:
     location, credential = provider.location, provider.credential
     if error.kind in ("auth", "permission", "quota") and credential and credential.source:
         return f" The key was found in {credential.source}."
-    at_url = error.kind in ("network", "timeout", "protocol") or error.status in _NO_LIST
+    kinds = ("configuration", "network", "timeout", "protocol")
+    at_url = error.kind in kinds or error.status in _NO_LIST
     if at_url and location is not None and location.url is not None:
         source = location.source or "its built-in default"
         return f" The URL is {mask_url(location.url)}, from {source}."

@@ -221,7 +221,7 @@ class Rewrites:
             return rewrite.model.explain(BackendError("premature_stop", reason))
         self._send_text(rewrite.id, running, replacement.close())
         if refused or finished.reason in _ENDINGS:
-            return refused or _ENDINGS[finished.reason]
+            return refused.strip() or _ENDINGS[finished.reason]
         whole = replacement.corrected(around.before, around.after)
         if not whole:
             return _NOTHING

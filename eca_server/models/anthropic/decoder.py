@@ -132,7 +132,8 @@ class MessagesDecoder(StreamDecoder):
         self._check_content(reason)
         events = self._blocks.finish(truncated=reason in ("length", "context_window"))
         if reason == "refusal":
-            events.append(RefusalDelta(self._refusal()))
+            gap = "\n\n" if self._blocks.any else ""
+            events.append(RefusalDelta(f"{gap}{self._refusal()}"))
         usage = self._usage() if self._counts else None
         return [*events, *self._end(reason, calls=self._blocks.calls, usage=usage)]
 

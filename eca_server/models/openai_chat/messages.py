@@ -120,7 +120,7 @@ class ChatWriter:
                 extra[field] = value
         if self._profile.reasoning_required and not extra.get("reasoning_content"):
             extra["reasoning_content"] = "".join(each.text for each in thoughts) or BLANK
-        if not content and self._profile.null_content:
+        if calls and not content and self._profile.null_content:
             content = None
         return {
             "role": "assistant",

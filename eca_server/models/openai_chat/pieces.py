@@ -233,11 +233,16 @@ def read_usage(counts: Mapping[str, Any]) -> Usage:
     if read is None:
         read = number("prompt_cache_hit_tokens")
     written = number("prompt_tokens_details", "cache_write_tokens")
+    if written is None:
+        written = number("cache_creation_input_tokens")  # of Claude, by LiteLLM and Portkey
+    cached = (read or 0) + (written or 0)
     thought, total = number("completion_tokens_details", "reasoning_tokens"), number("total_tokens")
     if None not in (prompt, output, thought, total) and total == prompt + output + thought:  # type: ignore[operator]  # none of them is None
         output += thought  # type: ignore[operator]  # a dialect that counts it apart from the output
+    if prompt is not None and cached and total == prompt + cached + (output or 0):
+        prompt += cached  # Portkey counts it apart
     return Usage(
-        input=None if prompt is None else max(0, prompt - (read or 0) - (written or 0)),
+        input=None if prompt is None else max(0, prompt - cached),
         cache_read=read,
         cache_write=written,
         output=output,

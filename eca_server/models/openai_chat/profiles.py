@@ -30,7 +30,8 @@ class Profile:
         short_call_ids: ids of calls must have nine letters and digits.
         answered_results: between the results of calls and a user message there must be an answer.
         files: whether documents (PDF) are accepted.
-        null_content: whether a message with calls only has null as its text, not "".
+        null_content: whether a message with calls only has null as its text, not "", of which
+            gateways to Claude make a text; some servers of local models refuse null.
         extra: fields of every request.
         headers: headers of every request, by names in lower case.
     """
@@ -46,12 +47,12 @@ class Profile:
     short_call_ids: bool = False
     answered_results: bool = False
     files: bool = False
-    null_content: bool = False
+    null_content: bool = True
     extra: Mapping[str, Any] = attrs.field(factory=dict)
     headers: Mapping[str, str] = attrs.field(factory=dict)
 
 
-_LOCAL = Profile(short_call_ids=True)
+_LOCAL = Profile(short_call_ids=True, null_content=False)
 """Templates of Mistral's models require short ids on any server; no other template does."""
 
 PROFILES: Mapping[str, Profile] = {
@@ -60,7 +61,6 @@ PROFILES: Mapping[str, Profile] = {
         stream_options={"include_usage": True, "include_obfuscation": False},
         think_tags="off",
         files=True,
-        null_content=True,
     ),
     "openrouter": Profile(
         reasoning_back=True,
@@ -80,9 +80,9 @@ PROFILES: Mapping[str, Profile] = {
     "mistral": Profile(
         stream_options=None, reasoning_back=True, short_call_ids=True, answered_results=True
     ),
-    "github-copilot": Profile(reasoning_back=True, think_tags="off"),
+    "github-copilot": Profile(reasoning_back=True, think_tags="off", null_content=False),
     "groq": Profile(max_tokens_field="max_completion_tokens"),
-    "azure": Profile(max_tokens_field="max_completion_tokens", think_tags="off", null_content=True),
+    "azure": Profile(max_tokens_field="max_completion_tokens", think_tags="off"),
     "lmstudio": _LOCAL,
     "llama-cpp": _LOCAL,
     "vllm": _LOCAL,
@@ -93,6 +93,10 @@ _SHORT_IDS = re.compile(r"tool call ids?\b.{0,120}\blength (of )?9\b", re.IGNORE
 _ANSWERED_RESULTS = re.compile(
     r"unexpected role .{0,2}user.{0,2} after role .{0,2}tool|roles must alternate", re.IGNORECASE
 )
+_TEXT_CONTENT = re.compile(
+    r"content\b.{0,60}\b((must|should) be (a )?(valid )?string|null|none)\b",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 def profile_after(error: BackendError, profile: Profile) -> Profile | None:
@@ -102,6 +106,8 @@ def profile_after(error: BackendError, profile: Profile) -> Profile | None:
         demanded = attrs.evolve(profile, short_call_ids=True)
     elif _ANSWERED_RESULTS.search(refusal):
         demanded = attrs.evolve(profile, answered_results=True)
+    elif _TEXT_CONTENT.search(refusal):
+        demanded = attrs.evolve(profile, null_content=False)
     elif demands_reasoning(error):
         demanded = attrs.evolve(profile, reasoning_back=True, reasoning_required=True)
     else:

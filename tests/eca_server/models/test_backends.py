@@ -250,7 +250,7 @@ def tool_use(call_id: str, arguments: dict[str, int]) -> dict[str, Any]:
             reply(*CHAT, finish("tool_calls")),
             {
                 "role": "assistant",
-                "content": "",
+                "content": None,
                 "reasoning_content": "Hm",
                 "tool_calls": [
                     {"type": "function", "function": CALL["function"], "extra_content": SEALED}

@@ -278,6 +278,32 @@ USAGES = [
         counted(counts(10, 5, prompt_cache_hit_tokens=4)),
         Usage(input=6, cache_read=4, output=5),
     ),
+    (  # LiteLLM
+        "openai-chat",
+        counted(
+            counts(
+                10,
+                5,
+                total_tokens=15,
+                cache_creation_input_tokens=3,
+                prompt_tokens_details={"cached_tokens": 4},
+            )
+        ),
+        Usage(input=3, cache_read=4, cache_write=3, output=5),
+    ),
+    (  # Portkey
+        "openai-chat",
+        counted(
+            counts(
+                2,
+                5,
+                total_tokens=14,
+                cache_creation_input_tokens=3,
+                prompt_tokens_details={"cached_tokens": 4},
+            )
+        ),
+        Usage(input=2, cache_read=4, cache_write=3, output=5),
+    ),
     (
         "openai-chat",
         counted(counts(10, 5, total_tokens=18, completion_tokens_details={"reasoning_tokens": 3})),

@@ -59,6 +59,7 @@ ABLE = {"completion_chat": True, "function_calling": False, "vision": False}
         ),
         ({"context_window": 6, "max_completion_tokens": 3}, {"context": 6, "output": 3}),
         ({"max_model_len": 4, "active": True}, {"context": 4}),
+        ({"max_input_tokens": 7, "max_output_tokens": 2}, {"context": 7, "output": 2}),
         ({"type": "llm", "max_context_length": 4}, {"context": 4}),
         ({"meta": {"n_ctx": 8192, "n_ctx_train": 32768}}, {"context": 8192}),
         ({"meta": {"n_ctx_train": 32768}}, {"context": 32768}),
@@ -87,6 +88,7 @@ def test_what_each_server_lists_of_its_models_is_read(listed, facts):
     [
         {"type": "embedding"},
         {"type": "image"},
+        {"mode": "audio_transcription"},
         {"active": False},
         {"capabilities": {"completion_chat": False}},
         {"architecture": {"output_modalities": ["image"]}},

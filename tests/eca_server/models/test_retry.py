@@ -207,6 +207,8 @@ def limited(kind: str, remaining: str, reset: str) -> dict[str, str]:
         ({"retry-after": "2"}, 2),
         ({"retry-after": "1.5"}, 1.5),
         ({"retry-after": "3, 5"}, 3),
+        ({"llm_provider-retry-after": "20"}, 20),
+        ({"llm_provider-retry-after": "20", "retry-after": "3"}, 3),
         ({"retry-after": "1m30s"}, 90),
         ({"retry-after": at(30)}, 30),
         ({"retry-after": at(-30)}, 0),

@@ -51,7 +51,9 @@ def user(text: str) -> Message:
     return Message(role="user", parts=(TextPart(text),))
 
 
-@pytest.mark.parametrize("usage", [Usage(), Usage(output=7), Usage(input=0, output=0)])
+@pytest.mark.parametrize(
+    "usage", [Usage(), Usage(output=7), Usage(input=0, output=0), Usage(input=0, output=7)]
+)
 def test_a_provider_that_does_not_count_is_not_believed(usage: Usage) -> None:
     window = History()
     window.record(usage, 1)

@@ -311,7 +311,7 @@ def test_pings_and_what_is_new_are_passed_over():
 def test_a_refusal_is_reported_with_its_reason():
     details = {"type": "refusal", "category": "bio", "explanation": "Too close to it."}
     assert play(text("Well"), stop="refusal", stop_details=details)[-2:] == [
-        RefusalDelta("The model refused to answer (bio). Too close to it."),
+        RefusalDelta("\n\nThe model refused to answer (bio). Too close to it."),
         Finished(reason="refusal"),
     ]
     unexplained = play(stop="refusal", stop_details=None)

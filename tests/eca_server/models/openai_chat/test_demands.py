@@ -31,6 +31,10 @@ def has_answered_results(messages: Sequence[Mapping[str, Any]]) -> bool:
     return "tool user" not in " ".join(roles)
 
 
+def has_texts(messages: Sequence[Mapping[str, Any]]) -> bool:
+    return all(isinstance(each["content"], str | list) for each in messages)
+
+
 @pytest.mark.parametrize(
     ("words", "is_accepted"),
     [
@@ -38,6 +42,9 @@ def has_answered_results(messages: Sequence[Mapping[str, Any]]) -> bool:
         ("Tool call IDs should be alphanumeric strings with length 9!", has_short_ids),
         ("Unexpected role 'user' after role 'tool'", has_answered_results),
         ("conversation roles must alternate user and assistant roles", has_answered_results),
+        ("Invalid 'content': 'content' field must be a string or an array of objects.", has_texts),
+        ("body.messages.1.content.str: Input should be a valid string", has_texts),
+        ("Unexpected 'content' of an assistant message: None", has_texts),
     ],
 )
 @pytest.mark.parametrize("history", [STOPPED, SHOWN])
@@ -53,6 +60,16 @@ async def test_a_demanded_option_is_used_from_then_on(words, is_accepted, histor
             answer, events = await ask(backend, Request(messages=history))
             assert (answer.text, notes(events)) == ("Hi", [])
     assert accepted == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("server", "content"), [("test", None), ("litellm", None), ("openai", None), ("lmstudio", "")]
+)
+async def test_calls_without_text_have_no_text_that_a_gateway_would_fill(server, content):
+    async with talking([reply("Hi")], profile=PROFILES.get(server)) as (provider, backend):
+        await ask(backend, Request(messages=STOPPED))
+        [request] = provider.requests
+    assert request.body["messages"][1]["content"] == content
 
 
 async def test_several_options_may_be_demanded_of_one_request():
