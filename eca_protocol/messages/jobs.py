@@ -14,7 +14,10 @@ OutputStream: TypeAlias = Literal["stdout", "stderr"] | UnknownValue
 
 @attrs.frozen(kw_only=True)
 class JobSummary:
-    """A job: `started_at` is a time in ISO 8601, `elapsed` a duration for people (`5m23s`)."""
+    """A job: `started_at` is a time in ISO 8601, `elapsed` a duration for people (`5m23s`).
+
+    `tool_call_id`: the call that started it; upstream writes it, its document does not name it.
+    """
 
     id: str
     type: str = marked(lenient("W-60"), default="")
@@ -26,6 +29,7 @@ class JobSummary:
     exit_code: int | None = marked(lenient("W-60", nullable=True))
     chat_id: str = marked(lenient("W-60"), default="")
     chat_label: str = marked(lenient("W-60"), default="")
+    tool_call_id: str | None = None
 
 
 @attrs.frozen(kw_only=True)
