@@ -42,6 +42,8 @@ class ClientProfile:
             ended without it; other clients get it repeated (W-22).
         enter_approves: whether the key that sends a message to a running turn, or an answer, also
             approves every waiting call; an approval in that instant does not count.
+        replaces_rewrites: whether it knows the correction of a rewrite; other clients get the new
+            text when it is complete.
         shows_other_chats: whether it shows the chats that commands begin (`/btw`, `/import`).
         shows_messages: whether it shows `$/showMessage`; else a chat repeats the message (W-15).
         formats_messages: whether it uses the text of `$/showMessage` as a format, so that a single
@@ -74,6 +76,7 @@ class ClientProfile:
     shows_subagents: bool = False
     resends_steers: bool = False
     enter_approves: bool = False
+    replaces_rewrites: bool = True
     shows_other_chats: bool = True
     shows_messages: bool = True
     formats_messages: bool = False
@@ -171,7 +174,7 @@ DRAFT_SECONDS = 60.0
 _BY_NAME = {
     "eca-server chat": _OUR_OWN,
     "Neovim": _NEOVIM,
-    "VsCode": _WEB_PAGE_ZERO_BASED,
+    "VsCode": attrs.evolve(_WEB_PAGE_ZERO_BASED, replaces_rewrites=False),
     "IntelliJ": _WEB_PAGE_ZERO_BASED,
     "Desktop": _WEB_PAGE,
 }
