@@ -45,6 +45,8 @@ class ClientProfile:
         replaces_rewrites: whether it knows the correction of a rewrite; other clients get the new
             text when it is complete.
         shows_other_chats: whether it shows the chats that commands begin (`/btw`, `/import`).
+        forgets_announcements: whether its page, when loaded late or again, knows only the last
+            `config/updated`, no servers and no jobs.
         shows_messages: whether it shows `$/showMessage`; else a chat repeats the message (W-15).
         formats_messages: whether it uses the text of `$/showMessage` as a format, so that a single
             `%` is an error by which it loses the rest of its read.
@@ -78,6 +80,7 @@ class ClientProfile:
     enter_approves: bool = False
     replaces_rewrites: bool = True
     shows_other_chats: bool = True
+    forgets_announcements: bool = False
     shows_messages: bool = True
     formats_messages: bool = False
     has_plain_own_texts: bool = False
@@ -174,7 +177,9 @@ DRAFT_SECONDS = 60.0
 _BY_NAME = {
     "eca-server chat": _OUR_OWN,
     "Neovim": _NEOVIM,
-    "VsCode": attrs.evolve(_WEB_PAGE_ZERO_BASED, replaces_rewrites=False),
+    "VsCode": attrs.evolve(
+        _WEB_PAGE_ZERO_BASED, replaces_rewrites=False, forgets_announcements=True
+    ),
     "IntelliJ": _WEB_PAGE_ZERO_BASED,
     "Desktop": _WEB_PAGE,
 }

@@ -49,6 +49,10 @@ def introduced(ours: Editor) -> dict[str, Any]:
     return update["chat"]
 
 
+def introduced_first(ours: Editor) -> dict[str, Any]:
+    return dict(ours.notified("config/updated")[0]["chat"])
+
+
 def offered(request: ReceivedRequest) -> dict[str, Any]:
     """Return the tools that a model was offered, with their descriptions."""
     tools = [each["function"] for each in request.body["tools"]]
@@ -374,6 +378,24 @@ async def test_the_trust_of_a_chat_is_confirmed_to_clients_that_show_it_by_chat(
             {"selectTrust": trust} for trust in (True, False, True)
         ]
         assert {each["chatId"] for each in confirmed} == {"c"}
+
+
+@pytest.mark.requirement("W-11b", "W-11g")
+@pytest.mark.parametrize("name", ["VsCode", "emacs"])
+async def test_a_page_of_vs_code_loaded_again_gets_for_its_new_chat_what_it_forgot(name):
+    async with current(clientInfo={"name": name}) as ours:
+        await ours.turn("go", model=ECHO, trust=True)  # the last update has its trust alone
+        whole, begun = introduced_first(ours), len(ours.received)
+        for chat in ("c", "new", "new"):
+            await ours.ask("chat/queryContext", {"chatId": chat, "query": ""})
+        repeated = [each["chatId"] for each in ours.notified("config/updated", begun)]
+        servers = [each["name"] for each in ours.notified("tool/serverUpdated", begun)]
+        assert (repeated, servers) == ((["new"], ["ECA"]) if name == "VsCode" else ([], []))
+        if repeated:
+            whole.pop("selectVariant")
+            assert ours.notified("config/updated", begun)[0]["chat"] == whole
+        await ours.ask("chat/queryContext", {"chatId": "newer", "query": ""})
+        assert len(ours.notified("config/updated", begun)) == len(repeated)  # the last was whole
 
 
 async def test_even_in_a_trusted_chat_a_path_outside_needs_approval_and_a_denial_holds(tmp_path):
