@@ -42,6 +42,8 @@ class ClientProfile:
             ended without it; other clients get it repeated (W-22).
         enter_approves: whether the key that sends a message to a running turn, or an answer, also
             approves every waiting call; an approval in that instant does not count.
+        names_variants: whether each prompt names the model and the variant that it shows; a prompt
+            without a variant then has none.
         joins_arguments: whether its user edits the arguments of an MCP server as one text, which it
             splits at blanks.
         replaces_rewrites: whether it knows the correction of a rewrite; other clients get the new
@@ -80,6 +82,7 @@ class ClientProfile:
     shows_subagents: bool = False
     resends_steers: bool = False
     enter_approves: bool = False
+    names_variants: bool = False
     joins_arguments: bool = False
     replaces_rewrites: bool = True
     shows_other_chats: bool = True
@@ -164,6 +167,7 @@ _NEOVIM = ClientProfile(
 _WEB_PAGE = ClientProfile(
     resends_steers=True,
     enter_approves=True,
+    names_variants=True,
     joins_arguments=True,
     shows_messages=False,
     has_plain_own_texts=True,

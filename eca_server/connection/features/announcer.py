@@ -221,14 +221,14 @@ class Announcer:
     def repeat(self, chat_id: str) -> bool:
         """Announce settings and tools again for a new chat of a page that may know none.
 
-        For that chat all settings are new (W-11); trust and variant are its user's. Return False
+        For that chat all settings are new (W-11), and its trust is its user's. Return False
         without an effect if the page has shown this chat before, or knows everything.
         """
         forgets = self.session.profile.forgets_announcements and self.is_introduced
         if not forgets or self._repeated_for == chat_id or self._announced_tools is None:
             return False
         self._repeated_for = chat_id
-        whole = attrs.evolve(self._sent, select_trust=None, select_variant=None)
+        whole = attrs.evolve(self._sent, select_trust=None)
         if not _present(whole).keys() <= _present(self._last_sent).keys():
             self.announce_selection(whole, chat_id)
         self.session.notify("tool/serverUpdated", self._announced_tools)

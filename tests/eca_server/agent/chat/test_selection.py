@@ -336,6 +336,22 @@ async def test_a_prompt_wins_over_its_chats_selection_and_that_over_the_last():
             assert (body["model"], body.get("reasoning_effort"), plans) == expected
 
 
+@pytest.mark.parametrize(("name", "expected"), [("VsCode", None), ("emacs", "high")])
+async def test_a_prompt_of_the_web_page_without_a_variant_has_none(name, expected):
+    async with (
+        Provider(otherwise=reply("a")) as provider,
+        current(
+            provider_config(provider.url, provider={"models": MODELS}), clientInfo={"name": name}
+        ) as ours,
+    ):
+        selected = {"model": "p/n", "variant": "high", "chatId": "c"}
+        await ours.tell("chat/selectedModelChanged", selected)
+        for variant in ("high", None):
+            await ours.turn("hi", model="p/n", variant=variant)
+    efforts = [request.body.get("reasoning_effort") for request in provider.requests]
+    assert efforts == ["high", expected]
+
+
 async def test_a_model_known_to_think_is_asked_to_think_as_much_as_was_selected():
     async with Provider(otherwise=reply("a")) as provider:
         config = provider_config(provider.url, defaultModel="openai/o3")
@@ -392,7 +408,6 @@ async def test_a_page_of_vs_code_loaded_again_gets_for_its_new_chat_what_it_forg
         servers = [each["name"] for each in ours.notified("tool/serverUpdated", begun)]
         assert (repeated, servers) == ((["new"], ["ECA"]) if name == "VsCode" else ([], []))
         if repeated:
-            whole.pop("selectVariant")
             assert ours.notified("config/updated", begun)[0]["chat"] == whole
         await ours.ask("chat/queryContext", {"chatId": "newer", "query": ""})
         assert len(ours.notified("config/updated", begun)) == len(repeated)  # the last was whole
