@@ -101,11 +101,16 @@ class Announcer:
         if variants != announced.variants:
             changes["variants"] = variants
         if changes or is_selected:
-            selected = selection.variant if selection.model == selection.client_model else None
-            variant = selection.variant_in_force(model, selected)
+            variant = self._variant_of(model)
             if variant != announced.select_variant:
                 changes["select_variant"] = variant
         return changes
+
+    def _variant_of(self, model: str) -> str:
+        """Return the variant in force of a model selected for all chats, or an empty text."""
+        selection = self.selection
+        selected = selection.variant if selection.model == model else None
+        return selection.variant_in_force(model, selected)
 
     def announce_variants(
         self, model: str, variant: str | None, chat_id: str | None, *, is_own: bool
@@ -224,14 +229,22 @@ class Announcer:
         For that chat all settings are new (W-11), and its trust is its user's. Return False
         without an effect if the page has shown this chat before, or knows everything.
         """
-        forgets = self.session.profile.forgets_announcements and self.is_introduced
-        if not forgets or self._repeated_for == chat_id or self._announced_tools is None:
+        session, tools = self.session, self._announced_tools
+        forgets = session.profile.forgets_announcements and self.is_introduced
+        by_chat = session.writes(m.ConfigUpdatedParams, "chat_id")
+        if not (forgets and by_chat) or self._repeated_for == chat_id or tools is None:
             return False
         self._repeated_for = chat_id
-        whole = attrs.evolve(self._sent, select_trust=None)
+        model = self._sent.select_model or ""
+        whole = attrs.evolve(
+            self._sent,
+            variants=self.models.current.variants(model),
+            select_variant=self._variant_of(model),
+            select_trust=None,
+        )
         if not _present(whole).keys() <= _present(self._last_sent).keys():
             self.announce_selection(whole, chat_id)
-        self.session.notify("tool/serverUpdated", self._announced_tools)
+        session.notify("tool/serverUpdated", tools)
         return True
 
     def announce_trust(self, chat_id: str, *, trust: bool) -> None:

@@ -19,7 +19,7 @@ from tests.eca_server.agent.chat.agent_session import (
     session,
     today,
 )
-from tests.eca_server.agent.chat.current import current
+from tests.eca_server.agent.chat.current import CURRENT, current
 from tests.eca_server.agent.chat.editor import (
     ECHO,
     Content,
@@ -47,10 +47,6 @@ async def with_models(
 def introduced(ours: Editor) -> dict[str, Any]:
     [update] = ours.notified("config/updated")
     return update["chat"]
-
-
-def introduced_first(ours: Editor) -> dict[str, Any]:
-    return dict(ours.notified("config/updated")[0]["chat"])
 
 
 def offered(request: ReceivedRequest) -> dict[str, Any]:
@@ -285,6 +281,7 @@ async def test_a_prompt_wins_over_selection_options_and_configuration(
         assert behaviors(provider) == [expected]
 
 
+OLDER = {"codeAssistant": {"chat": True}}
 MODELS: dict[str, Any] = {
     "m": {"variants": {"low": {"reasoning_effort": "low"}, "off": {}}},
     "n": {"variants": {"high": {"reasoning_effort": "high"}}},
@@ -397,20 +394,30 @@ async def test_the_trust_of_a_chat_is_confirmed_to_clients_that_show_it_by_chat(
 
 
 @pytest.mark.requirement("W-11b", "W-11g")
-@pytest.mark.parametrize("name", ["VsCode", "emacs"])
-async def test_a_page_of_vs_code_loaded_again_gets_for_its_new_chat_what_it_forgot(name):
-    async with current(clientInfo={"name": name}) as ours:
-        await ours.turn("go", model=ECHO, trust=True)  # the last update has its trust alone
-        whole, begun = introduced_first(ours), len(ours.received)
+@pytest.mark.parametrize(
+    ("name", "knows", "repeats"),
+    [("VsCode", CURRENT, True), ("emacs", CURRENT, False), ("VsCode", OLDER, False)],
+)
+async def test_a_page_of_vs_code_loaded_again_gets_for_its_new_chat_what_it_forgot(
+    name, knows, repeats
+):
+    config = provider_config("http://127.0.0.1:1", provider={"models": MODELS})
+    about = {"clientInfo": {"name": name}, "capabilities": knows}
+    async with current(config, **about) as ours:
+        whole = dict(ours.notified("config/updated")[0]["chat"])
+        await ours.turn("go", model=ECHO, trust=True)
+        selected = {"model": "p/n", "variant": "high", "chatId": "c"}
+        await ours.tell("chat/selectedModelChanged", selected)  # the last update is of that alone
+        await ours.ask("chat/queryCommands", {"query": ""})
+        begun = len(ours.received)
         for chat in ("c", "new", "new"):
             await ours.ask("chat/queryContext", {"chatId": chat, "query": ""})
-        repeated = [each["chatId"] for each in ours.notified("config/updated", begun)]
+        repeated = updates(ours, begun)
+        assert repeated == ([{"chatId": "new", "chat": whole}] if repeats else [])
         servers = [each["name"] for each in ours.notified("tool/serverUpdated", begun)]
-        assert (repeated, servers) == ((["new"], ["ECA"]) if name == "VsCode" else ([], []))
-        if repeated:
-            assert ours.notified("config/updated", begun)[0]["chat"] == whole
+        assert servers == ["ECA"] * repeats
         await ours.ask("chat/queryContext", {"chatId": "newer", "query": ""})
-        assert len(ours.notified("config/updated", begun)) == len(repeated)  # the last was whole
+        assert updates(ours, begun) == repeated  # the last was whole
 
 
 async def test_even_in_a_trusted_chat_a_path_outside_needs_approval_and_a_denial_holds(tmp_path):
