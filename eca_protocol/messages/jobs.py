@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 import attrs
 
 from eca_protocol.messages.marks import UnknownValue, lenient, marked, with_alias
+from eca_protocol.revisions import Revision, mark
 
 JobStatus: TypeAlias = Literal["running", "completed", "failed", "killed"] | UnknownValue
 OutputStream: TypeAlias = Literal["stdout", "stderr"] | UnknownValue
@@ -14,7 +15,10 @@ OutputStream: TypeAlias = Literal["stdout", "stderr"] | UnknownValue
 
 @attrs.frozen(kw_only=True)
 class JobSummary:
-    """A job: `started_at` is a time in ISO 8601, `elapsed` a duration for people (`5m23s`)."""
+    """A job: `started_at` is a time in ISO 8601, `elapsed` a duration for people (`5m23s`).
+
+    `tool_call_id`: the call that started it; upstream writes it, its document does not name it.
+    """
 
     id: str
     type: str = marked(lenient("W-60"), default="")
@@ -26,6 +30,7 @@ class JobSummary:
     exit_code: int | None = marked(lenient("W-60", nullable=True))
     chat_id: str = marked(lenient("W-60"), default="")
     chat_label: str = marked(lenient("W-60"), default="")
+    tool_call_id: str | None = marked(mark(since=Revision.CURRENT, ruling="W-60"))
 
 
 @attrs.frozen(kw_only=True)

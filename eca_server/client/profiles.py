@@ -44,7 +44,15 @@ class ClientProfile:
             ended without it; other clients get it repeated (W-22).
         enter_approves: whether the key that sends a message to a running turn, or an answer, also
             approves every waiting call; an approval in that instant does not count.
+        names_variants: whether each prompt names the model and the variant that it shows; a prompt
+            without a variant then has none.
+        joins_arguments: whether its user edits the arguments of an MCP server as one text, which it
+            splits at blanks.
+        replaces_rewrites: whether it knows the correction of a rewrite; other clients get the new
+            text when it is complete.
         shows_other_chats: whether it shows the chats that commands begin (`/btw`, `/import`).
+        forgets_announcements: whether its page, when loaded late or again, knows only the last
+            `config/updated`, no servers and no jobs.
         shows_messages: whether it shows `$/showMessage`; else a chat repeats the message (W-15).
         formats_messages: whether it uses the text of `$/showMessage` as a format, so that a single
             `%` is an error by which it loses the rest of its read.
@@ -77,7 +85,11 @@ class ClientProfile:
     shows_subagents: bool = False
     resends_steers: bool = False
     enter_approves: bool = False
+    names_variants: bool = False
+    joins_arguments: bool = False
+    replaces_rewrites: bool = True
     shows_other_chats: bool = True
+    forgets_announcements: bool = False
     shows_messages: bool = True
     formats_messages: bool = False
     has_plain_own_texts: bool = False
@@ -161,6 +173,8 @@ _NEOVIM = ClientProfile(
 _WEB_PAGE = ClientProfile(
     resends_steers=True,
     enter_approves=True,
+    names_variants=True,
+    joins_arguments=True,
     shows_messages=False,
     has_plain_own_texts=True,
     merge_seconds=_MERGE_SECONDS,
@@ -177,7 +191,9 @@ DRAFT_SECONDS = 60.0
 _BY_NAME = {
     "eca-server chat": _OUR_OWN,
     "Neovim": _NEOVIM,
-    "VsCode": _WEB_PAGE_ZERO_BASED,
+    "VsCode": attrs.evolve(
+        _WEB_PAGE_ZERO_BASED, replaces_rewrites=False, forgets_announcements=True
+    ),
     "IntelliJ": _WEB_PAGE_ZERO_BASED,
     "Desktop": _WEB_PAGE,
 }

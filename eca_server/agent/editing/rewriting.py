@@ -4,7 +4,8 @@ The rules of this module: the client gets only the text that replaces the select
 rewrite ends with one `finished` or one `error`, and nothing is sent for its id after that. A stop
 takes effect at once and closes the connection to the provider. A rewrite replaces an older one with
 the same id. An `error` always follows a `started`, with a short delay after the last text: VS Code
-restores the selection only if it has applied both, and else deletes it.
+restores the selection only if it has applied both, and else deletes it. It does not know `replace`
+either, so it gets the text when it is complete.
 """
 
 from __future__ import annotations
@@ -199,13 +200,13 @@ class Rewrites:
         try:
             async with rewrite.model.stream(rewrite.request(around)) as events:
                 async for event in events:
-                    if not isinstance(event, Note | Progress):
+                    if self._streams and not isinstance(event, Note | Progress):
                         self._begin(rewrite.id, running)
                     match event:
                         case ReasoningStarted():
                             self._notify(rewrite.id, running, m.RewriteReasoningContent())
                         case TextDelta(text):
-                            self._send_text(rewrite.id, running, replacement.feed(text))
+                            self._send_piece(rewrite.id, running, replacement.feed(text))
                         case RefusalDelta(text):
                             refused += text
                         case Finished():
@@ -219,15 +220,31 @@ class Rewrites:
         if finished is None:
             reason = "the stream ended without its last event"
             return rewrite.model.explain(BackendError("premature_stop", reason))
-        self._send_text(rewrite.id, running, replacement.close())
+        self._send_piece(rewrite.id, running, replacement.close())
         if refused or finished.reason in _ENDINGS:
             return refused.strip() or _ENDINGS[finished.reason]
         whole = replacement.corrected(around.before, around.after)
         if not whole:
             return _NOTHING
-        if whole != replacement.text:
-            self._send_text(rewrite.id, running, whole, replaces=True)
+        self._complete(rewrite.id, running, replacement.text, whole)
         return None
+
+    @property
+    def _streams(self) -> bool:
+        """True if the client gets the text piece by piece, and its correction."""
+        return self._session.profile.replaces_rewrites
+
+    def _send_piece(self, rewrite_id: str, running: _Running, text: str) -> None:
+        if self._streams:
+            self._send_text(rewrite_id, running, text)
+
+    def _complete(self, rewrite_id: str, running: _Running, streamed: str, whole: str) -> None:
+        """Send the whole text, if the client has not got it piece by piece."""
+        if not self._streams:
+            self._begin(rewrite_id, running)
+            self._send_text(rewrite_id, running, whole)
+        elif whole != streamed:
+            self._send_text(rewrite_id, running, whole, replaces=True)
 
     def _send_text(
         self, rewrite_id: str, running: _Running, text: str, *, replaces: bool = False

@@ -48,12 +48,14 @@ class Job:
         command: str,
         name: str,
         chat_id: str,
+        call_id: str | None = None,
         cleanup: Callable[[], Awaitable[str]] | None = None,
     ) -> None:
         self.id = job_id
         self.command = command
         self.name = name
         self.chat_id = chat_id
+        self.call_id = call_id
         self.status: Status = "running"
         self.exit_code: int | None = None
         self.started_at = datetime.now(UTC)

@@ -69,6 +69,7 @@ class Jobs:
         environment: Mapping[str, str],
         name: str,
         chat_id: str,
+        call_id: str | None = None,
         prefix: Sequence[str] = (),
         cleanup: Callable[[], Awaitable[str]] | None = None,
     ) -> Job:
@@ -81,6 +82,7 @@ class Jobs:
             environment: its whole environment.
             name: its display name, in a few words.
             chat_id: the chat that starts it.
+            call_id: the tool call that starts it, if one does.
             prefix: the command that starts the shell, if another one does (a sandbox).
             cleanup: cleans up after the end of the job; the returned text is added to the output.
 
@@ -103,6 +105,7 @@ class Jobs:
             command=command,
             name=name,
             chat_id=chat_id,
+            call_id=call_id,
             cleanup=cleanup,
         )
         self._jobs[job.id] = job

@@ -14,7 +14,7 @@ from eca_server.agent.jobs.jobs import JobRefused, Jobs
 from eca_server.agent.jobs.output import Line
 from eca_server.agent.tools.output import Cap, cut_mark
 from eca_server.agent.tools.script import Script, enter_sandbox, open_working_directory
-from eca_server.agent.tools.tool import ToolError, ToolOutput
+from eca_server.agent.tools.tool import ToolError, ToolOutput, running_call
 from eca_server.models.history import TextPart
 
 _FIRST_OUTPUT = 0.5  # seconds in which most invalid commands fail
@@ -55,6 +55,7 @@ class Background:
                     environment=script_to_run.environment,
                     name=name[:_SHOWN_NAME],
                     chat_id=self.chat_id,
+                    call_id=running_call.get(None),
                     prefix=script_to_run.prefix,
                     cleanup=None if visit is None else partial(visit.leave, sets_aside=False),
                 )

@@ -43,6 +43,9 @@ class Announcer:
     providers: Callable[[], Iterable[m.ProviderStatus]] | None = None
     on_problems: Callable[[], None] = lambda: None
     _config: m.ChatConfig = attrs.field(factory=m.ChatConfig, init=False)
+    _sent: m.ChatConfig = attrs.field(factory=m.ChatConfig, init=False)
+    _last_sent: m.ChatConfig = attrs.field(factory=m.ChatConfig, init=False)
+    _repeated_for: str | None = attrs.field(default=None, init=False)
     _announced_tools: m.EcaServerUpdatedParams | None = None
     _announced_servers: dict[str, m.MCPServerUpdatedParams] = attrs.field(factory=dict)
     _announced_providers: dict[str, m.ProviderStatus] = attrs.field(factory=dict)
@@ -98,11 +101,16 @@ class Announcer:
         if variants != announced.variants:
             changes["variants"] = variants
         if changes or is_selected:
-            selected = selection.variant if selection.model == selection.client_model else None
-            variant = selection.variant_in_force(model, selected)
+            variant = self._variant_of(model)
             if variant != announced.select_variant:
                 changes["select_variant"] = variant
         return changes
+
+    def _variant_of(self, model: str) -> str:
+        """Return the variant in force of a model selected for all chats, or an empty text."""
+        selection = self.selection
+        selected = selection.variant if selection.model == model else None
+        return selection.variant_in_force(model, selected)
 
     def announce_variants(
         self, model: str, variant: str | None, chat_id: str | None, *, is_own: bool
@@ -212,9 +220,42 @@ class Announcer:
 
     def announce_selection(self, chat: m.ChatConfig, chat_id: str | None = None) -> None:
         """Announce a selection, or changed models, for a chat or for all."""
+        self._sent, self._last_sent = attrs.evolve(self._sent, **_present(chat)), chat
         self.session.notify("config/updated", m.ConfigUpdatedParams(chat=chat, chat_id=chat_id))
+
+    def repeat(self, chat_id: str) -> bool:
+        """Announce settings and tools again for a new chat of a page that may know none.
+
+        For that chat all settings are new (W-11), and its trust is its user's. Return False
+        without an effect if the page has shown this chat before, or knows everything.
+        """
+        session, tools = self.session, self._announced_tools
+        forgets = session.profile.forgets_announcements and self.is_introduced
+        by_chat = session.writes(m.ConfigUpdatedParams, "chat_id")
+        if not (forgets and by_chat) or self._repeated_for == chat_id or tools is None:
+            return False
+        self._repeated_for = chat_id
+        model = self._sent.select_model or ""
+        whole = attrs.evolve(
+            self._sent,
+            variants=self.models.current.variants(model),
+            select_variant=self._variant_of(model),
+            select_trust=None,
+        )
+        if not _present(whole).keys() <= _present(self._last_sent).keys():
+            self.announce_selection(whole, chat_id)
+        session.notify("tool/serverUpdated", tools)
+        return True
 
     def announce_trust(self, chat_id: str, *, trust: bool) -> None:
         """Confirm a chat's trust: the web page shows the announced one, not its user's choice."""
         if self.session.writes(m.ConfigUpdatedParams, "chat_id"):
             self.announce_selection(m.ChatConfig(select_trust=trust), chat_id)
+
+
+def _present(chat: m.ChatConfig) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in attrs.asdict(chat, recurse=False).items()
+        if value is not None
+    }

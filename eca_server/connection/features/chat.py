@@ -74,7 +74,9 @@ def make_handlers(parts: Composition) -> Mapping[str, Handler]:
         ),
         **InlinePrompts(settings, models, chats, views, prompts).handlers(),
         **steering.make_handlers(chats, prompts, parts.host.nursery),
-        **Queries(session, settings, parts.folders, parts.servers).handlers(),
+        **Queries(
+            session, settings, parts.folders, parts.servers, parts.repeat_announcements
+        ).handlers(),
         **selecting.handlers(),
         **requests.handlers(),
         **Rollbacks(session, chats, views).handlers(),

@@ -198,6 +198,12 @@ class Composition:
             gallery=gallery,
         )
 
+    def repeat_announcements(self, chat_id: str) -> None:
+        """Repeat announcements for a page that shows a chat which nothing was announced for."""
+        is_new = self.chats.get().at(chat_id) is None
+        if is_new and self.announcer.repeat(chat_id) and any(self.jobs):
+            self._jobs_changed()
+
     def _jobs_changed(self) -> None:
         self.announcer.announce_jobs(summaries(self.jobs, self.chats.get()))
 

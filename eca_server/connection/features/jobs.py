@@ -70,6 +70,7 @@ def summaries(jobs: Jobs, chats: Chats) -> Iterator[m.JobSummary]:
             exit_code=job.exit_code,
             chat_id=job.chat_id,
             chat_label=(chat.title if chat is not None else None) or job.chat_id,
+            tool_call_id=job.call_id,
         )
 
 

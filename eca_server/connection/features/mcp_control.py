@@ -224,6 +224,9 @@ class MCPControl:
         if server.awaits_trust:
             raise _must_be_accepted(name)
         self._must_fit(name, requested)
+        joins = self.session.profile.joins_arguments
+        if joins and _words(params.args) == _words(server.args):
+            requested.pop("args", None)
         if params.command:
             requested["url"] = None
         elif params.url:
@@ -292,6 +295,10 @@ def _settings_in(params: attrs.AttrsInstance, *, but: Iterable[str]) -> ServerSe
         for first, *rest in [field.split("_")]
         if field not in but and value is not None
     }
+
+
+def _words(arguments: Iterable[str] | None) -> list[str]:
+    return " ".join(arguments or ()).split()
 
 
 def _must_be_accepted(name: str) -> RPCError:

@@ -94,6 +94,9 @@ class Prompts:
         chat = self.chats.open(params.chat_id)
         if params.chat_id and chat.is_blank:
             self.session.notify("chat/opened", m.ChatOpenedParams(chat_id=chat.id))
+        knows_variants = self.session.writes(m.ChatConfig, "variants")
+        if params.model and knows_variants and self.session.profile.names_variants:
+            params = attrs.evolve(params, variant=params.variant or "")
         accepted = self.accept(chat, params)
         needs_model = accepted.needs_model
         chat.prompt(Prompt(text=accepted.text, body=accepted.body, is_for_model=needs_model))

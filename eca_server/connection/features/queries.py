@@ -24,12 +24,17 @@ if TYPE_CHECKING:
 
 @attrs.frozen(eq=False)
 class Queries:
-    """The queries of a connection."""
+    """The queries of a connection.
+
+    Attributes:
+        on_shown: called with the id of a chat that a page may show for the first time.
+    """
 
     session: Session
     settings: Settings
     folders: Folders
     servers: Callable[[], MCPServers | None]
+    on_shown: Callable[[str], None]
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers of queries."""
@@ -44,6 +49,8 @@ class Queries:
     def _query_context(
         self, params: m.ChatQueryContextParams
     ) -> m.ChatQueryContextResponse | Awaitable[m.ChatQueryContextResponse]:
+        if params.chat_id and not params.query:
+            self.on_shown(params.chat_id)
         resources = self._resources(params)
         if not self.session.roots and not params.query.strip():
             return m.ChatQueryContextResponse(chat_id=params.chat_id, contexts=resources)

@@ -92,7 +92,10 @@ class Selection:
     def choose(
         self, chat: Outlet | None = None, params: m.ChatPromptParams | None = None
     ) -> Chosen:
-        """Return the target of a prompt; without `params`, of a prompt without own selection."""
+        """Return the target of a prompt; without `params`, of a prompt without own selection.
+
+        An empty variant in `params` means none.
+        """
         prompt = params or m.ChatPromptParams(message="")
         own = None if chat is None else chat.selection
         behavior = self.behavior_in_force(
@@ -106,8 +109,8 @@ class Selection:
         model = models.canonical_name(prompt.model or first)
         configured = self.own_settings(behavior).variant
         variants = (variant for name, variant in selected if name == model)
-        variant = prompt.variant or next(variants, configured)
-        return Chosen(model=model, variant=variant, behavior=behavior)
+        variant = next(variants, configured) if prompt.variant is None else prompt.variant
+        return Chosen(model=model, variant=variant or None, behavior=behavior)
 
     def unknown_agent(self, chat: Chat, params: m.ChatPromptParams) -> str | None:
         """Return the requested agent if it cannot be selected, or None."""

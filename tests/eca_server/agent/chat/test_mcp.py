@@ -15,6 +15,7 @@ from eca_server.agent.tools.approval import Memo
 from eca_server.connection.features import mcp
 from eca_server.connection.features.mcp_turns import MOST_TOOLS
 from tests.eca_server.agent.chat.agent_session import ALLOW, calls, of_calls, order, results
+from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import ECHO as ECHO_MODEL
 from tests.eca_server.agent.chat.editor import SCRIPT
 from tests.eca_server.agent.chat.mcp_session import (
@@ -55,6 +56,27 @@ async def test_servers_start_behind_the_introduction_and_are_announced(places, a
             "status": "running", "tools": [echo],
         }  # fmt: skip
         assert statuses(ours, "off") == ["disabled"]
+
+
+@pytest.mark.parametrize(
+    ("client", "args", "expected"),
+    [
+        ("VsCode", ["-c", "exit", "3"], ("-c", "exit 3")),  # as they were, split by the page
+        ("VsCode", ["-c", "exit", "4"], ("-c", "exit", "4")),
+        ("emacs", ["-c", "exit", "3"], ("-c", "exit", "3")),
+    ],
+)
+async def test_arguments_that_a_page_splits_without_a_change_stay(
+    client, args, expected, tmp_path, places
+):
+    servers = {"git": {"command": "sh", "args": ["-c", "exit 3"]}}
+    data = tmp_path / "data"
+    async with current({"mcpServers": servers}, data=data, clientInfo={"name": client}) as ours:
+        await status(ours, "git", "running")
+        changed = {"name": "git", "command": "bash", "args": args}
+        await ours.ask("mcp/updateServer", changed)
+        after = ours.connection.config.mcp_servers["git"]
+        assert (after.command, tuple(after.args)) == ("bash", expected)
 
 
 @pytest.mark.requirement("CONF-9")

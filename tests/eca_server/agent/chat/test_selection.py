@@ -19,7 +19,7 @@ from tests.eca_server.agent.chat.agent_session import (
     session,
     today,
 )
-from tests.eca_server.agent.chat.current import current
+from tests.eca_server.agent.chat.current import CURRENT, current
 from tests.eca_server.agent.chat.editor import (
     ECHO,
     Content,
@@ -281,6 +281,7 @@ async def test_a_prompt_wins_over_selection_options_and_configuration(
         assert behaviors(provider) == [expected]
 
 
+OLDER = {"codeAssistant": {"chat": True}}
 MODELS: dict[str, Any] = {
     "m": {"variants": {"low": {"reasoning_effort": "low"}, "off": {}}},
     "n": {"variants": {"high": {"reasoning_effort": "high"}}},
@@ -332,6 +333,22 @@ async def test_a_prompt_wins_over_its_chats_selection_and_that_over_the_last():
             assert (body["model"], body.get("reasoning_effort"), plans) == expected
 
 
+@pytest.mark.parametrize(("name", "expected"), [("VsCode", None), ("emacs", "high")])
+async def test_a_prompt_of_the_web_page_without_a_variant_has_none(name, expected):
+    async with (
+        Provider(otherwise=reply("a")) as provider,
+        current(
+            provider_config(provider.url, provider={"models": MODELS}), clientInfo={"name": name}
+        ) as ours,
+    ):
+        selected = {"model": "p/n", "variant": "high", "chatId": "c"}
+        await ours.tell("chat/selectedModelChanged", selected)
+        for variant in ("high", None):
+            await ours.turn("hi", model="p/n", variant=variant)
+    efforts = [request.body.get("reasoning_effort") for request in provider.requests]
+    assert efforts == ["high", expected]
+
+
 async def test_a_model_known_to_think_is_asked_to_think_as_much_as_was_selected():
     async with Provider(otherwise=reply("a")) as provider:
         config = provider_config(provider.url, defaultModel="openai/o3")
@@ -374,6 +391,33 @@ async def test_the_trust_of_a_chat_is_confirmed_to_clients_that_show_it_by_chat(
             {"selectTrust": trust} for trust in (True, False, True)
         ]
         assert {each["chatId"] for each in confirmed} == {"c"}
+
+
+@pytest.mark.requirement("W-11b", "W-11g")
+@pytest.mark.parametrize(
+    ("name", "knows", "repeats"),
+    [("VsCode", CURRENT, True), ("emacs", CURRENT, False), ("VsCode", OLDER, False)],
+)
+async def test_a_page_of_vs_code_loaded_again_gets_for_its_new_chat_what_it_forgot(
+    name, knows, repeats
+):
+    config = provider_config("http://127.0.0.1:1", provider={"models": MODELS})
+    about = {"clientInfo": {"name": name}, "capabilities": knows}
+    async with current(config, **about) as ours:
+        whole = dict(ours.notified("config/updated")[0]["chat"])
+        await ours.turn("go", model=ECHO, trust=True)
+        selected = {"model": "p/n", "variant": "high", "chatId": "c"}
+        await ours.tell("chat/selectedModelChanged", selected)  # the last update is of that alone
+        await ours.ask("chat/queryCommands", {"query": ""})
+        begun = len(ours.received)
+        for chat in ("c", "new", "new"):
+            await ours.ask("chat/queryContext", {"chatId": chat, "query": ""})
+        repeated = updates(ours, begun)
+        assert repeated == ([{"chatId": "new", "chat": whole}] if repeats else [])
+        servers = [each["name"] for each in ours.notified("tool/serverUpdated", begun)]
+        assert servers == ["ECA"] * repeats
+        await ours.ask("chat/queryContext", {"chatId": "newer", "query": ""})
+        assert updates(ours, begun) == repeated  # the last was whole
 
 
 async def test_even_in_a_trusted_chat_a_path_outside_needs_approval_and_a_denial_holds(tmp_path):

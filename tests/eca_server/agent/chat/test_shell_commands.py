@@ -38,11 +38,13 @@ async def test_a_job_is_approved_and_ends_with_a_kill_or_the_session(monkeypatch
         command = "echo up >&2; sleep 60 & echo $! > pid; wait"
         parts = [{"command": command, "args": []}]
         details = {"type": "shellCommand", "commands": parts, "background": True}
+        call_ids = []
         for number in (1, 2):
             run = call("shell_command", command=command, background="it")
             await ours.prompt(run, model=SCRIPT)
             pending_call = await ours.content("toolCallRun", manualApproval=True)
             assert pending_call["details"] == details
+            call_ids.append(pending_call["id"])
             await ours.approve(pending_call)
             await until_jobs(ours, *["running"] * number)
             await ours.expect_stopped()
@@ -50,7 +52,7 @@ async def test_a_job_is_approved_and_ends_with_a_kill_or_the_session(monkeypatch
         assert first == {
             "id": "job-1", "type": "shell", "status": "running", "label": command, "summary": "it",
             "startedAt": first["startedAt"], "elapsed": first["elapsed"], "exitCode": None,
-            "chatId": "c", "chatLabel": "c",
+            "chatId": "c", "chatLabel": "c", "toolCallId": call_ids[0],
         }  # fmt: skip
         assert (second["id"], second["status"]) == ("job-2", "running")
         await ours.ask("chat/delete", {"chatId": "c"})

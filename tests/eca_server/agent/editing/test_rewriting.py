@@ -69,6 +69,22 @@ async def test_a_selection_is_rewritten_piece_by_piece():
         assert contents_of(ours, "s")[-2] == {"type": "replace", "text": "x = 2\n"}
 
 
+async def test_vs_code_which_ignores_a_correction_gets_the_corrected_text():
+    lines = "x = 2\n" * 1000
+    answer = reply(
+        reasoning("hm"), text("Sure:\n```\n"), text(lines), text("```\nDone."), finish("stop")
+    )
+    async with (
+        Provider([answer]) as provider,
+        current(provider_config(provider.url), clientInfo={"name": "VsCode"}) as ours,
+    ):
+        await ours.ask("rewrite/prompt", params("a"))
+        await until_received(ours, "finished")
+        types = [each["type"] for each in contents_of(ours)]
+        assert types == ["reasoning", "started", "text", "text", "finished"]
+        assert new_text(ours) == lines
+
+
 @pytest.mark.parametrize(
     ("script", "message"),
     [
