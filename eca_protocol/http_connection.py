@@ -28,7 +28,8 @@ def join_chunks(response: Any) -> None:
     """Let the body's chunks that have arrived together be returned as one."""
     parser = _parser(response)
     is_chunked = response.headers.get("transfer-encoding", "").lower() == "chunked"
-    if is_chunked and hasattr(parser, "_reader"):
+    buffer = getattr(parser, "_receive_buffer", None)
+    if is_chunked and hasattr(parser, "_reader") and hasattr(buffer, "maybe_extract_at_most"):
         parser._reader = JoinedChunks(parser._reader)
 
 
