@@ -104,6 +104,8 @@ class Outbox:
             while self.size > size and not self.closed:
                 waiter.woken = anyio.Event()
                 await waiter.woken.wait()
+                if self.size > size:  # appended to since
+                    self._wake()  # a task that waits for less
         finally:
             self._waiting.remove(waiter)
             self._wake()

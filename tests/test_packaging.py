@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PACKAGES = ("eca_protocol", "eca_server")
@@ -172,3 +173,10 @@ def tracked_texts() -> dict[str, str]:
 def test_no_file_names_a_machine_or_a_registry() -> None:
     machine_names = {name: MACHINE.findall(text) for name, text in tracked_texts().items()}
     assert not {name: matches for name, matches in machine_names.items() if matches}
+
+
+def test_httpx_1_with_its_new_api_is_not_chosen_even_if_pre_releases_are() -> None:
+    (requirement,) = (each for each in PROJECT["dependencies"] if each.startswith("httpx"))
+    versions = Requirement(requirement).specifier
+    assert versions.contains("0.28.1")
+    assert not versions.contains("1.0.dev6", prereleases=True)

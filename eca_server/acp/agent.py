@@ -247,7 +247,7 @@ class Agent:
                 await session.replay()
         except BaseException as error:
             session.closing.set()
-            if isinstance(error, ECAError) and not isinstance(error, RPCError):
+            if isinstance(error, ECAError):
                 raise failure(error) from error
             raise
         self._nursery.start_soon(_quietly, session.announce_commands)

@@ -197,3 +197,23 @@ async def test_tasks_that_wait_continue_in_turn_even_if_one_is_cancelled():
         places = [place for place, each in enumerate(appended) if each == source]
         assert scope.cancelled_caught or places[-1] > 400 - 16
         assert max(b - a for a, b in itertools.pairwise(places)) <= 16
+
+
+async def test_a_task_that_waits_again_wakes_the_next_that_need_not_wait():
+    outbox, _ = filled(b"first")
+    continued: list[int] = []
+
+    async def wait(size: int) -> None:
+        await outbox.wait_below(size)
+        continued.append(size)
+
+    async with trio.open_nursery() as nursery:
+        for size in (0, 4):
+            nursery.start_soon(wait, size)
+            await trio.testing.wait_all_tasks_blocked()
+        await outbox._write()
+        outbox.append(b"next")  # before the woken task runs
+        await trio.testing.wait_all_tasks_blocked()
+        assert continued == [4]
+        await outbox._write()
+    assert continued == [4, 0]

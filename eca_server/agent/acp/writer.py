@@ -28,6 +28,7 @@ from eca_server.agent.tools.tasks import TASK_TOOL, Tasks
 from eca_server.agent.tools.tool import ToolOutput
 from eca_server.client.content_formatting import NATIVE, PREFIX
 from eca_server.models.answer import Answer
+from eca_server.models.counts import token_count
 from eca_server.models.events import (
     Event,
     Image,
@@ -266,8 +267,9 @@ class TurnWriter:
     def write_usage(self, cost: float | None) -> None:
         """Note what the turn took of the agent's context."""
         if self.usage is not None:
-            self.turn.limit = UsageLimit(context=self.usage.size)
-            self.turn.usages[:] = [Usage(input=self.usage.used, output=0, cost=cost)]
+            size = token_count(self.usage.size)
+            self.turn.limit = None if size is None else UsageLimit(context=size)
+            self.turn.usages[:] = [Usage(input=token_count(self.usage.used), output=0, cost=cost)]
 
 
 def _text_of(arguments: Mapping[str, Any]) -> str:

@@ -265,18 +265,19 @@ class Agents:
         """Build a chat's instructions for a behaviour from its prompt and files."""
         behavior = chosen.behavior
         skill_files = self.folders.skill_files
+        read_instructions = partial(
+            read_instruction_files,
+            self.folders.workspace,
+            user_directory=self.settings.user_directory,
+            rules=paths_of(config.rules),
+            parents=config.include_parent_agents_files,
+            behavior=behavior,
+            model=chosen.model,
+            trusted_roots=self.settings.loaded.trusted_roots,
+        )
 
         def read() -> tuple[InstructionFiles, SkillList]:
-            instruction_files = read_instruction_files(
-                self.folders.workspace,
-                user_directory=self.settings.user_directory,
-                rules=paths_of(config.rules),
-                parents=config.include_parent_agents_files,
-                behavior=behavior,
-                model=chosen.model,
-                trusted_roots=self.settings.loaded.trusted_roots,
-            )
-            return instruction_files, skill_files.search()
+            return read_instructions(), skill_files.search()
 
         files, skills = await run_on_disk(read, seconds=THREAD_SECONDS)
         for note in files.notes:

@@ -3,12 +3,15 @@
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 
 from eca_protocol.acp import messages as m
-from eca_protocol.errors import RPCError
+from eca_protocol.client import Client
+from eca_protocol.errors import RequestFailed, RPCError
+from eca_protocol.methods import CHAT_OPEN
 from eca_server.acp.blocks import message_of
 from tests.eca_server.acp.bench import editing
 
@@ -242,3 +245,22 @@ async def test_what_no_session_can_be_is_refused(tmp_path: Path) -> None:
         unknown = m.ResumeSessionRequest(session_id="none", cwd=str(tmp_path))
         with pytest.raises(RPCError, match="no such session"):
             await editor.call("session/resume", unknown)
+
+
+@pytest.mark.parametrize("method", ["session/load", "session/resume"])
+async def test_a_server_that_refuses_to_open_a_chat_is_a_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    request = Client.request
+
+    async def refuse(client: Client, row: Any, *params: Any, **options: Any) -> Any:
+        if row is CHAT_OPEN:
+            raise RequestFailed(-32601, "no method 'chat/open'")
+        return await request(client, row, *params, **options)
+
+    monkeypatch.setattr(Client, "request", refuse)
+    async with editing(tmp_path) as editor:
+        types = {"session/load": m.LoadSessionRequest, "session/resume": m.ResumeSessionRequest}
+        params = types[method](session_id="stored", cwd=str(tmp_path), mcp_servers=())
+        with pytest.raises(RPCError, match="the ECA server refused: no method 'chat/open'"):
+            await editor.call(method, params)

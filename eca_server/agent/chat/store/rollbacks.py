@@ -41,6 +41,10 @@ _FORGET: Final = (
     " AND (?3 OR EXISTS (SELECT 1 FROM rollback WHERE chat = ?1))"  # or another server has ended it
 )
 
+_UNFINISHED: Final = (
+    "FROM rollback JOIN chat ON chat.id = rollback.chat WHERE chat.workspace = ? OR chat.id = ?"
+)
+
 
 def add_before_images(file: ChatFile, chat: str, images: Sequence[BeforeImage]) -> tuple[int, ...]:
     """Store before-images; return their numbers."""
@@ -146,13 +150,15 @@ def note_step(file: ChatFile, chat: str, path: str) -> None:
     )
 
 
+def has_unfinished_rollbacks(file: ChatFile, workspace: str, chat: str) -> bool:
+    """Return True if `unfinished_rollbacks` would return any, or fail at a damaged one."""
+    rows = file.execute(f"SELECT 1 {_UNFINISHED} LIMIT 1", (workspace, chat))
+    return rows.fetchone() is not None and not file.is_behind
+
+
 def unfinished_rollbacks(file: ChatFile, workspace: str, chat: str) -> tuple[Rollback, ...]:
     """Return unfinished rollbacks of a workspace's chats, and of one; none while writes wait."""
-    rows = file.execute(
-        "SELECT rollback.* FROM rollback JOIN chat ON chat.id = rollback.chat"
-        " WHERE chat.workspace = ? OR chat.id = ?",
-        (workspace, chat),
-    )
+    rows = file.execute(f"SELECT rollback.* {_UNFINISHED}", (workspace, chat))
     return tuple(
         Rollback(
             chat=name,

@@ -128,9 +128,9 @@ class Store:
         """
 
         def query(file: ChatFile) -> LoadResult:
-            unfinished = rollbacks.unfinished_rollbacks(file, workspace, chat_id)
+            unfinished = rollbacks.has_unfinished_rollbacks(file, workspace, chat_id)
             loaded = queries.load(file, chat_id)
-            return attrs.evolve(loaded, has_unfinished_rollbacks=bool(unfinished))
+            return attrs.evolve(loaded, has_unfinished_rollbacks=unfinished)
 
         return await self._worker.read_unless_late(query, first=running.settle)
 

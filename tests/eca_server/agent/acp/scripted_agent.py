@@ -218,9 +218,10 @@ class ScriptedAgent:
         self.update(session, plan)
 
     async def do_usage(self, session: str, text: str) -> None:
-        used, cost = text.split()
+        """`usage USED COST [SIZE]`: report the tokens and the cost."""
+        used, cost, *size = text.split()
         money = m.Cost(amount=float(cost), currency="USD")
-        self.update(session, m.UsageUpdate(used=int(used), size=1000, cost=money))
+        self.update(session, m.UsageUpdate(used=int(used), size=int(*size or ["1000"]), cost=money))
 
     async def do_title(self, session: str, text: str) -> None:
         self.update(session, m.SessionInfoUpdate(title=text))

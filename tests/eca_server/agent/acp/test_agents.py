@@ -140,6 +140,17 @@ async def test_plans_usage_title_and_modes(tmp_path):
         assert log.of("mode") == [["plan"]]
 
 
+@pytest.mark.parametrize("count", [-1, -(2**63) - 1, 2**63])
+async def test_an_impossible_count_of_tokens_is_unknown_and_the_turn_is_stored(tmp_path, count):
+    async with chatting(tmp_path, is_stored=True) as (ours, _):
+        got = await turn(ours, f"say x\nusage {count} 0.5 {count}")
+        usage = of_type(got, "usage")[-1]
+        assert (usage["sessionTokens"], usage["sessionCost"]) == (0, "0.50")
+        assert "limit" not in usage
+    async with chatting(tmp_path, is_stored=True) as (ours, _):
+        assert text([each for role, each in await ours.reopen() if role != "user"]) == "x"
+
+
 async def test_a_selected_agent_is_started_for_its_modes_and_the_first_prompt_has_one(tmp_path):
     async with chatting(tmp_path) as (ours, log):
         await ours.tell("chat/selectedModelChanged", {"model": MODEL})

@@ -4,6 +4,7 @@ import itertools
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,19 @@ def test_a_part_is_made_once_at_its_first_use_and_anew_after_a_reset() -> None:
     part.reset()
     assert part.made is None
     assert part.get() == [2]
+
+
+async def test_no_part_is_used_in_a_worker_thread_where_a_reset_could_come_between(monkeypatch):
+    get, users = Lazy.get, set()
+
+    def note(part: Lazy[object]) -> object:
+        users.add(threading.current_thread())
+        return get(part)
+
+    monkeypatch.setattr(Lazy, "get", note)
+    async with editor() as ours:
+        await ours.turn("hi")
+    assert users == {threading.current_thread()}
 
 
 async def test_an_abandoned_wait_lets_no_second_holder_in() -> None:

@@ -11,7 +11,13 @@ import pytest
 
 from eca_server.agent.chat.store import schema
 from eca_server.agent.chat.store.rows import TurnUsage
-from tests.eca_server.agent.chat.store.keeping import WORKSPACE, messages_of, opened, set_aside
+from tests.eca_server.agent.chat.store.keeping import (
+    WORKSPACE,
+    messages_of,
+    opened,
+    set_aside,
+    texts_of,
+)
 
 
 @pytest.fixture
@@ -119,6 +125,22 @@ async def test_a_damaged_place_of_a_message_costs_no_message(path, value, versio
         assert len(await ours.texts("bad")) == 5
         assert await ours.texts("good") == ["good"]
         assert not any("not stored" in each for each in ours.problems)
+
+
+@pytest.mark.parametrize("step", ["0, 5, NULL", "0, x'2f61', 5"])
+async def test_a_damaged_step_of_a_rollback_leaves_the_chats_readable(path, step):
+    damage(
+        path,
+        "INSERT INTO rollback VALUES ('bad', NULL, 0, NULL, 1, 0, 1, 1)",
+        f"INSERT INTO undo_step VALUES ('bad', {step}, NULL, NULL)",
+    )
+    async with opened(path) as ours:
+        for name in ("good", "bad"):
+            loaded = await ours.store.find(name, WORKSPACE)
+            assert loaded is not None, name
+            assert loaded.has_unfinished_rollbacks, name
+            assert texts_of(loaded.chat) == [name]
+        assert not await ours.store.unfinished_rollbacks(WORKSPACE, "")
 
 
 @pytest.mark.skipif(sqlite3.sqlite_version_info < (3, 37), reason="it knows no STRICT tables")
