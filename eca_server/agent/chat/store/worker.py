@@ -140,8 +140,11 @@ class Worker:
                 await self._on_time.wait()
 
         def work(file: ChatFile) -> Result | None:
-            if first is not None:
-                file.read(first)
+            try:
+                if first is not None:
+                    file.read(first)
+            except Exception:  # noqa: BLE001 - it must not hide what the query finds
+                _log.exception("an internal error of the store")
             return file.read(query)
 
         result = None

@@ -41,6 +41,18 @@ async def test_a_chat_comes_back_after_a_restart_as_it_was(path: Path) -> None:
     assert before <= chat.created <= chat.updated <= time.time()
 
 
+async def test_an_error_in_the_settling_of_drafts_hides_no_chat(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def settle(_: object) -> None:
+        raise ValueError("an error of ours")
+
+    async with opened(path) as ours:
+        assert await ours.store.append("c", WORKSPACE, turn("a"))
+        monkeypatch.setattr("eca_server.agent.chat.store.running.settle", settle)
+        assert (await ours.chat("c")).messages == turn("a")
+
+
 @pytest.mark.parametrize("size", [LARGE_BODY - 200, LARGE_BODY, 3 * LARGE_BODY + 7])
 async def test_a_large_message_is_stored_once_and_whole(path: Path, size: int) -> None:
     text = random.Random(size).randbytes(size // 2 + 1).hex()[:size]
