@@ -18,9 +18,7 @@ HIDDEN = "***"
 _ANYWHERE = 8  # known secrets from this length on are also hidden inside longer words
 _PART = 4  # shorter beginnings of a secret are shown
 
-_CARRIES_A_KEY = re.compile(
-    r"auth|cookie|secret|token|key$|\b(api-?)?key"
-)  # not x-portkey-provider
+_CARRIES_A_KEY = re.compile(r"auth|cookie|(?<!port)key|secret|token")  # not x-portkey-provider
 _PREFIXES = "sk-|sk_|gsk_|hf_|xai-|pplx-|nvapi-|AIza|gh[opsur]_|github_pat_|glpat-|eyJ"
 _LOOKS_LIKE_A_KEY = (  # group 1 stays, the rest of a match is hidden
     rf"(?<![\w-])()(?:{_PREFIXES})[\w.-]{{8,}}",
