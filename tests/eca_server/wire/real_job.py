@@ -40,7 +40,10 @@ from tests.eca_server.stranger import REPOSITORY, environment
 TRANSCRIPT = REPOSITORY / "tests" / "data" / "transcripts" / "real_job.jsonl"
 SERVE = (sys.executable, "-P", "-m", "eca_server", "server")
 WHEN = datetime(2026, 11, 21, tzinfo=UTC)
-COPIED = ("eca_protocol", "tests/eca_protocol", "tests/conftest.py", "pyproject.toml")
+COPIED = (
+    *("eca_protocol", "tests/eca_protocol", "pyproject.toml"),
+    *("tests/conftest.py", "tests/eca_server/fork_server.py"),
+)
 
 TEST = """
 
