@@ -136,7 +136,9 @@ async def test_what_can_be_sent_at_once_is_and_the_rest_follows_in_order():
 @pytest.mark.requirement("W-6d")
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it is unknown what was read")
 @pytest.mark.parametrize("connect", [os.pipe, connected_sockets])
-async def test_a_paced_client_finds_one_write_in_a_read_however_late_it_reads(connect):
+async def test_a_paced_client_finds_one_write_in_a_read_however_late_it_reads(
+    connect, autojump_clock
+):
     """Such as an editor that was suspended: it keeps nothing between two reads."""
     reader, writer = connect()
     outbox = Outbox(FdTransport(os.open(os.devnull, os.O_RDONLY), writer))
@@ -158,7 +160,7 @@ async def test_a_paced_client_finds_one_write_in_a_read_however_late_it_reads(co
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it is unknown what was read")
 @pytest.mark.parametrize("connect", [os.pipe, connected_sockets])
-async def test_a_paced_client_that_has_gone_is_noticed(connect):
+async def test_a_paced_client_that_has_gone_is_noticed(connect, autojump_clock):
     reader, writer = connect()
     outbox = Outbox(FdTransport(os.open(os.devnull, os.O_RDONLY), writer))
     outbox.shape = WriteShape(size=2, pause_between=0.001)
