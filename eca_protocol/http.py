@@ -459,6 +459,10 @@ async def _send(
                 if http_error is None:
                     raise
                 is_stale = not connected and anyio.current_time() - started <= STALE
-                if not (resend and is_stale and http_error.kind == "broken"):
-                    raise http_error from error
+                if resend and is_stale and http_error.kind == "broken":
+                    continue
+                if "without sending a response" in str(error) and request.url.scheme == "http":
+                    text = f"{http_error} If it expects TLS, use https://."
+                    raise HTTPError("broken", text) from error
+                raise http_error from error
     raise HTTPTimeout("first_byte", first_byte, f"no answer began within {first_byte:g} s")

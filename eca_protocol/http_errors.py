@@ -85,10 +85,13 @@ def _error_of_kind(error: Exception, kind: HTTPErrorKind, message: str) -> HTTPE
         return HTTPError("config", "the server or proxy speaks HTTP without TLS: use http://")
     if trouble := explain_tls_error(error, is_connecting=kind == "connect"):
         return HTTPError("tls", f"TLS failed: {trouble}")
-    if kind == "proxy" and text.startswith("407"):
-        return HTTPError("config", f"the proxy requires a login: {PROXY_LOGIN}")
-    if kind == "protocol" and ("disconnected" in text or "closed" in text):
-        return HTTPError("broken", f"the connection was lost: {text}")
+    match kind:
+        case "proxy" if text.startswith("407"):
+            kind, message, text = "config", "the proxy requires a login", PROXY_LOGIN
+        case "protocol" if text == "illegal request line":  # so h11 calls a control character
+            kind, message, text = "config", "the server expects TLS", "use https://"
+        case "protocol" if "disconnected" in text or "closed" in text:
+            kind, message = "broken", "the connection was lost"
     return HTTPError(kind, f"{message}: {text}")
 
 

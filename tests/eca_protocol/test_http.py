@@ -108,6 +108,16 @@ async def test_tls_to_a_server_without_it_is_an_error_of_the_configuration():
 
 
 @pytest.mark.parametrize(
+    ("alert", "kind"), [([raw("\x15\x03\x01\x00\x02\x02\x46")], "config"), ([], "broken")]
+)
+async def test_a_request_without_tls_to_a_server_that_expects_it_is_explained(alert, kind):
+    async with asking([Reply(before_headers=[*alert, close()])]) as (_, client, url):
+        error = await failure(client, url)
+    assert error.kind == kind
+    assert "use https://" in str(error)
+
+
+@pytest.mark.parametrize(
     ("script", "timer"),
     [(Reply(before_headers=[hang()]), "first_byte"), (reply("Hel", hang()), "idle")],
 )
