@@ -20,6 +20,7 @@ from eca_server.agent.chat.call_runner import CallRunner
 from eca_server.agent.chat.compaction import Compactor
 from eca_server.agent.chat.reply import reply
 from eca_server.agent.chat.steering import take_steers
+from eca_server.agent.chat.title import MakeTitle
 from eca_server.agent.chat.turn import Turn
 from eca_server.agent.context.contexts import PromptContext
 from eca_server.agent.tools.output import counted
@@ -60,10 +61,9 @@ class Agent:
     Attributes:
         messages: the messages to send; the last is the user's, and the contexts go before it.
         permissions: decides whether a prepared call may run.
-        wants_title: request a title for the chat.
         compact_at: the percentage of the model's context that a request may take.
         gather: reads the contexts of the prompt; they go before the user's message.
-        title_prompt: the instruction for a title; None: the built-in one.
+        make_title: requests the chat's title, beside the first answer; None: no title.
         answer_max_kb: KiB of text of one answer, after which it is cut.
         compact_prompt: the instruction for a summary; empty: the built-in one.
         hooks: the user's hooks; None: there are none.
@@ -79,10 +79,9 @@ class Agent:
     system: str
     toolbox: ToolBox
     permissions: Permissions
-    wants_title: bool
     compact_at: float
     gather: Gather
-    title_prompt: str | None = None
+    make_title: MakeTitle | None = None
     answer_max_kb: int = 32 * 1024
     compact_prompt: str = ""
     hooks: TurnHooks | None = None
@@ -136,9 +135,8 @@ class Agent:
                 return  # or nothing to send: the steers were commands for the server
             if has_new_text:
                 failures = _Failures()
-            wants_title = self.wants_title and step == 0
             answer = await (
-                self._ask(turn, compactor, wants_title=wants_title)
+                self._ask(turn, compactor, self.make_title if step == 0 else None)
                 if self.external is None
                 else self.external(self.runner, turn)
             )
@@ -203,7 +201,9 @@ class Agent:
                 return has_new_text
             has_new_text |= await take_steers(turn, compactor.compact_as_asked)
 
-    async def _ask(self, turn: Turn, compactor: Compactor, *, wants_title: bool) -> Answer | None:
+    async def _ask(
+        self, turn: Turn, compactor: Compactor, make_title: MakeTitle | None
+    ) -> Answer | None:
         """Send one request, compacted if needed; retry once, compacted, if it was too long."""
         request = self._request(turn)
         if await compactor.compact_if_needed(request):
@@ -211,7 +211,7 @@ class Agent:
         if self._is_over:
             return None
         try:
-            return await self._reply(turn, request, wants_title=wants_title)
+            return await self._reply(turn, request, make_title)
         except BackendError as error:
             done = await compactor.compact()
             if self._is_over:
@@ -220,7 +220,7 @@ class Agent:
                 turn.fail(self.model.explain(error))
                 return None
         try:
-            return await self._reply(turn, self._request(turn), wants_title=wants_title)
+            return await self._reply(turn, self._request(turn), make_title)
         except BackendError as error:
             turn.fail(self.model.explain(error))
             return None
@@ -230,14 +230,15 @@ class Agent:
         """True if a hook has ended the turn."""
         return self.hooks is not None and self.hooks.stopped
 
-    async def _reply(self, turn: Turn, request: Request, *, wants_title: bool) -> Answer | None:
+    async def _reply(
+        self, turn: Turn, request: Request, make_title: MakeTitle | None
+    ) -> Answer | None:
         answer = await reply(
             turn,
             self.model,
             request,
             naming=self.runner.naming,
-            wants_title=wants_title,
-            title_prompt=self.title_prompt,
+            make_title=make_title,
             max_kb=self.answer_max_kb,
         )
         self.record_request(turn, request)

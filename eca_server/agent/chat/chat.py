@@ -6,7 +6,7 @@ The methods that handlers call never wait: a stop has taken effect before the ne
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from eca_server.agent.chat.outlet import ChatServices, Outlet, Selection
 from eca_server.agent.chat.showing import Replayer
 from eca_server.agent.chat.store.rows import ChatSettings, StoredChat
 from eca_server.agent.chat.stored_messages import ChatRecord, restored
-from eca_server.agent.chat.title import Titling
+from eca_server.agent.chat.title import MakeTitle, Titling
 from eca_server.agent.chat.tool_call import ToolCall
 from eca_server.agent.chat.turn import STOP_SECONDS, Prompt, Turn
 from eca_server.agent.chat.usage import SessionUsage
@@ -214,7 +214,7 @@ class Chat(Outlet):
         if title and title != self.title:
             self.titling.announce()
 
-    def request_title(self, make_title: Callable[[], Awaitable[str | None]]) -> None:
+    def request_title(self, make_title: MakeTitle) -> None:
         """Request a title in the background, if the chat has none (W-25)."""
         if self.state is ChatState.RUNNING:
             self.titling.request(make_title)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import attrs
@@ -16,6 +16,7 @@ from eca_server.agent.chat.history import History
 from eca_server.agent.chat.instructions import System
 from eca_server.agent.chat.memory import Storage
 from eca_server.agent.chat.store.rows import ChatSettings
+from eca_server.agent.chat.title import MakeTitle
 from eca_server.agent.chat.tool_call import ToolCall
 from eca_server.agent.chat.usage import SessionUsage
 from eca_server.agent.tools.ledger import Ledger
@@ -107,9 +108,7 @@ class Outlet(ABC):
         if self.state is not ChatState.DELETED:
             self.services.watch(self)
 
-    def request_title(  # noqa: B027 - a subagent's chat is named by its call
-        self, make_title: Callable[[], Awaitable[str | None]]
-    ) -> None:
+    def request_title(self, make_title: MakeTitle) -> None:  # noqa: B027 - not for a subagent's chat
         """Request a title in the background, if the chat needs one (W-25)."""
 
     async def restore(self) -> None:  # noqa: B027 - a subagent's chat is new

@@ -7,7 +7,7 @@ decision 14). Retries happen in a lower layer, before the first event the user s
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 
 import attrs
 import trio
@@ -15,7 +15,7 @@ import trio
 from eca_protocol.messages import UsageLimit
 from eca_protocol.server.calls import Naming
 from eca_server.agent.chat.pictures import MOST_PICTURES, FirstPictures, picture_content
-from eca_server.agent.chat.title import make_title
+from eca_server.agent.chat.title import MakeTitle
 from eca_server.agent.chat.turn import Turn
 from eca_server.models.answer import Answer
 from eca_server.models.backend import BackendError, Request
@@ -68,8 +68,7 @@ async def reply(
     request: Request,
     *,
     naming: Callable[[str, str], Naming],
-    wants_title: bool = False,
-    title_prompt: str | None = None,
+    make_title: MakeTitle | None = None,
     max_kb: int = 32 * 1024,
 ) -> Answer | None:
     """Send a request, and show the answer; return None after reporting an incomplete answer.
@@ -79,16 +78,13 @@ async def reply(
         model: the model.
         request: the request, with the whole history.
         naming: returns a call's names on the wire for its id and the tool's name.
-        wants_title: request the chat's title once the first event has arrived.
-        title_prompt: the instruction for the title; None: the built-in one.
+        make_title: requests the chat's title, once the first event has arrived; None: no title.
         max_kb: KiB of text, reasoning and arguments, after which the answer is cut.
 
     Raises:
         BackendError: the request is too long (`context_overflow`); nothing was shown.
     """
-    receiver = _Receiver(turn, CallsInOrder(turn, naming), _AnswerBudget(max_kb))
-    if wants_title:
-        receiver.make_title = lambda: make_title(model, turn.about, title_prompt)
+    receiver = _Receiver(turn, CallsInOrder(turn, naming), _AnswerBudget(max_kb), make_title)
     answer = receiver.answer
     turn.draft.begin_answer(model.origin)
     try:
@@ -126,7 +122,7 @@ class _Receiver:
     turn: Turn
     calls: CallsInOrder
     budget: _AnswerBudget
-    make_title: Callable[[], Awaitable[str | None]] | None = None
+    make_title: MakeTitle | None
     has_shown: bool = False
     answer: Answer = attrs.field(factory=Answer)
     pictures: FirstPictures = attrs.field(factory=FirstPictures)

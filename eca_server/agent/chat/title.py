@@ -6,6 +6,7 @@ import itertools
 import logging
 import re
 from collections.abc import Awaitable, Callable, Container
+from typing import TypeAlias
 
 import attrs
 import trio
@@ -17,6 +18,9 @@ from eca_server.models.models import Model
 from eca_server.printable import visible
 
 _log = logging.getLogger("eca_server.agent.chat")
+
+MakeTitle: TypeAlias = Callable[[], Awaitable[str | None]]
+"""Requests a title; None: the model gave none. Any error means that there is no title."""
 
 LONGEST = 60
 _READ = 2000
@@ -43,7 +47,7 @@ class Titling:
     _scope: trio.CancelScope | None = attrs.field(init=False, default=None)
     _is_over: bool = attrs.field(init=False, default=False)
 
-    def request(self, make_title: Callable[[], Awaitable[str | None]]) -> None:
+    def request(self, make_title: MakeTitle) -> None:
         """Request a title in the background, if there is none."""
         if self.title is None and self._scope is None:
             self._scope = trio.CancelScope()
@@ -70,9 +74,7 @@ class Titling:
         if self.title and not self._is_over:
             self._write(ChatMetadataContent(title=self.title))
 
-    async def _find(
-        self, make_title: Callable[[], Awaitable[str | None]], scope: trio.CancelScope
-    ) -> None:
+    async def _find(self, make_title: MakeTitle, scope: trio.CancelScope) -> None:
         title = None
         try:
             with scope:

@@ -28,6 +28,7 @@ from eca_server.agent.chat.instructions import (
 )
 from eca_server.agent.chat.outlet import Outlet
 from eca_server.agent.chat.subagents import SpawnAgent, SubagentChat, Task, run_task
+from eca_server.agent.chat.title import MakeTitle, make_title
 from eca_server.agent.commands import hidden_skill_notes
 from eca_server.agent.context.contexts import PromptContext, build_context
 from eca_server.agent.context.instructions_files import InstructionFiles, read_instruction_files
@@ -154,17 +155,25 @@ class Agents:
             system="\n\n".join(filter(None, texts)),
             toolbox=toolbox,
             permissions=permissions,
-            wants_title=config.chat_title and parent is None,
             compact_at=_compact_at(config, behavior, model.capabilities.context),
             answer_max_kb=config.answer_max_kb,
             gather=gather,
-            title_prompt=config.prompts.chat_title,
+            make_title=None if parent else self._make_title(turn, config, chosen.model),
             compact_prompt=await _compact_prompt(turn, config),
             hooks=await self.hooks.of_turn(turn, config, self._hook_fields(chat, model, chosen)),
             max_steps=config.behaviors.get(behavior, Behavior()).max_steps,
             initiator="user" if parent is None else "agent",
             external=external,
         )
+
+    def _make_title(self, turn: Turn, config: Config, model: str) -> MakeTitle | None:
+        """Return the request for a chat's title, without the variant: that may think at length."""
+        models = self.models.current
+
+        async def request() -> str | None:
+            return await make_title(models.find(model), turn.about, config.prompts.chat_title)
+
+        return request if config.chat_title else None
 
     def _external(self, model: Model, config: Config) -> Callable[..., Awaitable[Answer | None]]:
         """Return the function that lets an ACP agent answer a turn."""
