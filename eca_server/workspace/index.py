@@ -281,7 +281,7 @@ class FileIndex:
 
 
 class _Presence:
-    """The check that matches still exist below their roots; each directory is resolved once.
+    """The check that matches still exist below their roots; each directory is checked once.
 
     It is the only one: a stored listing may name anything.
 
@@ -292,39 +292,49 @@ class _Presence:
     def __init__(self, roots: Sequence[Root]) -> None:
         self.removed = 0
         self._roots = roots
-        self._real_paths: dict[Path, Path] = {}
+        self._directories = {
+            (number, ""): os.path.realpath(root.path) == str(root.real_path)
+            for number, root in enumerate(roots)
+        }
 
     def filter(self, entries: Iterator[Entry]) -> Iterator[FileMatch]:
         """Yield the existing matches; end after very many that do not exist."""
         for entry in entries:
-            root = self._roots[entry.root] if entry.root < len(self._roots) else None
-            if root is not None and self._exists(entry, root):
-                yield FileMatch(path=root.path / entry.path, is_directory=entry.is_directory)
+            if entry.root < len(self._roots) and self._exists(entry):
+                path = self._roots[entry.root].path / entry.path
+                yield FileMatch(path=path, is_directory=entry.is_directory)
                 continue
             self.removed += 1
             if self.removed == _MOST_REMOVED:
                 return
 
-    def _exists(self, entry: Entry, root: Root) -> bool:
+    def _exists(self, entry: Entry) -> bool:
         """Return True if an entry is below its root, without a link on the path to it."""
+        path = entry.path
+        parent = path.rpartition("/")[0]
+        return not path.startswith("/") and self._has(entry.root, parent) and self._is(entry)
+
+    def _has(self, root: int, directory: str) -> bool:
+        """Return True if a directory is below its root; check each one once."""
+        checked, unchecked = self._directories, []
+        while (root, directory) not in checked:
+            unchecked.append(directory)
+            directory = directory.rpartition("/")[0]
+        exists = checked[root, directory]
+        for each in reversed(unchecked):
+            exists = checked[root, each] = exists and self._is(Entry(each, root, True))
+        return exists
+
+    def _is(self, entry: Entry) -> bool:
+        """Return True if an entry exists in its directory."""
+        name = entry.path.rpartition("/")[2]
+        if name in {"", os.curdir, os.pardir} or os.path.split(name)[0]:
+            return False
         try:
-            status = os.lstat(f"{root.real_path}{os.sep}{entry.path}")
+            status = os.lstat(f"{self._roots[entry.root].real_path}{os.sep}{entry.path}")
         except (OSError, ValueError):
             return False
-        path = root.real_path / entry.path
-        return (
-            path.name != os.pardir
-            and stat.S_ISDIR(status.st_mode) == entry.is_directory
-            and self._real(root.path) == root.real_path
-            and self._real(path.parent) == path.parent
-            and path.parent.is_relative_to(root.real_path)
-        )
-
-    def _real(self, path: Path) -> Path:
-        real = self._real_paths.get(path)
-        if real is None:
-            real = self._real_paths[path] = Path(os.path.realpath(path))
-        return real
+        return stat.S_ISDIR(status.st_mode) == entry.is_directory
 
 
 def _completions(

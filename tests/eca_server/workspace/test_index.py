@@ -312,6 +312,7 @@ async def test_a_stored_listing_leads_to_nothing_outside_the_roots(
 ):
     folder = project.parent / "listings"
     paths = [str(outside), "..", "../project", f"../{outside.name}", "src/../src", "src"]
+    paths += ["/src", "src/", "./src", "src//main.py", 2000 * "src/" + "main.py"]
     kinds = [(root, is_directory) for root in (0, 1) for is_directory in (True, False)]
     stored = Catalogue(Entry(path, *kind) for path in paths for kind in kinds)
     StoredListings(folder, [root_of(project)]).save(stored, gitignore=True)
