@@ -60,6 +60,12 @@ def statuses(server: Stranger) -> dict[str, str]:
     return {each["name"]: each["status"] for each in updates if each["type"] == "mcp"}
 
 
+def is_news(message: Mapping[str, Any]) -> bool:
+    """Return whether a message says why a server is missing from a turn."""
+    is_text = content_of(message).get("type") == "text" and message["params"]["role"] == "system"
+    return is_text or message.get("method") in ("tool/serverUpdated", "$/showMessage")
+
+
 def running(server: Stranger) -> set[str]:
     return {name for name, status in statuses(server).items() if status == "running"}
 
@@ -98,7 +104,11 @@ def play(place: Place, torture: Torture, random: Random, sizes: Mapping[str, int
         server.prompt("\n".join(f"call {name}__echo {{}}" for name in called), chat="c")
         second = server.expect_finished(seconds=2 * TURN_SECONDS)
         ends = [content_of(m) for m in second if content_of(m).get("type") == "toolCalled"]
-        assert [(each["server"], each["error"]) for each in ends] == [(n, False) for n in called]
+        outcomes = [(each["server"], each["error"]) for each in ends]
+        assert outcomes == [(name, False) for name in called], (
+            [each.get("outputs") for each in ends],
+            [message["params"] for message in second if is_news(message)],
+        )
         torture.notes["last"] = dict(Counter(statuses(server).values()))
         begun = children(server.pid)
         with torture.timed("shutdown", 2 * ANSWER_SECONDS):
