@@ -43,6 +43,8 @@ _BEFORE = 100  # of them before the match, if the line is longer
 _ALTERNATIVES = 100
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _PLAIN_NAME = re.compile(r"[\w.*?+@~ -]+")
+_UTF_8 = codecs.getincrementaldecoder("utf-8-sig")
+_UTF_16 = codecs.getincrementaldecoder("utf-16")
 _LINE_BOUND = re.compile(r"\\[AZzGK]|\(\?[^:i]|[*+?}]\+")
 
 
@@ -270,7 +272,8 @@ def _texts(file: BinaryIO, checkpoint: Checkpoint) -> Iterator[str]:
             raise NotText(f"it has a line of more than {_LONGEST_LINE:,} characters")
         complete, newline, last = text.rpartition("\n")
         if newline:
-            yield (rest + complete).replace("\r\n", "\n").removesuffix("\r")
+            lines = rest + complete
+            yield lines.replace("\r\n", "\n").removesuffix("\r") if "\r" in lines else lines
             rest = last
         else:
             rest += last
@@ -279,9 +282,9 @@ def _texts(file: BinaryIO, checkpoint: Checkpoint) -> Iterator[str]:
 
 
 def _decoder(beginning: bytes) -> codecs.IncrementalDecoder:
-    utf_16 = beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    name, errors = ("utf-16", "replace") if utf_16 else ("utf-8-sig", "surrogateescape")
-    return codecs.getincrementaldecoder(name)(errors)
+    if beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return _UTF_16("replace")
+    return _UTF_8("surrogateescape")
 
 
 def _is_shortened(text: str, line: str) -> bool:
