@@ -103,7 +103,9 @@ async def _chat(options: Options, command: ChatCommand, contexts: Sequence[m.Cha
             return 1
         is_new = command.model is None and command.resumed is None
         if is_new and sys.stderr.isatty() and _lacks_a_model(local):
-            sys.stderr.write(_NO_MODEL)
+            await local.connection.parts.get().models.wait_for_first_look()
+            if _lacks_a_model(local):
+                sys.stderr.write(_NO_MODEL)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(local.show_messages)
             served = local.connection.parts.get().chats.get().get(chat_id or "")

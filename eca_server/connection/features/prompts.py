@@ -117,7 +117,10 @@ class Prompts:
         async def body(turn: Turn) -> None:
             target = chosen
             name = None if login is not None else named_command(params.message)
-            if login is None and not runs_without_model(name) and await self._settle_settings(turn):
+            uses_model = login is None and not runs_without_model(name)
+            if uses_model and (
+                await self._settle_settings(turn) or await self._settle_models(params, chosen)
+            ):
                 target = self.selection.choose(chat, params)
                 chat.set(model=target.model, variant=target.variant, behavior=target.behavior)
             text = params.message if login is None else login.masked_text
@@ -193,6 +196,13 @@ class Prompts:
         if self.settings.loaded.withheld:
             await self.trust.settle(turn)
         return self.settings.loaded is not before
+
+    async def _settle_models(self, params: m.ChatPromptParams, chosen: Chosen) -> bool:
+        """Wait for the first list of models if the simulator would answer unasked."""
+        if params.model or chosen.model != DEFAULT:
+            return False
+        await self.models.wait_for_first_look()
+        return True
 
     def _lacks_a_model(self, chat: Chat, chosen: Chosen) -> bool:
         """Return whether the simulator answers first because no model is configured."""
