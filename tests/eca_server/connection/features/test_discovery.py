@@ -147,7 +147,8 @@ async def test_a_changed_configuration_is_looked_at_again(tmp_path):
 
 
 async def test_models_of_an_endpoint_that_can_be_reached_later_are_found(tmp_path, monkeypatch):
-    refusals = [ConnectionRefusedError(), BackendError("network", "no route"), None]
+    loading = BackendError("overloaded", "Loading model", status=503)
+    refusals = [ConnectionRefusedError(), BackendError("network", "no route"), loading, None]
 
     async def check_port(_: str) -> None:
         refusal = refusals.pop(0)
