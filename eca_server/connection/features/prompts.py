@@ -215,12 +215,7 @@ class Prompts:
 
     def _advice_without_a_model(self) -> str:
         file = self.settings.user_directory / "config.json"
-        reasons = [
-            each.missing_setting or f"`{each.name}` has listed no models"
-            for each in self.models.current.providers
-            if each.location is not None
-        ]
-        if reasons:
+        if reasons := self.models.current.reasons_without_a_model:
             return _NO_USABLE_MODEL.format("; ".join(reasons), file)
         return _NO_MODEL.format(file)
 

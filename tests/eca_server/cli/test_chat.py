@@ -119,6 +119,10 @@ def test_a_message_is_answered_by_a_model_that_a_provider_lists(tmp_path):
         config = json.dumps({"providers": {"p": {"url": provider.url, "key": "k"}}})
         done = eca(tmp_path, "chat", "planted prompt", ECA_CONFIG=config)
     assert (done.stdout, done.stderr) == ("Hi\n", "")
+    unlisted = eca(tmp_path, "chat", "planted prompt", ECA_CONFIG=config)  # its server has ended
+    assert (unlisted.returncode, unlisted.stdout) == (1, "")
+    assert "error: no model can be used: `p` has listed no models\n" in unlisted.stderr
+    assert eca(tmp_path, "chat", "/doctor", ECA_CONFIG=config).returncode == 0
 
 
 @pytest.fixture
