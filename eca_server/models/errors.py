@@ -28,7 +28,7 @@ _STACK_TRACE = re.compile(r"\s*\n(?:Traceback \(most recent|\s+at .{1,200}:\d+:\
 _JSON_IN_TEXT = JSONDecoder()
 
 _NO_PATH = re.compile(
-    r"^(404:? )?((page|resource) )?not found\.?$|^method not allowed"
+    r"^(404:? )?((file|page|resource) )?not found\.?$|^method not allowed"
     r"|route .{1,200} not found|cannot (get|post) /|invalid url|unknown request url",
     re.IGNORECASE,
 )

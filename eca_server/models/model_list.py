@@ -38,7 +38,7 @@ def read_models(listed: Any) -> Sequence[ModelInfo]:
         TypeError: the value is no listing.
     """
     models = listed if isinstance(listed, list) else listed["data"]
-    return [_model(model) for model in models if _chats(model)]
+    return [read_model(model) for model in models if _chats(model)]
 
 
 def _chats(model: Mapping[str, Any]) -> bool:
@@ -53,7 +53,12 @@ def _chats(model: Mapping[str, Any]) -> bool:
     )
 
 
-def _model(model: Mapping[str, Any]) -> ModelInfo:
+def read_model(model: Mapping[str, Any]) -> ModelInfo:
+    """Read one model of a listing.
+
+    Raises:
+        KeyError: the model has no id.
+    """
     listed = object_in(model, "capabilities")
     inputs = _names(object_in(model, "architecture"), "input_modalities", otherwise="image")
     meta = object_in(model, "meta")
