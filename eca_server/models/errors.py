@@ -75,7 +75,10 @@ _EXPLANATIONS: Mapping[ErrorKind, tuple[str, str]] = {
         "Leave out images or contexts, or `/compact` the chat.",
     ),
     "resources": ("the request cannot be sent", "Then try again."),
-    "timeout": ("no answer came in time", "Try again later."),
+    "timeout": (
+        "no answer came in time",
+        "Try again later; for a slow model, set longer timeouts (`streamIdleTimeoutSeconds`, ...).",
+    ),
     "tls": (
         "the connection cannot be secured",
         "Set `network.caCertFile` to trust certificates of your own.",
