@@ -177,7 +177,7 @@ def _chat(arguments: argparse.Namespace) -> int:
         prints_json=arguments.json,
         resumed=arguments.resume,
     )
-    return chat(attrs.evolve(_options(arguments), keeps_chats=True), command)
+    return chat(attrs.evolve(_options(arguments), keeps_chats=True, discovers=True), command)
 
 
 def _doctor(arguments: argparse.Namespace) -> int:

@@ -40,6 +40,10 @@ _NO_MODEL = (
     "Send /login, or set a key such as ANTHROPIC_API_KEY; see `eca-server doctor`.\n"
 )
 _REFUSED = "eca-server: the configuration has errors; `eca-server doctor` shows what is in use\n"
+_NO_USABLE_MODEL = (
+    "error: no model can be used: {}\n"
+    "eca-server: `eca-server doctor --online` checks keys and addresses\n"
+)
 _HINT = "Ctrl-C stops an answer, Ctrl-D exits."
 _EDITOR_HINT = "/ completes commands and @ files, Alt-Enter begins a new line."
 _LOAD_SECONDS: Final = 60.0
@@ -65,6 +69,14 @@ class ChatCommand:
     approves: bool = False
     prints_json: bool = False
     resumed: str | None = None
+
+    @property
+    def asks_model(self) -> bool:
+        """True if the only prompt needs a model.
+
+        A conversation and a command such as `/login` can log in, or select a model.
+        """
+        return self.message is not None and not runs_without_model(named_command(self.message))
 
 
 def chat(options: Options, command: ChatCommand) -> int:
@@ -99,11 +111,8 @@ async def _chat(options: Options, command: ChatCommand, contexts: Sequence[m.Cha
         await local.client.wait_for_config(deadline=None)
         is_ready = _can_work(local, command)
         chat_id = await _resumed(local.client, command.resumed) if is_ready else ""
-        if not is_ready or chat_id == "":
+        if not is_ready or chat_id == "" or not await _has_a_model(local, command):
             return 1
-        is_new = command.model is None and command.resumed is None
-        if is_new and sys.stderr.isatty() and _lacks_a_model(local):
-            sys.stderr.write(_NO_MODEL)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(local.show_messages)
             served = local.connection.parts.get().chats.get().get(chat_id or "")
@@ -129,16 +138,33 @@ async def _chat(options: Options, command: ChatCommand, contexts: Sequence[m.Cha
 
 def _can_work(local: LocalPair, command: ChatCommand) -> bool:
     """Return whether the configuration has no errors, which are reported."""
-    # A conversation and a command such as `/login` can log in, or select a model.
-    named = None if command.message is None else named_command(command.message)
-    asks_default = command.message is not None and not runs_without_model(named)
-    checks_default = asks_default and command.model is None
+    checks_default = command.asks_model and command.model is None
     errors = errors_of(local, with_default=checks_default)
     if errors:
         warnings = (w for w in local.connection.settings.loaded.problems if w.level != "error")
         notes = [f"error: {each}" for each in errors] + [f"warning: {each}" for each in warnings]
         sys.stderr.write(printable_lines("".join(f"{note}\n" for note in notes)) + _REFUSED)
     return not errors
+
+
+async def _has_a_model(local: LocalPair, command: ChatCommand) -> bool:
+    """Return whether a new chat has a model, the simulator if no provider is configured.
+
+    Otherwise it is written to stderr why there is none.
+    """
+    is_new = command.model is None and command.resumed is None
+    if not is_new or not (command.asks_model or sys.stderr.isatty()) or not _lacks_a_model(local):
+        return True
+    models = local.connection.parts.get().models
+    await models.wait_for_first_look()
+    if _lacks_a_model(local):
+        reasons = models.current.reasons_without_a_model
+        if reasons and command.asks_model:
+            sys.stderr.write(_NO_USABLE_MODEL.format(printable_lines("; ".join(reasons))))
+            return False
+        if sys.stderr.isatty():
+            sys.stderr.write(_NO_MODEL)
+    return True
 
 
 async def _resumed(client: Client, prefix: str | None) -> str | None:

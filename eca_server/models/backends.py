@@ -35,13 +35,14 @@ class Timers:
         connect: for the connection.
         first_byte: until the answer begins; None: 60, or 600 for a model on this machine or
             network, which may have to be loaded first.
-        idle: between two bytes.
+        idle: between two bytes; None: 120, or 600 for such a model, whose server may send the
+            headers first, and then nothing until it has read the prompt.
         no_progress: between two events, whatever bytes come.
     """
 
     connect: float = 10
     first_byte: float | None = None
-    idle: float = 120
+    idle: float | None = None
     no_progress: float = 600
 
     @classmethod
@@ -57,8 +58,12 @@ class Timers:
 
     def deadlines(self, url: str) -> Deadlines:
         """Return the deadlines that the HTTP client enforces."""
-        first_byte = self.first_byte or (600 if is_local(url) else 60)
-        return Deadlines(connect=self.connect, first_byte=first_byte, idle=self.idle)
+        first_byte, idle = (600, 600) if is_local(url) else (60, 120)
+        return Deadlines(
+            connect=self.connect,
+            first_byte=self.first_byte or first_byte,
+            idle=self.idle or idle,
+        )
 
 
 class Backends:

@@ -51,7 +51,8 @@ class Discovery:
         catalog: known facts of models: the packaged ones until newer ones are loaded.
         asked_at: the last request of each endpoint, by `platforms.uptime`; to be cleared when
             settings or keys change.
-        unreachable: the endpoints that could not be reached when they were last asked.
+        unreachable: the endpoints that could not be reached when they were last asked, or that
+            were still loading their model.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -92,7 +93,8 @@ class Discovery:
                 models = chat_models(await backend.models())
         except (BackendError, OSError, ValueError) as fault:
             _log.log(level, "%s lists no models: %s", endpoint.provider, fault)
-            if isinstance(fault, OSError) or getattr(fault, "kind", "") == "network":
+            kind = getattr(fault, "kind", "")
+            if isinstance(fault, OSError) or kind in ("network", "overloaded"):
                 self.unreachable.add(endpoint)
             return False
         except trio.TooSlowError:

@@ -192,6 +192,9 @@ _FORBIDDEN: Mapping[ErrorKind, tuple[str, ...]] = {
 }
 """The class of a status 403 that is no lack of permission."""
 
+_MISCONFIGURED: Mapping[ErrorKind, tuple[str, ...]] = {"configuration": (r"requires --jinja",)}
+"""The class of a status 500 that is permanent: llama.cpp was started without support for tools."""
+
 _KIND_OF_CODE = {code: kind for kind, codes in _CODES.items() for code in codes}
 _KIND_OF_STATUS = {status: kind for kind, statuses in _STATUSES.items() for status in statuses}
 
@@ -215,6 +218,8 @@ def classify(status: int | None, code: str | None, message: str) -> ErrorKind:
         return "quota"
     if status == 403:
         kind = _kind_of_words(text, _FORBIDDEN)
+    elif status == 500:
+        kind = _kind_of_words(text, _MISCONFIGURED) or kind
     elif status is not None and status < 500:
         kind = None  # a code that says little says less than the status
     return kind or _kind_of_status(status) or _kind_of_words(text) or _kind_of_rest(status, text)

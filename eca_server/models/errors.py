@@ -28,7 +28,7 @@ _STACK_TRACE = re.compile(r"\s*\n(?:Traceback \(most recent|\s+at .{1,200}:\d+:\
 _JSON_IN_TEXT = JSONDecoder()
 
 _NO_PATH = re.compile(
-    r"^(404:? )?((page|resource) )?not found\.?$|^method not allowed"
+    r"^(404:? )?((file|page|resource) )?not found\.?$|^method not allowed"
     r"|route .{1,200} not found|cannot (get|post) /|invalid url|unknown request url",
     re.IGNORECASE,
 )
@@ -75,7 +75,10 @@ _EXPLANATIONS: Mapping[ErrorKind, tuple[str, str]] = {
         "Leave out images or contexts, or `/compact` the chat.",
     ),
     "resources": ("the request cannot be sent", "Then try again."),
-    "timeout": ("no answer came in time", "Try again later."),
+    "timeout": (
+        "no answer came in time",
+        "Try again later; for a slow model, set longer timeouts (`streamIdleTimeoutSeconds`, ...).",
+    ),
     "tls": (
         "the connection cannot be secured",
         "Set `network.caCertFile` to trust certificates of your own.",

@@ -46,11 +46,12 @@ def _generation(before: str, after: str, most_tokens: int) -> Mapping[str, Any]:
     return {"prompt": before, "suffix": suffix, "stream": False, "options": options}
 
 
-_COMPLETIONS: Final = _Route(
-    path="/completions",
-    payload=_completion,
-    text=lambda answer: answer["choices"][0]["text"],
-)
+def _completed(answer: Any) -> Any:
+    """Return the text of a completion; None from llama.cpp, which ignores the suffix."""
+    return None if "timings" in answer else answer["choices"][0]["text"]
+
+
+_COMPLETIONS: Final = _Route(path="/completions", payload=_completion, text=_completed)
 _MISTRAL: Final = _Route(
     path="/fim/completions",
     payload=_completion,

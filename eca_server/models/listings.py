@@ -53,9 +53,14 @@ def chat_models(listed: Iterable[ModelInfo]) -> tuple[ModelInfo, ...]:
         model.name: model
         for model in listed
         if model.name.strip()
-        and not any(map(_NO_CHAT.fullmatch, _WORD.findall(model.name.lower())))
+        and not any(map(_NO_CHAT.fullmatch, _WORD.findall(_own_name(model.name).lower())))
     }
     return tuple(chatting.values())[:MAX_MODELS]
+
+
+def _own_name(name: str) -> str:
+    """Return a model's name without the directories of a file, as which llama.cpp names it."""
+    return re.split(r"[/\\]", name)[-1] if name.endswith(".gguf") else name
 
 
 def listing_to_json(listing: Listing) -> dict[str, Any]:

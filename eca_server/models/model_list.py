@@ -15,8 +15,9 @@ _CONTEXT = (
     "max_input_tokens",
 )
 """OpenRouter and Together, Groq, vLLM, Mistral and LM Studio, LiteLLM."""
-_META_CONTEXT = ("n_ctx", "n_ctx_train")
-"""llama.cpp and llama-swap: the context in use, else the one from training."""
+_CONTEXT_IN_USE = ("n_ctx",)
+_CONTEXT_OF_TRAINING = ("n_ctx_train",)
+"""llama.cpp and llama-swap, in `meta`; the one in use may be less than `context_length`."""
 _EFFORT_LISTS = ("supported_reasoning_efforts", "reasoning_efforts", "supported_efforts", "efforts")
 _EFFORT = re.compile(r"[a-z][a-z0-9_-]{0,19}")
 _MOST_EFFORTS = 10
@@ -37,7 +38,7 @@ def read_models(listed: Any) -> Sequence[ModelInfo]:
         TypeError: the value is no listing.
     """
     models = listed if isinstance(listed, list) else listed["data"]
-    return [_model(model) for model in models if _chats(model)]
+    return [read_model(model) for model in models if _chats(model)]
 
 
 def _chats(model: Mapping[str, Any]) -> bool:
@@ -52,9 +53,16 @@ def _chats(model: Mapping[str, Any]) -> bool:
     )
 
 
-def _model(model: Mapping[str, Any]) -> ModelInfo:
+def read_model(model: Mapping[str, Any]) -> ModelInfo:
+    """Read one model of a listing.
+
+    Raises:
+        KeyError: the model has no id.
+    """
     listed = object_in(model, "capabilities")
     inputs = _names(object_in(model, "architecture"), "input_modalities", otherwise="image")
+    meta = object_in(model, "meta")
+    contexts = (_first_count(model, _CONTEXT), _first_count(meta, _CONTEXT_IN_USE))
     parameters = model.get("supported_parameters")
     takes = parameters if isinstance(parameters, list) else None
     efforts = tuple(_efforts(model))
@@ -66,8 +74,8 @@ def _model(model: Mapping[str, Any]) -> ModelInfo:
             tools=None if calls_tools else False,
             images=None if listed.get("vision") is not False and "image" in inputs else False,
             reasoning=reasons or None,
-            context=_first_count(model, _CONTEXT)
-            or _first_count(object_in(model, "meta"), _META_CONTEXT),
+            context=min(filter(None, contexts), default=None)
+            or _first_count(meta, _CONTEXT_OF_TRAINING),
             output=_first_count(object_in(model, "top_provider"), _OUTPUT)
             or _first_count(model, _OUTPUT),
             efforts=efforts or None,

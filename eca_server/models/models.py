@@ -193,6 +193,15 @@ class Models:
         known = (key for key in (*keys, *refreshing, self._passphrase) if key is not None)
         return (*known, *(secret for each in self.providers for secret in each.header_secrets))
 
+    @property
+    def reasons_without_a_model(self) -> list[str]:
+        """The reason of each provider over a network why it has no usable model."""
+        return [
+            each.missing_setting or f"`{each.name}` has listed no models"
+            for each in self.providers
+            if each.location is not None
+        ]
+
     def tokens_of(self, provider: str) -> TokenSet | None:
         """Return the tokens of a provider's stored login, if it has tokens."""
         return self._stored.tokens.get(provider)

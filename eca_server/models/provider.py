@@ -45,6 +45,7 @@ from eca_server.system.command_line import nearest
 
 _SPELLINGS: Final = {"openai": "openai-responses"}
 """Upstream's older names of APIs."""
+_LOCAL_DOMAINS = (".localhost", ".local", ".internal", ".lan", ".home.arpa")
 
 
 def is_local(url: str) -> bool:
@@ -52,9 +53,9 @@ def is_local(url: str) -> bool:
     host = ""
     try:
         host = urlsplit(url).hostname or ""
-        return ipaddress.ip_address(host).is_private
+        return not ipaddress.ip_address(host).is_global
     except ValueError:
-        return host == "localhost" or host.endswith((".localhost", ".local", ".internal"))
+        return bool(host) and ("." not in host or host.endswith(_LOCAL_DOMAINS))
 
 
 @attrs.frozen(kw_only=True)

@@ -145,6 +145,8 @@ class _Receiver:
                 turn.draft.record(event)
                 if isinstance(event, Image):
                     await turn.store_pictures([event.data])
+                if isinstance(event, TextDelta | ToolCallStarted):
+                    turn.reasonings.finish_all()  # llama.cpp ends every block with the answer
                 if isinstance(event, _OF_CALLS):
                     self.calls.feed(event)
                 else:

@@ -104,7 +104,8 @@ def _provider(provider: Provider) -> Iterator[str]:
         yield f"  - url: {_url(provider.location)}"
     yield f"  - key: {_key(provider)}"
     models = list(dict.fromkeys((*provider.models, *provider.listed)))
-    yield f"  - models: {enumeration(models, _MAX_MODELS) or 'none'}"
+    none = "none" if provider.endpoint is None else "none listed yet"
+    yield f"  - models: {enumeration(models, _MAX_MODELS) or none}"
 
 
 def _url(location: Location) -> str:
@@ -123,7 +124,8 @@ def _key(provider: Provider) -> str:
     if credential.problem is not None:
         return f"invalid in {credential.source}, see Problems"
     advice = f"set {' or '.join(credential.variables)}, or send `/login {name}` in a chat"
-    is_expected = provider.known is not None or provider.settings.key_env is not None
+    known = provider.known
+    is_expected = bool(known and known.key_variable) or provider.settings.key_env is not None
     return f"missing ({advice})" if is_expected else f"none (if one is needed, {advice})"
 
 

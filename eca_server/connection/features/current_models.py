@@ -1,6 +1,7 @@
 """The models of a connection, made anew when settings, keys or the facts about models change.
 
-Invariant of the discovery: the client and its turns never wait for it (W-11).
+Invariant of the discovery: the client and its turns never wait for it (W-11), except a first prompt
+that names no model, as long as no model is known.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from eca_server.models.access import Access
 from eca_server.models.backend import Backend
 from eca_server.models.credentials.logins import Logins
 from eca_server.models.credentials.lookup import child_environment
-from eca_server.models.discovery import Discovery
+from eca_server.models.discovery import LIST_SECONDS, Discovery
 from eca_server.models.listings import Endpoint
 from eca_server.models.models import Models
 
@@ -46,6 +47,8 @@ class CurrentModels:
         self.on_discovery: Callable[[], None] = lambda: None
         self._discovery = Discovery(cache_directory(host.options.environ))
         self._discovering = trio.CancelScope()
+        self._first_look = trio.Event()
+        self._first_look.set()  # unless a discovery begins
         self._renewed = trio.Event()
         self._looked_at = platforms.uptime()
         self._settings = settings
@@ -82,7 +85,17 @@ class CurrentModels:
         self._modes[agent] = modes
         return has_changed
 
-    async def discover(self) -> None:
+    def begin_discovery(self, nursery: trio.Nursery) -> None:
+        """Discover models in the background."""
+        self._first_look = trio.Event()
+        nursery.start_soon(self._discover)
+
+    async def wait_for_first_look(self) -> None:
+        """Wait until each endpoint has been asked once, as long as one listing may take."""
+        with trio.move_on_after(LIST_SECONDS):
+            await self._first_look.wait()
+
+    async def _discover(self) -> None:
         """Discover models now and after each change of settings or keys, or `look_again`.
 
         Unreachable endpoints are asked again each minute: the network may come back, or the user
@@ -115,12 +128,14 @@ class CurrentModels:
     async def _look(self, is_due: Callable[[Endpoint], bool]) -> None:
         models, catalog = self.current, self._settings.config.catalog
         async with trio.open_nursery() as nursery:
-            for endpoint, backend in models.endpoints.items():
-                if is_due(endpoint):
-                    nursery.start_soon(self._learn, partial(self._list, endpoint, backend))
             if catalog.refresh and models.has_paid_models:
                 load = partial(self._discovery.load_catalog, self._http, catalog.url)
                 nursery.start_soon(self._learn, load)
+            async with trio.open_nursery() as listings:
+                for endpoint, backend in models.endpoints.items():
+                    if is_due(endpoint):
+                        listings.start_soon(self._learn, partial(self._list, endpoint, backend))
+            self._first_look.set()
 
     async def _learn(self, ask: Callable[[], Awaitable[bool]]) -> None:
         """Request models; use the result if it changed."""

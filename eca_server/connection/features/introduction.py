@@ -25,7 +25,7 @@ def introduce(parts: Composition) -> None:
     else:
         _begin(parts)
     if options.discovers:
-        nursery.start_soon(parts.models.discover)
+        parts.models.begin_discovery(nursery)
     if options.watch_seconds is not None:
         nursery.start_soon(parts.settings.watch, options.watch_seconds)
 

@@ -117,7 +117,10 @@ class Prompts:
         async def body(turn: Turn) -> None:
             target = chosen
             name = None if login is not None else named_command(params.message)
-            if login is None and not runs_without_model(name) and await self._settle_settings(turn):
+            uses_model = login is None and not runs_without_model(name)
+            if uses_model and (
+                await self._settle_settings(turn) or await self._settle_models(params, chosen)
+            ):
                 target = self.selection.choose(chat, params)
                 chat.set(model=target.model, variant=target.variant, behavior=target.behavior)
             text = params.message if login is None else login.masked_text
@@ -194,6 +197,13 @@ class Prompts:
             await self.trust.settle(turn)
         return self.settings.loaded is not before
 
+    async def _settle_models(self, params: m.ChatPromptParams, chosen: Chosen) -> bool:
+        """Wait for the first list of models if the simulator would answer unasked."""
+        if params.model or chosen.model != DEFAULT:
+            return False
+        await self.models.wait_for_first_look()
+        return True
+
     def _lacks_a_model(self, chat: Chat, chosen: Chosen) -> bool:
         """Return whether the simulator answers first because no model is configured."""
         models, config = self.models.current, self.settings.config
@@ -205,12 +215,7 @@ class Prompts:
 
     def _advice_without_a_model(self) -> str:
         file = self.settings.user_directory / "config.json"
-        reasons = [
-            each.missing_setting or f"`{each.name}` has listed no models"
-            for each in self.models.current.providers
-            if each.location is not None
-        ]
-        if reasons:
+        if reasons := self.models.current.reasons_without_a_model:
             return _NO_USABLE_MODEL.format("; ".join(reasons), file)
         return _NO_MODEL.format(file)
 

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from eca_server.json_members import count_in, object_in
+from eca_server.models import model_list
 from eca_server.models.backend import ModelInfo
 from eca_server.models.facts import ModelFacts
 
 
 def read_model(listed: Mapping[str, Any]) -> ModelInfo:
-    """Read one model of a listing, which may say little about its capabilities.
+    """Read one model of a listing, which may say little, or in the fields of a different API.
 
     Raises:
         KeyError: the model has no id.
@@ -23,6 +24,7 @@ def read_model(listed: Mapping[str, Any]) -> ModelInfo:
     )
     types = _supported(object_in(thinking, "types"))
     efforts = _supported(effort)
+    general = model_list.read_model(listed)
     return ModelInfo(
         name=str(listed["id"]),
         facts=ModelFacts(
@@ -32,7 +34,7 @@ def read_model(listed: Mapping[str, Any]) -> ModelInfo:
             output=count_in(listed, "max_tokens"),
             thinking=frozenset(types) if thinking else None,
             efforts=tuple(efforts) if effort else None,
-        ),
+        ).with_defaults(general.facts),
     )
 
 

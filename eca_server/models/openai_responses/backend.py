@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import attrs
 from typing_extensions import override
 
 from eca_server.models.backend import BackendError, Request
@@ -23,6 +24,9 @@ _SUMMARY = "reasoning.summary"
 _REASONING_REFUSED = re.compile(r"encrypted.content|\brs_\w+|reasoning'? item", re.IGNORECASE)
 """A refusal of reasoning items that were sent back: from a different account, with a changed key,
 without the item that followed, or by an id that is not stored."""
+
+_TYPE_DEMANDED = re.compile(r"cannot determine type of 'item'", re.IGNORECASE)
+"""A refusal of earlier answers without a type, by llama.cpp under any provider's name."""
 
 
 class OpenAIResponses(HTTPBackend):
@@ -69,7 +73,11 @@ class OpenAIResponses(HTTPBackend):
 
     @override
     def amend(self, request: Request, error: BackendError) -> AmendedRequest | None:
-        """Retry without the refused reasoning items."""
+        """Retry with typed messages, or without the refused reasoning items."""
+        if not self._profile.typed_messages and _TYPE_DEMANDED.search(error.message):
+            self._profile = attrs.evolve(self._profile, typed_messages=True)
+            self._encoder = self._empty_histories()
+            return AmendedRequest(request=request)
         refused = _REASONING_REFUSED.search(f"{error.message} {error.raw}")
         sent_ids = self._reasoning_ids(request) - self._refused_items
         if error.status not in (400, 404) or not refused or not sent_ids:

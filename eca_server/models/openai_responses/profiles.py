@@ -21,6 +21,7 @@ class Profile:
         summary: the requested summary of the reasoning; None: the field is unknown.
         cache_key: whether it accepts `prompt_cache_key`.
         images_in_results: whether the output of a call may be a list, which can contain images.
+        typed_messages: whether earlier answers must be items of a type, with a list as content.
         extra: fields of every request.
         headers: headers of every request, by names in lower case.
     """
@@ -29,6 +30,7 @@ class Profile:
     summary: str | None = None
     cache_key: bool = False
     images_in_results: bool = False
+    typed_messages: bool = False
     extra: Mapping[str, Any] = attrs.field(factory=dict)
     headers: Mapping[str, str] = attrs.field(factory=dict)
 
@@ -49,5 +51,6 @@ PROFILES: Mapping[str, Profile] = {
     "azure": _AS_OPENAI,
     "openrouter": attrs.evolve(_AS_OPENAI, headers={"x-title": "ECA for Python"}),
     "xai": Profile(encrypted_reasoning=True, cache_key=True),
+    "llama-cpp": Profile(typed_messages=True),
 }
 """By the name of the provider; all others (Groq, LM Studio, vLLM, ...) get `Profile()`."""

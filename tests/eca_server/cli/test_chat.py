@@ -21,7 +21,11 @@ from tests.eca_server.stranger import environment
 def test_a_wait_is_explained_and_the_debug_log_shows_requests_and_nothing_secret(tmp_path):
     busy = Reply(status=503, body={"error": {"message": "busy"}})
     with provider_in_thread([busy, reply("Hi"), busy, reply("Hi")]) as provider:
-        settings = {"url": f"{provider.url}?sig=planted-query", "key": "planted-key-1"}
+        settings = {
+            "url": f"{provider.url}?sig=planted-query",
+            "key": "planted-key-1",
+            "fetchModels": False,
+        }
         config = json.dumps({"providers": {"p": settings}, "retry": {"baseDelayMs": 1}})
         arguments = ("chat", "--model", "p/m", "planted prompt")
         plain = eca(tmp_path, *arguments, ECA_CONFIG=config)
@@ -108,6 +112,17 @@ async def test_a_second_interrupt_leaves_a_turn_that_does_not_end() -> None:
             signal.raise_signal(signal.SIGINT)
             await trio.sleep_forever()
     assert scope.cancelled_caught
+
+
+def test_a_message_is_answered_by_a_model_that_a_provider_lists(tmp_path):
+    with provider_in_thread(models=["m"], otherwise=reply("Hi")) as provider:
+        config = json.dumps({"providers": {"p": {"url": provider.url, "key": "k"}}})
+        done = eca(tmp_path, "chat", "planted prompt", ECA_CONFIG=config)
+    assert (done.stdout, done.stderr) == ("Hi\n", "")
+    unlisted = eca(tmp_path, "chat", "planted prompt", ECA_CONFIG=config)  # its server has ended
+    assert (unlisted.returncode, unlisted.stdout) == (1, "")
+    assert "error: no model can be used: `p` has listed no models\n" in unlisted.stderr
+    assert eca(tmp_path, "chat", "/doctor", ECA_CONFIG=config).returncode == 0
 
 
 @pytest.fixture

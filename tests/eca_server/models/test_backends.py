@@ -304,6 +304,11 @@ TAGS = [
     ollama.installed("nomic-embed-text:latest", family="nomic-bert"),
     ollama.installed("old:latest"),
 ]
+LLAMA_CPP = {
+    "id": "tiny",
+    "architecture": {"input_modalities": ["text"], "output_modalities": ["text"]},
+    "meta": {"n_ctx": 5, "n_ctx_train": 9},
+}
 RETIRED = {"id": "c", "lifecycle": "retired"}
 LISTS = [
     (
@@ -315,11 +320,15 @@ LISTS = [
                 "last_id": "claude a",
             },
             "/v1/models?limit=1000&after_id=claude%20a": {
-                "data": [{"id": "b"}, RETIRED],
+                "data": [{"id": "b"}, RETIRED, LLAMA_CPP],
                 "has_more": False,
             },
         },
-        [ANTHROPIC_MODEL, ModelInfo(name="b")],
+        [
+            ANTHROPIC_MODEL,
+            ModelInfo(name="b"),
+            ModelInfo(name="tiny", facts=ModelFacts(context=5, images=False)),
+        ],
     ),
     (
         "google",

@@ -422,6 +422,7 @@ ANSWERS = {
     ],
     "llama.cpp": [
         (503, _openai("Loading model", 503, "unavailable_error"), BUSY),
+        (500, _openai("tools param requires --jinja flag", 500, "server_error"), "configuration"),
         (400, _openai("m", 400, "exceed_context_size_error"), FULL),
         (500, _openai("Context size has been exceeded.", 500, "server_error"), FULL),
     ],

@@ -24,9 +24,20 @@ def names(*listed: str) -> list[str]:
 NOT_FOR_CHATS = """
 text-embedding-3-large nomic-embed-text:latest mistral-ocr-latest gpt-image-1
 gpt-4o-realtime-preview gpt-4o-mini-tts whisper-large-v3 omni-moderation-latest dall-e-3
-meta-llama/llama-guard-4-12b gemini-2.5-flash-live imagen-4 babbage-002
+meta-llama/llama-guard-4-12b /models/nomic-embed.gguf gemini-2.5-flash-live imagen-4 babbage-002
 """
-FOR_CHATS = ["gpt-6.1-sol", "qwen3:8b", "olive-7b", "a/b", "imaginary", "o3", "devoted-2", "ttsx"]
+FOR_CHATS = [
+    "/srv/audio/gemma.gguf",
+    "C:\\voice\\a.gguf",
+    "gpt-6.1-sol",
+    "qwen3:8b",
+    "olive-7b",
+    "a/b",
+    "imaginary",
+    "o3",
+    "devoted-2",
+    "ttsx",
+]
 
 
 def test_what_may_be_for_chats_is_offered_once():
@@ -64,6 +75,7 @@ ABLE = {"completion_chat": True, "function_calling": False, "vision": False}
         ({"meta": {"n_ctx": 8192, "n_ctx_train": 32768}}, {"context": 8192}),
         ({"meta": {"n_ctx_train": 32768}}, {"context": 32768}),
         ({"context_length": 5, "meta": {"n_ctx": 9}}, {"context": 5}),
+        ({"context_length": 9, "meta": {"n_ctx": 5, "n_ctx_train": 9}}, {"context": 5}),
         (
             {"reasoning": {"supported_efforts": ["low", "high", "high", 3, "A b"]}},
             {"reasoning": True, "efforts": ("low", "high")},

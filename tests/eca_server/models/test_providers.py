@@ -174,17 +174,21 @@ def test_who_has_no_key_but_needs_one_is_not_asked_for_a_list():
         ("http://127.0.0.1", True),
         ("http://[::1]:8080", True),
         ("http://192.168.1.5", True),
+        ("http://100.101.102.103:8080", True),  # of Tailscale
         ("http://box.local", True),
+        ("http://gpu-box:8080/v1", True),
+        ("http://gpu.lan", True),
         ("https://api.openai.com/v1", False),
         ("https://8.8.8.8", False),
         ("nonsense", False),
         ("http://[::1:8080", False),
     ],
 )
-def test_a_local_model_has_ten_minutes_to_begin(url, local):
+def test_a_local_model_has_ten_minutes_for_each_step(url, local):
     assert is_local(url) == local
-    assert Timers().deadlines(url).first_byte == (600 if local else 60)
-    assert Timers(first_byte=5).deadlines(url).first_byte == 5
+    ours, limits = Timers().deadlines(url), Timers(first_byte=5, idle=6).deadlines(url)
+    assert (ours.first_byte, ours.idle) == ((600, 600) if local else (60, 120))
+    assert (limits.first_byte, limits.idle) == (5, 6)
 
 
 def test_every_profile_and_base_is_a_known_provider_s():

@@ -5,11 +5,13 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trustme
 
 from eca_protocol.testing.provider import Provider, Reply, reply, tool_call
 from tests.eca_protocol.http_peers import mutual_tls, server, tls
 from tests.eca_server.agent.chat.editor import editor, provider_config
+from tests.eca_server.models.anthropic import scripted as claude
 from tests.eca_server.models.github_copilot.github import LOGIN, GitHub, github
 from tests.eca_server.models.ollama import scripted as ollama
 
@@ -163,3 +165,20 @@ async def test_a_configured_client_certificate_is_shown_to_a_provider(tmp_path: 
         async with editor(config, ECA_CLIENT_KEY=str(tmp_path / "me.key")) as ours:
             await ours.turn("hello")
         assert listener.heads[0].startswith("POST /v1/chat/completions ")
+
+
+@pytest.mark.parametrize("shown", [claude.text("a"), claude.tool_use("no_such_tool", "{}")])
+async def test_a_thought_ends_where_the_answer_continues_even_if_its_server_ends_it_later(shown):
+    thought, other = claude.thinking("Hm")(0), shown(1)
+    events = [claude.started(), *thought[:-1], *other, thought[-1], *claude.stopped("end_turn")]
+    script = [Reply(steps=claude.steps(events)), claude.reply(claude.text("b"))]
+    async with Provider(script) as there:
+        config = {"providers": {"p": {"api": "anthropic", "url": there.url, "models": {"m": {}}}}}
+        async with editor(config) as ours:
+            types = (await ours.turn("hi", model="p/m")).types
+    continued = {"text", "toolCallPrepare"}
+    thinking = types.index("reasonStarted")
+    assert next(each for each in types[thinking:] if each in continued | {"reasonFinished"}) == (
+        "reasonFinished"
+    )
+    assert types.count("reasonFinished") == 1

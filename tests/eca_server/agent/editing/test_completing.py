@@ -195,9 +195,18 @@ async def test_a_local_model_fills_gaps_as_it_is_loaded_and_has_always_a_gap():
         assert posts[-1].body["suffix"] == "\n"
 
 
-@pytest.mark.parametrize("status", [400, 401, 404])
-async def test_a_model_that_refuses_to_fill_gaps_is_asked_by_its_chat_until_settings_change(status):
-    refusal = Reply(status=status, body={"error": {"message": "suffix is not supported"}})
+REFUSED = {"error": {"message": "suffix is not supported"}}
+LLAMA_CPP = {"choices": [{"text": "a"}], "timings": {"prompt_n": 1}}
+"""An answer that ignores the suffix."""
+
+
+@pytest.mark.parametrize(
+    ("status", "body"), [(400, REFUSED), (401, REFUSED), (404, REFUSED), (200, LLAMA_CPP)]
+)
+async def test_a_model_that_does_not_fill_gaps_is_asked_by_its_chat_until_settings_change(
+    status, body
+):
+    refusal = Reply(status=status, body=body)
     async with Provider(
         lambda _: reply(text("b")), others={"/v1/completions": refusal}
     ) as provider:

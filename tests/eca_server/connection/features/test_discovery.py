@@ -73,6 +73,21 @@ async def test_who_lists_the_first_models_there_are_is_selected_unless_the_user_
             assert ours.connection.parts.selection.client_model == "simulator/script"
 
 
+async def test_a_first_prompt_waits_for_the_first_list_of_models(tmp_path, monkeypatch):
+    may_ask = trio.Event()
+    monkeypatch.setattr("eca_server.models.discovery._check_port", lambda _: may_ask.wait())
+    async with (
+        Provider(models=["m"], otherwise=reply("Hi")) as there,
+        discovering(tmp_path, p=provider(there.url)) as ours,
+    ):
+        await ours.turn("hi", "other", model="simulator/echo")
+        await ours.prompt("hi")
+        may_ask.set()
+        await ours.content("text", text="Hi")
+        await ours.expect_finished("c")
+    assert [request.body["model"] for request in there.requests] == ["m"]
+
+
 async def test_who_was_asked_just_now_is_not_asked_at_the_next_start(tmp_path, monkeypatch):
     monkeypatch.setattr("eca_server.models.discovery.is_local", lambda _: False)
     async with Provider(models=["m"]) as there, Provider(models=["n"]) as other:
@@ -132,7 +147,8 @@ async def test_a_changed_configuration_is_looked_at_again(tmp_path):
 
 
 async def test_models_of_an_endpoint_that_can_be_reached_later_are_found(tmp_path, monkeypatch):
-    refusals = [ConnectionRefusedError(), BackendError("network", "no route"), None]
+    loading = BackendError("overloaded", "Loading model", status=503)
+    refusals = [ConnectionRefusedError(), BackendError("network", "no route"), loading, None]
 
     async def check_port(_: str) -> None:
         refusal = refusals.pop(0)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from eca_protocol.sse import SSEvent
 from eca_protocol.testing.provider import Reply
+from eca_server.models.backend import Request
 from eca_server.models.events import (
     Citation,
     Image,
@@ -53,6 +54,7 @@ from tests.eca_server.models.reading import (
     check_grammar,
     holds,
     new_keys,
+    notes,
     only,
     play_objects,
     read,
@@ -418,3 +420,25 @@ async def test_tools_of_the_configuration_are_added_to_ours():
     body = server.requests[0].body
     assert body["tools"] == [{"type": "web_search"}, *extra["tools"]]
     assert body["seed"] == 1
+
+
+async def test_earlier_answers_have_a_type_once_a_server_demands_it():
+    text = "Cannot determine type of 'item'"  # of llama.cpp
+    typed = {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "a"}],
+    }
+
+    def script(request):
+        return HI if typed in request.body["input"] else refused(400, text)
+
+    history = Request(messages=[user(), model("a"), user()])
+    async with talking(script) as (server, backend):
+        for _ in range(2):
+            result, events = await ask(backend, history)
+            assert (result.text, notes(events)) == ("Hi", [])
+    assert len(server.requests) == 3
+    async with talking([HI], server="llama-cpp") as (server, backend):
+        await ask(backend, history)
+    assert server.requests[0].body["input"][1] == typed
