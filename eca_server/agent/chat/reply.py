@@ -145,8 +145,8 @@ class _Receiver:
                 turn.draft.record(event)
                 if isinstance(event, Image):
                     await turn.store_pictures([event.data])
-                if isinstance(event, TextDelta | ToolCallStarted):
-                    turn.reasonings.finish_all()  # llama.cpp ends every block with the answer
+                if isinstance(event, _AFTER_THOUGHTS):
+                    turn.reasonings.finish_all()
                 if isinstance(event, _OF_CALLS):
                     self.calls.feed(event)
                 else:
@@ -274,6 +274,9 @@ class CallsInOrder:
                 pieces, self._waiting[following] = self._waiting[following], []
                 self._turn.calls[following].prepare("".join(pieces))
 
+
+_AFTER_THOUGHTS = (TextDelta, ToolCallStarted)
+"""Events that end a block of reasoning, which llama.cpp ends only with the answer."""
 
 _OF_CALLS = (ToolCallStarted, ToolCallArguments, ToolCallFinished)
 _VISIBLE = (TextDelta, ReasoningStarted, RefusalDelta, Citation, Image, ToolCallStarted)
