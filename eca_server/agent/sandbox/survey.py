@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+import sys
 from collections import deque
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -24,6 +25,8 @@ MAX_GUARDED = 400
 MAX_ENTRIES_AFTER = 5 * MAX_ENTRIES
 _GENERATED = frozenset({"node_modules", "__pycache__", "site-packages"})
 _ENVIRONMENT = "pyvenv.cfg"
+_OWN_ENVIRONMENT = Path(os.path.realpath(sys.prefix))
+"""The environment of this server, which imports modules from it at any time."""
 
 Identity: TypeAlias = tuple[int, int, int]
 """The device, inode and type of a file."""
@@ -55,8 +58,9 @@ def survey(
 ) -> Survey:
     """Find the guarded paths below a root, breadth first.
 
-    Packages (`node_modules`) and virtual environments are not searched. Symbolic links are not
-    followed: their targets are searched at their own paths, or are outside.
+    The virtual environment that this server runs from is one of them. Packages (`node_modules`)
+    and other virtual environments are not searched. Symbolic links are not followed: their targets
+    are searched at their own paths, or are outside.
 
     Args:
         root: a real path.
@@ -86,8 +90,10 @@ def survey(
         for name, entry in named_entries:
             path = directory / entry.name
             is_directory = entry.is_dir(follow_symlinks=False)
-            if is_guarded(parents, name, is_directory=is_directory) or (
-                is_repository and name in {"config", "hooks", "commondir"}
+            if (
+                is_guarded(parents, name, is_directory=is_directory)
+                or path == _OWN_ENVIRONMENT
+                or (is_repository and name in {"config", "hooks", "commondir"})
             ):
                 _note(entry, path, guarded, links)
             elif is_directory and name in _GENERATED:

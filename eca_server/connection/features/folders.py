@@ -20,11 +20,12 @@ from eca_protocol.peer import Handler
 from eca_protocol.server.roots import Root, parse_roots, path_of
 from eca_server.agent.skills.files import SkillFiles
 from eca_server.client.session import Session
-from eca_server.config.directories import cache_directory, data_directory
+from eca_server.config.directories import cache_directory, data_directory, home_directory
 from eca_server.config.tool_settings import paths_of
 from eca_server.connection.features.host import Host
 from eca_server.connection.features.lazy import Lazy
 from eca_server.connection.features.settings import Settings
+from eca_server.system.child_process import note_opened_folders
 from eca_server.system.threads import run_in_thread
 from eca_server.workspace.boundary import Workspace
 from eca_server.workspace.index import FileIndex
@@ -96,6 +97,7 @@ class Folders:
     def _change(self, roots: tuple[Root, ...]) -> None:
         self._first_roots = self.first_roots
         self._session.roots = roots
+        note_opened_folders((each.real_path for each in roots), home_directory(self._environ))
         self._settings.load = partial(self._settings.load, roots=[root.path for root in roots])
         self._indexing.cancel()
         self._indexing = trio.CancelScope()
