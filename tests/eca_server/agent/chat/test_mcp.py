@@ -9,7 +9,7 @@ import trio
 
 from eca_protocol.testing.provider import Provider, reply
 from eca_server.agent.mcp.errors import MCPError
-from eca_server.agent.mcp.messages import MCPTool, Progress, ToolHints, ToolResult
+from eca_server.agent.mcp.messages import MCPTool, Progress, TextContent, ToolHints, ToolResult
 from eca_server.agent.mcp.settings import ServerSettings
 from eca_server.agent.tools.approval import Memo
 from eca_server.connection.features import mcp
@@ -211,6 +211,21 @@ async def test_a_server_that_goes_in_the_middle_of_a_call_costs_the_call(tmp_pat
         assert results(provider) == [f"{failure}. The tool may have run."]
         assert statuses(ours, "git") == ["starting", "running", "starting"]
         assert ("warning", "The MCP server git is started again: exit code 3") in shown(ours)
+        assert secret not in str(ours.received)
+
+
+async def test_an_error_that_quotes_the_key_of_its_server_is_masked(tmp_path, places):
+    secret = "not-a-real-secret-0123"
+    servers = {"git": {"url": "https://x/mcp", "headers": {"Authorization": f"Bearer {secret}"}}}
+
+    async def refuse(_: str) -> ToolResult:
+        return ToolResult(content=(TextContent(text=f"bad token {secret}"),), is_error=True)
+
+    script = calls(("git__echo", {}))
+    async with session(tmp_path, script, servers=servers, **ALLOW) as (ours, provider):
+        places["git"].session.answers = refuse
+        await ours.turn("go")
+        assert results(provider) == ["Error: bad token ***"]
         assert secret not in str(ours.received)
 
 
