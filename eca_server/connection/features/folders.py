@@ -31,6 +31,9 @@ from eca_server.workspace.boundary import Workspace
 from eca_server.workspace.index import FileIndex
 from eca_server.workspace.temporary_files import MIN_AGE, TemporaryFiles
 
+_PROCESSES = Path("/proc")
+"""Where the opened folder is `/`, the variables of all processes would be in the workspace."""
+
 
 class Folders:
     """The workspace folders, known since `initialize`."""
@@ -129,7 +132,7 @@ class Folders:
         prefixes = tuple(normcase(join(path, "")) for path in opened)  # noqa: PTH118 - ends with /
         paths = credential_paths(self._environ)
         keys = (path for path in paths if normcase(path).startswith(prefixes))
-        private = [data_directory(self._environ), cache_directory(self._environ), *keys]
+        private = [data_directory(self._environ), cache_directory(self._environ), _PROCESSES, *keys]
         return Workspace(roots, private, self.temporary_files)
 
     def _make_index(self) -> FileIndex:

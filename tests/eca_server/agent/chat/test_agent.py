@@ -143,6 +143,15 @@ async def test_keys_below_an_opened_home_need_approval_unless_opened_themselves(
         await ours.expect_stopped()
 
 
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="Linux only")
+async def test_processes_below_an_opened_root_need_approval():
+    async with current(folder=Path("/")) as ours:
+        await ours.prompt(call("read_file", path="/proc/self/environ"), model=SCRIPT)
+        pending_call = await ours.content("toolCallRun")
+        assert pending_call["manualApproval"] is True
+        await ours.expect_stopped()
+
+
 @pytest.mark.requirement("W-30e")
 async def test_the_same_call_failing_again_and_again_ends_the_turn_readably(tmp_path):
     one = calls(("eca_read_file", {"path": "gone"}))
