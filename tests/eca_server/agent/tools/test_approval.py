@@ -117,6 +117,7 @@ GIT = Approval(allow=commands("git (status|diff)( .*)?", "head( .*)?"))
 ASCII = Approval(allow=commands("git[ -~]*"))
 ECHO = Approval(allow=commands("echo .*"))
 ALL = Approval(allow=commands(".*"))
+PREFIXED = Approval(allow=commands("CI=1 npm .*"))
 NAMED = Approval(allow=commands("cd [a-z]+ && npm .*", "npm .* > log"))
 
 
@@ -136,6 +137,15 @@ NAMED = Approval(allow=commands("cd [a-z]+ && npm .*", "npm .* > log"))
             "git diff >/dev/null 2>&1 && git status",
         )),
         (ASCII, "git log; touch x", "ask"),
+        *((ASCII, command, "ask") for command in (
+            "gits=1 touch x", "git+=1 touch x", "gits[a[0]]=1 touch x", "gits[1 + 1]=1 touch x",
+            "git log; gits=1 touch x", "git $(gits=1 touch x)", "git log; >git.log touch x",
+            "git log; 2> git.log touch x", "git $(>git.log touch x)", "gits=(touch x)",
+            "git log; >/dev/null gits= touch x",
+        )),
+        (ASCII, "git log a=1 b[0]=c >/dev/null", "allow"),
+        (PREFIXED, "CI=1 npm test", "allow"),
+        (PREFIXED, "CI=1 touch npm", "ask"),
         (ECHO, "echo $(touch x)", "ask"),
         (ECHO, "echo $(echo $(touch x))", "ask"),
         (ECHO, "echo $(echo x) $((1 + 2))", "allow"),
