@@ -10,7 +10,7 @@ import os
 import stat
 import sys
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
@@ -54,7 +54,11 @@ class Survey:
 
 
 def survey(
-    root: Path, skip: frozenset[Path] | None = None, *, max_entries: int = MAX_ENTRIES
+    root: Path,
+    skip: frozenset[Path] | None = None,
+    *,
+    max_entries: int = MAX_ENTRIES,
+    configuration: Iterable[Path] = (),
 ) -> Survey:
     """Find the guarded paths below a root, breadth first.
 
@@ -66,6 +70,7 @@ def survey(
         root: a real path.
         skip: the directories that an earlier survey has skipped; only these are skipped.
         max_entries: the maximum number of entries to read.
+        configuration: the real paths of the user's configuration, which are guarded as well.
 
     Raises:
         TooLarge: there are more entries, or more guarded paths.
@@ -90,16 +95,17 @@ def survey(
         for name, entry in named_entries:
             path = directory / entry.name
             is_directory = entry.is_dir(follow_symlinks=False)
-            if (
-                is_guarded(parents, name, is_directory=is_directory)
-                or path == _OWN_ENVIRONMENT
-                or (is_repository and name in {"config", "hooks", "commondir"})
+            if is_guarded(parents, name, is_directory=is_directory) or (
+                is_repository and name in {"config", "hooks", "commondir"}
             ):
-                _note(entry, path, guarded, links)
+                _note(entry.stat, path, guarded, links)
             elif is_directory and name in _GENERATED:
                 skipped.add(path)
             elif is_directory:
                 waiting.append((path, (*parents, name)))
+    for path in (_OWN_ENVIRONMENT, *configuration):
+        if root in path.parents and guarded.keys().isdisjoint((path, *path.parents)):
+            _note(path.stat, path, guarded, links)
     if skip is None and len(guarded) > MAX_GUARDED:
         raise TooLarge(f"{root} has more than {MAX_GUARDED} guarded paths")
     return Survey(root=root, guarded=guarded, links=links, skipped=frozenset(skipped))
@@ -114,10 +120,13 @@ def _entries(directory: Path) -> list[os.DirEntry[str]]:
 
 
 def _note(
-    entry: os.DirEntry[str], path: Path, guarded: dict[Path, Identity], links: dict[Path, str]
+    stat_of: Callable[..., os.stat_result],
+    path: Path,
+    guarded: dict[Path, Identity],
+    links: dict[Path, str],
 ) -> None:
     with contextlib.suppress(OSError):  # removed meanwhile
-        status = entry.stat(follow_symlinks=False)
+        status = stat_of(follow_symlinks=False)
         if stat.S_ISLNK(status.st_mode):
             links[path] = os.readlink(path)  # noqa: PTH115 (the text as it is)
         else:

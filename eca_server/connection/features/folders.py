@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
-from os.path import join, normcase
+from os.path import join, normcase, realpath
 from pathlib import Path
 
 import trio
@@ -21,6 +21,7 @@ from eca_protocol.server.roots import Root, parse_roots, path_of
 from eca_server.agent.skills.files import SkillFiles
 from eca_server.client.session import Session
 from eca_server.config.directories import cache_directory, data_directory, home_directory
+from eca_server.config.loading import LoadedConfig
 from eca_server.config.tool_settings import paths_of
 from eca_server.connection.features.host import Host
 from eca_server.connection.features.lazy import Lazy
@@ -49,6 +50,7 @@ class Folders:
         self._index = Lazy(self._make_index)
         self._indexing = trio.CancelScope()
         self._first_roots: tuple[Root, ...] = ()
+        self._configuration: tuple[LoadedConfig | None, frozenset[Path]] = None, frozenset()
 
     @property
     def first_roots(self) -> tuple[Root, ...]:
@@ -133,7 +135,23 @@ class Folders:
         paths = credential_paths(self._environ)
         keys = (path for path in paths if normcase(path).startswith(prefixes))
         private = [data_directory(self._environ), cache_directory(self._environ), _PROCESSES, *keys]
-        return Workspace(roots, private, self.temporary_files)
+        return Workspace(roots, private, self.temporary_files, self.configuration_paths)
+
+    def configuration_paths(self) -> frozenset[Path]:
+        """Return the real paths of the configuration in use; the first call reads the disk.
+
+        They are the files that were read, and the user's directory with what its links lead to.
+        """
+        loaded = self._settings.loaded
+        known, paths = self._configuration
+        if known is not loaded:
+            directory = self._settings.user_directory
+            links: list[Path] = []
+            with suppress(OSError):
+                links = [each for each in directory.iterdir() if each.is_symlink()]
+            paths = frozenset(Path(realpath(each)) for each in (directory, *links, *loaded.files))
+            self._configuration = loaded, paths
+        return paths
 
     def _make_index(self) -> FileIndex:
         index = FileIndex(

@@ -152,6 +152,24 @@ async def test_processes_below_an_opened_root_need_approval():
         await ours.expect_stopped()
 
 
+@pytest.mark.parametrize("linked", ["eca/config.json", "eca/agents", "eca"])
+@pytest.mark.parametrize("name", ["eca/config.json", "eca/agents/a.md", "eca/notes.md"])
+async def test_a_change_of_the_user_s_configuration_needs_approval(tmp_path, linked, name):
+    project, user = tmp_path / "dotfiles", tmp_path / ".config"
+    (project / "eca" / "agents").mkdir(parents=True)
+    (project / "eca" / "config.json").write_text("{}")
+    (user / linked).parent.mkdir(parents=True)
+    (user / linked).symlink_to(project / linked)
+    run = call("write_file", path=str(project / name), content="{}")
+    allowed = {"toolCall": {"approval": {"byDefault": "allow"}}}
+    environ = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(user)}
+    async with current(allowed, folder=project, environ=environ) as ours:
+        await ours.prompt(run, model=SCRIPT)
+        pending_call = await ours.content("toolCallRun")
+        assert pending_call["manualApproval"] is Path(name).is_relative_to(linked)
+        await ours.expect_stopped()
+
+
 @pytest.mark.requirement("W-30e")
 async def test_the_same_call_failing_again_and_again_ends_the_turn_readably(tmp_path):
     one = calls(("eca_read_file", {"path": "gone"}))

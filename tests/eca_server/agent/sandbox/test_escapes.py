@@ -127,6 +127,16 @@ async def test_the_environment_of_the_server_is_read_only(world, monkeypatch):
     assert (world.root / "written").exists()
 
 
+async def test_the_user_s_configuration_is_read_only(world):
+    own = world.write("work/project/eca/config.json", "harmless")
+    command = "cat eca/config.json; echo evil >eca/config.json; mv eca old; touch eca/other here"
+    text = await world.output_of(command, configuration=lambda: {own, Path("/elsewhere")})
+    assert "harmless" in text
+    assert tree(world.root) == {"eca/config.json": "harmless", "eca/other": "", "here": ""}
+    await world.output_of("touch more", configuration=lambda: {world.root})
+    assert not (world.root / "more").exists()
+
+
 async def test_kernel_settings_cannot_be_changed(world):
     before = Path("/proc/sys/kernel/core_pattern").read_text()
     text = await world.output_of(
