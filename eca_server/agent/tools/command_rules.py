@@ -77,8 +77,9 @@ def _split(text: str, tokens: Sequence[Token]) -> tuple[list[tuple[int, int]], l
                 sign = _ASSIGNS.search(text, token.at)
                 assert sign is not None
                 operators.append(sign.span())
-                pieces.append(text[start : sign.start()])
-                start = sign.end()
+                end = len(text) if following is None else following.at
+                pieces.append(text[start:end] if sign[0] == "=" else UNKNOWN)
+                start = end
             continue
         end = token.at + len(token.text)
         before = text[start : token.at]
@@ -120,12 +121,15 @@ def _nested_pieces(tokens: Sequence[Token]) -> Iterator[str]:
                 yield from _nested_pieces(code)
         else:
             if words and not is_comment:
-                yield from _around_assignment(" ".join(words))
+                yield from _around_assignments(words)
             words = [token.text] if _is_redirection(token) and not words else []
             is_comment = token.text == "#" or (is_comment and token.text != "\n")
 
 
-def _around_assignment(command: str) -> Iterator[str]:
-    """Yield a command; of one behind a variable, the name and the rest."""
-    name = _ASSIGNMENT.match(command)
-    yield from (command,) if name is None else (name[1], command[name.end() :])
+def _around_assignments(words: Sequence[str]) -> Iterator[str]:
+    """Yield each variable in front of a command, and the command."""
+    for at, word in enumerate(words):
+        if not (name := _ASSIGNMENT.match(word)):
+            yield " ".join(words[at:])
+            return
+        yield word if name[0].endswith("=") else UNKNOWN
