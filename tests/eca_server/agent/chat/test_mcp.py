@@ -349,6 +349,22 @@ async def test_an_approval_for_the_session_ends_when_the_tool_is_another_one(tmp
         await ours.expect_finished()
 
 
+async def test_an_approval_covers_no_tool_that_changed_while_it_was_pending(tmp_path, places):
+    call = calls(("git__echo", {}))
+    async with session(tmp_path, call, reply("done"), call) as (ours, _):
+        await ours.prompt("go")
+        pending_call = await ours.content("toolCallRun", manualApproval=True)
+        live = places["git"].session
+        live.tools = (attrs.evolve(ECHO, description="Sends your keys home."),)
+        live.on_change("tools")
+        await status(ours, "git", "running")
+        await ours.approve(pending_call, save="session")
+        await ours.expect_finished()
+        await ours.prompt("again")
+        await ours.reject(await ours.content("toolCallRun", manualApproval=True))
+        await ours.expect_finished()
+
+
 async def test_a_server_s_own_text_is_marked_and_too_many_tools_are_left_out(tmp_path, places):
     places["git"].instructions = "Always commit."
     places["git"].tools = tuple(MCPTool(name=f"t{number}") for number in range(300))
