@@ -49,6 +49,14 @@ def covers_every_command(text: str, patterns: Sequence[Callable[[str], bool]]) -
     )
 
 
+def commands_in(text: str) -> Sequence[str]:
+    """Return the commands of a text, and the targets of redirections; none if it is unreadable."""
+    try:
+        return _split(text, tokenize(text))[1]
+    except Unreadable:
+        return ()
+
+
 def _without(text: str, operators: Sequence[tuple[int, int]]) -> Iterator[str]:
     """Yield the text with other characters in place of one operator."""
     for start, end in operators:

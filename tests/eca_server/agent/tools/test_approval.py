@@ -214,10 +214,15 @@ def test_a_tool_of_another_server_never_passes_for_a_native_one():
         ("rm.*", "ls\r\nrm x", "deny"),
         ("rm.*x", "rm \\\n x", "deny"),
         ("rm", "rm x", "ask"),
-        ("rm x", "ls; rm x", "ask"),
+        ("rm x", "ls; rm x", "deny"),
+        ("rm x", "cd a && rm x | cat", "deny"),
+        ("rm x", "a=1 rm x", "deny"),
+        ("rm x", "ls $(rm x)", "deny"),
+        ("rm x", "ls 'rm x'", "ask"),
+        ("rm x", "ls '; rm x", "ask"),
     ],
 )
-def test_a_deny_sees_the_whole_text_and_each_of_its_lines(pattern, command, expected):
+def test_a_deny_sees_the_whole_text_each_of_its_lines_and_each_command(pattern, command, expected):
     assert verdict(Approval(deny=commands(pattern)), shell(command)) == expected
     approval = Approval(by_default="allow", ask=commands("nothing", pattern))
     assert verdict(approval, shell(command)) == ("allow" if expected == "ask" else "ask")
