@@ -23,6 +23,7 @@ from eca_server.client.session import Session
 from eca_server.config.directories import cache_directory, data_directory, home_directory
 from eca_server.config.loading import LoadedConfig
 from eca_server.config.tool_settings import paths_of
+from eca_server.config.workspace_files import WorkspaceFile
 from eca_server.connection.features.host import Host
 from eca_server.connection.features.lazy import Lazy
 from eca_server.connection.features.settings import Settings
@@ -140,7 +141,8 @@ class Folders:
     def configuration_paths(self) -> frozenset[Path]:
         """Return the real paths of the configuration in use; the first call reads the disk.
 
-        They are the files that were read, and the user's directory with what its links lead to.
+        They are the files that were read, the scripts of the user's hooks, and the user's directory
+        with what its links lead to.
         """
         loaded = self._settings.loaded
         known, paths = self._configuration
@@ -149,7 +151,8 @@ class Folders:
             links: list[Path] = []
             with suppress(OSError):
                 links = [each for each in directory.iterdir() if each.is_symlink()]
-            paths = frozenset(Path(realpath(each)) for each in (directory, *links, *loaded.files))
+            own = (directory, *links, *loaded.files, *_hook_files(loaded))
+            paths = frozenset(Path(realpath(each)) for each in own)
             self._configuration = loaded, paths
         return paths
 
@@ -162,6 +165,14 @@ class Folders:
         )
         self._nursery.start_soon(_keep_fresh, index, self._indexing)
         return index
+
+
+def _hook_files(loaded: LoadedConfig) -> Iterator[Path]:
+    """Yield the scripts of the user's hooks; those of a folder run as copies."""
+    for hook in loaded.config.hooks.values():
+        for action in hook.actions:
+            if action.file is not None and not isinstance(action.file, WorkspaceFile):
+                yield Path(action.file)
 
 
 async def _keep_fresh(index: FileIndex, scope: trio.CancelScope) -> None:

@@ -170,6 +170,17 @@ async def test_a_change_of_the_user_s_configuration_needs_approval(tmp_path, lin
         await ours.expect_stopped()
 
 
+async def test_a_change_of_a_script_of_the_user_s_hooks_needs_approval(tmp_path):
+    script = tmp_path / "tools" / "hook.sh"
+    hook = {"type": "postRequest", "actions": [{"type": "shell", "file": str(script)}]}
+    config = {"toolCall": {"approval": {"byDefault": "allow"}}, "hooks": {"h": hook}}
+    async with current(config, folder=tmp_path) as ours:
+        await ours.prompt(call("write_file", path=str(script), content=""), model=SCRIPT)
+        pending_call = await ours.content("toolCallRun")
+        assert pending_call["manualApproval"] is True
+        await ours.expect_stopped()
+
+
 @pytest.mark.requirement("W-30e")
 async def test_the_same_call_failing_again_and_again_ends_the_turn_readably(tmp_path):
     one = calls(("eca_read_file", {"path": "gone"}))
