@@ -2,7 +2,7 @@
 
 Editors start the server inside the user's project. A `json.py` or `trio.py` there must never run,
 so the current directory leaves the import path before anything else is imported, whether `-m` or an
-empty entry of PYTHONPATH put it there.
+entry of PYTHONPATH put it there; so do the directories that relative entries name (`src`).
 """
 
 import os
@@ -25,16 +25,23 @@ def main() -> None:
 
 
 def _leave_current_directory() -> None:
-    """Remove the current directory from the import path; move it last if it has this package."""
+    """Remove what the current directory adds to the import path; move it last if it has us.
+
+    These are the directory itself, and the relative entries of PYTHONPATH, now absolute.
+    """
+    named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     try:
         directory = os.getcwd()  # noqa: PTH109 - pathlib is not imported yet
-    except OSError:
-        directory = ""  # the directory was removed
-    entries = [entry for entry in sys.path if entry not in {"", directory}]
-    own_parent = os.path.join(directory, "")  # noqa: PTH118 - pathlib is not imported yet
-    if len(entries) < len(sys.path) and directory and __file__.startswith(own_parent):
-        entries.append(directory)
-    sys.path[:] = entries
+        relative = [os.path.abspath(each) for each in named if not os.path.isabs(each)]  # noqa: PTH100, PTH117
+    except OSError:  # the directory was removed
+        directory, relative = "", []
+    added = {"", directory, *relative}
+    own = [
+        entry
+        for entry in sys.path
+        if entry in added and entry and __file__.startswith(os.path.join(entry, ""))  # noqa: PTH118
+    ]
+    sys.path[:] = [*(entry for entry in sys.path if entry not in added), *own[:1]]
 
 
 if __name__ == "__main__":

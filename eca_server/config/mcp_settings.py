@@ -7,7 +7,7 @@ header it might do something other than the user meant.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -140,11 +140,13 @@ class MCPServer(OAuthClient):
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
-        """The texts to mask: headers, variables with telling names, and replaced references."""
-        known = [*self.headers.values()]
+        """The texts to mask: headers, what has a telling name, and replaced references."""
+        headers = self.headers.values()
+        known = [*headers, *(part for header in headers for part in header.split()[-1:])]
+        known += [*_secret_arguments(self.args), *_secret_parts(self.url or "")]
         known += [value for name, value in self.env.items() if value and _IS_SECRET.search(name)]
         texts: list[object] = [*attrs.astuple(self, recurse=False), *self.args, *self.env.values()]
-        for text in (*texts, *self.headers.values()):
+        for text in (*texts, *headers):
             known += text.replacements if isinstance(text, ResolvedText) else ()
         long = dict.fromkeys(text for text in known if len(text) >= _SHORTEST_SECRET)
         return (*map(Secret, long), *([self.client_secret] if self.client_secret else []))
@@ -161,6 +163,30 @@ class MCPServer(OAuthClient):
         if self.url and not _is_http(self.url):
             return _NO_URL
         return None if self.command or self.url else "expected a command or a url, got neither"
+
+
+def _secret_arguments(args: Sequence[str]) -> Iterator[str]:
+    """Yield the values of options with telling names: `--token VALUE`, `--token=VALUE`."""
+    for before, text in zip(("", *args), args, strict=False):
+        option, _, value = text.partition("=")
+        if option.startswith("-"):
+            yield from (value,) if is_secret(option) else ()
+        elif before.startswith("-") and "=" not in before and is_secret(before):
+            yield text
+
+
+def _secret_parts(url: str) -> Iterator[str]:
+    """Yield the user's key in an address, and the values of query parameters with telling names."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return
+    user, _, password = parts.netloc.rpartition("@")[0].partition(":")
+    yield password or user
+    for parameter in parts.query.split("&"):
+        name, _, value = parameter.partition("=")
+        if is_secret(name) or "sig" in name.lower():
+            yield value
 
 
 def _is_http(url: str) -> bool:
@@ -228,6 +254,6 @@ def server_keys() -> tuple[str, ...]:
     return tuple(key[0] for each in settings_of(MCPServer) for key in each.keys)
 
 
-def is_secret(variable: str) -> bool:
-    """Return whether a variable of this name holds a secret."""
-    return _IS_SECRET.search(variable) is not None
+def is_secret(name: str) -> bool:
+    """Return whether a variable, an option or a parameter of this name holds a secret."""
+    return _IS_SECRET.search(name) is not None

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import trio
 
 from eca_protocol import platforms
-from eca_server.system.child_process import find_program
+from eca_server.system.child_process import find_own_program
 
 _log = logging.getLogger("eca_server")
 
@@ -55,4 +55,4 @@ def _opener(environ: Mapping[str, str]) -> str | None:
         return None
     if sys.platform == "darwin":
         return "/usr/bin/open"
-    return find_program("xdg-open", environ.get("PATH"))
+    return find_own_program("xdg-open", environ.get("PATH"))

@@ -1,8 +1,9 @@
 """Rules for every child process: its program's path and its environment.
 
 Invariant: a workspace folder cannot substitute its own program for one that is named. A relative
-entry of PATH means a different directory wherever a command runs. Git takes any directory with the
-right files for a repository, whose configuration runs programs.
+entry of PATH means a different directory wherever a command runs. An absolute one may lead into an
+opened folder (an active virtual environment), where a sandboxed command can write. Git takes any
+directory with the right files for a repository, whose configuration runs programs.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from eca_protocol import platforms
 
 _LONGEST_ID = 256
+_opened_folders: set[Path] = set()
 
 _COUNT = "GIT_CONFIG_COUNT"
 _GIT_SETTINGS = {"safe.bareRepository": "explicit"}
@@ -27,14 +29,46 @@ def find_program(name: str, path: str | None) -> str | None:
 
     `path`: a value of PATH, whose relative and empty entries are ignored; None: the system's.
     """
+    return next(_programs(name, path), None)
+
+
+def find_own_program(name: str, path: str | None) -> str | None:
+    """Return the path of a program that the server itself runs, or None; reads the disk.
+
+    No program of an opened folder is found: see `note_opened_folders`.
+    """
+    return next((file for file in _programs(name, path) if not _is_opened(file)), None)
+
+
+def _programs(name: str, path: str | None) -> Iterator[str]:
     entries = absolute_entries(os.defpath if path is None else path).split(os.pathsep)
     files = (find_executable(str(Path(entry) / name)) for entry in entries if entry)
-    return next((file for file in files if file is not None), None)
+    return (file for file in files if file is not None)
+
+
+def note_opened_folders(folders: Iterable[Path], home: Path) -> None:
+    """Exclude folders from the search for the server's own programs (Git, ripgrep, the shell).
+
+    Args:
+        folders: real paths.
+        home: the user's home. A folder that is, or contains it, is not excluded: no sandboxed
+            command can write there.
+    """
+    home = home.resolve()
+    _opened_folders.update(each for each in folders if not home.is_relative_to(each))
+
+
+def _is_opened(file: str) -> bool:
+    """Return True if a program, or a link to it, is in an opened folder."""
+    real_paths = (os.path.realpath(os.path.dirname(file)), os.path.realpath(file))  # noqa: PTH120
+    return any(
+        Path(path).is_relative_to(folder) for path in real_paths for folder in _opened_folders
+    )
 
 
 def find_shell(path: str | None) -> str:
     """Return the program that runs shell commands, found on a value of PATH; reads the disk."""
-    return platforms.find_shell(lambda name: find_program(name, path))
+    return platforms.find_shell(lambda name: find_own_program(name, path))
 
 
 def find_executable(path: str) -> str | None:

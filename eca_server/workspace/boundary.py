@@ -14,7 +14,7 @@ import errno
 import os
 import stat
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ import attrs
 
 from eca_protocol.server.roots import Root
 from eca_server.workspace.errors import InvalidPath, PathChanged
-from eca_server.workspace.guarded import GuardedPath, guard_of
+from eca_server.workspace.guarded import CONFIGURATION, GuardedPath, guard_of
 from eca_server.workspace.opening import (
     Directory,
     ensure_real,
@@ -51,6 +51,7 @@ class Place:
             with the root's own spelling, also where the disk ignores case.
         root: the innermost root that contains the real path; None: outside the workspace.
         escapes: whether a symbolic link takes the path from inside a root to outside all roots.
+        is_configuration: whether a change of it changes the user's configuration.
         temporary_files: the records of temporary files made to write it.
     """
 
@@ -59,6 +60,7 @@ class Place:
     real_path: Path
     root: Root | None
     escapes: bool
+    is_configuration: bool = False
     temporary_files: TemporaryFiles | None = attrs.field(default=None, eq=False, repr=False)
 
     @property
@@ -74,6 +76,8 @@ class Place:
         """
         if self.root is None:
             return None
+        if self.is_configuration:
+            return CONFIGURATION
         for path in (self.real_path, self.path):
             for root in (self.root.real_path, self.root.path):
                 if path.is_relative_to(root):
@@ -95,6 +99,7 @@ class Workspace:
         private: directories and files that never count as part of the roots (keys, the server's
             own data).
         temporary_files: the records of temporary files made by writes; None: no records.
+        configuration: returns the real paths of the user's configuration, files and directories.
     """
 
     def __init__(
@@ -102,10 +107,12 @@ class Workspace:
         roots: Sequence[Root],
         private: Sequence[Path] = (),
         temporary_files: TemporaryFiles | None = None,
+        configuration: Callable[[], Collection[Path]] = tuple,
     ) -> None:
         self.roots = tuple(roots)
         self._temporaries = temporary_files
         self._private = tuple(private)
+        self._configuration = configuration
 
     def locate(self, text: str, *, base: Path | None = None) -> Place:
         """Resolve a path: absolute, from `~`, or relative; the file need not exist.
@@ -136,7 +143,15 @@ class Workspace:
             real_path=real_path,
             root=root,
             escapes=root is None and written_inside,
+            is_configuration=root is not None and self._changes_configuration(real_path),
             temporary_files=self._temporaries,
+        )
+
+    def _changes_configuration(self, real_path: Path) -> bool:
+        """Return True for a path of the configuration, and for a directory with one in it."""
+        return any(
+            real_path.is_relative_to(each) or each.is_relative_to(real_path)
+            for each in self._configuration()
         )
 
     def private_below(self, directory: Path) -> tuple[str, ...]:

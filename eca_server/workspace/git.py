@@ -17,7 +17,7 @@ from pathlib import Path
 from eca_protocol import platforms
 from eca_protocol.guard import GUARD
 from eca_protocol.process import working_directory
-from eca_server.system.child_process import find_program
+from eca_server.system.child_process import find_own_program
 from eca_server.workspace.errors import FileError
 from eca_server.workspace.opening import Directory
 from eca_server.workspace.reading import Checkpoint
@@ -80,7 +80,7 @@ def listing(
     Raises:
         GitUnavailable: Git cannot be started; or, from the paths, it printed only some of them.
     """
-    program = find_program("git", os.environ.get("PATH"))
+    program = find_own_program("git", os.environ.get("PATH"))
     if program is None or not hasattr(select, "poll"):
         raise GitUnavailable("git is not installed")
     command = [program, *_SETTINGS, "ls-files", "-z", *kinds, "--exclude-standard"]

@@ -138,6 +138,9 @@ def folded_name(name: str) -> str:
     return text.partition(":")[0].rstrip(". ") or text
 
 
+CONFIGURATION: GuardedPath = GuardedPath(path="configuration in use", kind="file", why=_ECA)
+"""A file of the user's configuration that is in the workspace, whatever its name."""
+
 _MAGIC = frozenset("*?[")
 _BY_LENGTH: Mapping[int, tuple[tuple[tuple[str, ...], GuardedPath], ...]] = {
     length: tuple((row.parts, row) for row in GUARDED if len(row.parts) == length)

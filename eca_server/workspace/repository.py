@@ -34,6 +34,7 @@ _RUN_PROGRAMS = re.compile(
     |alias\..*
     |credential\.(.*\.)?helper
     |gpg\.(.*\.)?program|gpg\.ssh\.defaultkeycommand
+    |hook\..*\.event
     |pager\..*|interactive\.difffilter|sequence\.editor
     |remote\..*\.(uploadpack|receivepack|vcs|url|pushurl)|url\..*::.*\.(insteadof|pushinsteadof)
     |submodule\..*\.update|gc\.recentobjectshook
@@ -56,6 +57,7 @@ _NO_PROGRAM = {
 }
 _ONLY_IF = {  # a program only if the value matches
     "alias": re.compile(r"\s*!.*", re.DOTALL),
+    "hook": re.compile(_HOOK),  # from Git 2.54 on
     "submodule": re.compile(r"\s*!.*", re.DOTALL),
     "remote": re.compile(r"[\w+.-]+::.*", re.DOTALL),  # a helper, as `ext::`
 }

@@ -18,13 +18,14 @@ from eca_server.agent.commands.command import CommandContext, command, mask_keys
 from eca_server.agent.tools.files import printable
 from eca_server.config.loading import LoadedConfig
 from eca_server.config.problems import dotted
-from eca_server.secret import HIDDEN, Secret
+from eca_server.secret import HIDDEN, Secret, mask_url
 
 _Path: TypeAlias = "tuple[str, ...]"
 
 _MAX_VALUE = 400  # characters of one value
 _MAX_VALUES = 300  # values
 _REFERENCE = re.compile(r"\$\{\w+:[^{}:]+\}")  # without a default, which may be the secret
+_ADDRESS = re.compile(r"https?://\S+", re.IGNORECASE)
 _SECRET_KEYS = re.compile(
     r"(?:.*(?:key|token|secret|password|passphrase|authorization|header)s?|extraPayload|env)",
     re.IGNORECASE,
@@ -109,7 +110,9 @@ def _formatted(path: _Path, value: object) -> str:
 
 def _without_secrets(value: object, *, is_secret: bool) -> object:
     if isinstance(value, str):
-        return HIDDEN if is_secret and not _REFERENCE.fullmatch(value) else value
+        if is_secret and not _REFERENCE.fullmatch(value):
+            return HIDDEN
+        return mask_url(value) if _ADDRESS.fullmatch(value) else value
     if isinstance(value, Mapping):
         return {
             name: _without_secrets(
@@ -125,7 +128,7 @@ def _without_secrets(value: object, *, is_secret: bool) -> object:
 @command("config", steering="between requests")
 async def show_config(turn: Turn, context: CommandContext) -> None:
     """Show the configured values and their sources."""
-    turn.say(
-        report(context.loaded, (*context.models.secrets, *context.loaded.secrets)),
-        role="system",
-    )
+    servers = context.loaded.config.mcp_servers.values()
+    keys = [*context.models.secrets, *context.loaded.secrets]
+    keys += [secret for server in servers for secret in server.secrets]
+    turn.say(report(context.loaded, keys), role="system")

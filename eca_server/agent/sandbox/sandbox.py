@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -48,6 +48,7 @@ class Sandbox:
         mode: `auto`: the user may let a command run outside; `require`: no command does.
         roots: the real paths of the open folders.
         writable: further directories that commands may change.
+        configuration: returns the real paths of the user's configuration.
         detect: returns the abilities of this machine.
     """
 
@@ -57,6 +58,7 @@ class Sandbox:
     network: bool = False
     writable: tuple[Path, ...] = ()
     credential_files: tuple[str, ...] = ()
+    configuration: Callable[[], Collection[Path]] = tuple
     detect: Callable[[], Capability] = capability
 
     async def why_not(self) -> str:
@@ -120,7 +122,12 @@ class Sandbox:
         return Path(os.path.realpath(home_directory(self.environ)))
 
     def _surveys(self) -> tuple[Survey, ...]:
-        return tuple(survey(root) for root in writable_roots(self.roots, self._home))
+        own = self.configuration()
+        return tuple(
+            survey(root, configuration=own)
+            for root in writable_roots(self.roots, self._home)
+            if not any(root.is_relative_to(each) for each in own)
+        )
 
 
 def sandbox_for(
@@ -128,6 +135,7 @@ def sandbox_for(
     roots: Iterable[Path],
     environ: Mapping[str, str],
     credential_files: Iterable[str] = (),
+    configuration: Callable[[], Collection[Path]] = tuple,
 ) -> Sandbox | None:
     """Return the sandbox for the commands in a workspace, or None if it is off."""
     if settings.mode == "off":
@@ -139,6 +147,7 @@ def sandbox_for(
         network=settings.network,
         writable=tuple(map(Path, settings.writable)),
         credential_files=tuple(credential_files),
+        configuration=configuration,
     )
 
 

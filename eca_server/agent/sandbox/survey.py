@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+import sys
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
@@ -24,6 +25,8 @@ MAX_GUARDED = 400
 MAX_ENTRIES_AFTER = 5 * MAX_ENTRIES
 _GENERATED = frozenset({"node_modules", "__pycache__", "site-packages"})
 _ENVIRONMENT = "pyvenv.cfg"
+_OWN_ENVIRONMENT = Path(os.path.realpath(sys.prefix))
+"""The environment of this server, which imports modules from it at any time."""
 
 Identity: TypeAlias = tuple[int, int, int]
 """The device, inode and type of a file."""
@@ -51,17 +54,23 @@ class Survey:
 
 
 def survey(
-    root: Path, skip: frozenset[Path] | None = None, *, max_entries: int = MAX_ENTRIES
+    root: Path,
+    skip: frozenset[Path] | None = None,
+    *,
+    max_entries: int = MAX_ENTRIES,
+    configuration: Iterable[Path] = (),
 ) -> Survey:
     """Find the guarded paths below a root, breadth first.
 
-    Packages (`node_modules`) and virtual environments are not searched. Symbolic links are not
-    followed: their targets are searched at their own paths, or are outside.
+    The virtual environment that this server runs from is one of them. Packages (`node_modules`)
+    and other virtual environments are not searched. Symbolic links are not followed: their targets
+    are searched at their own paths, or are outside.
 
     Args:
         root: a real path.
         skip: the directories that an earlier survey has skipped; only these are skipped.
         max_entries: the maximum number of entries to read.
+        configuration: the real paths of the user's configuration, which are guarded as well.
 
     Raises:
         TooLarge: there are more entries, or more guarded paths.
@@ -89,11 +98,14 @@ def survey(
             if is_guarded(parents, name, is_directory=is_directory) or (
                 is_repository and name in {"config", "hooks", "commondir"}
             ):
-                _note(entry, path, guarded, links)
+                _note(entry.stat, path, guarded, links)
             elif is_directory and name in _GENERATED:
                 skipped.add(path)
             elif is_directory:
                 waiting.append((path, (*parents, name)))
+    for path in (_OWN_ENVIRONMENT, *configuration):
+        if root in path.parents and guarded.keys().isdisjoint((path, *path.parents)):
+            _note(path.stat, path, guarded, links)
     if skip is None and len(guarded) > MAX_GUARDED:
         raise TooLarge(f"{root} has more than {MAX_GUARDED} guarded paths")
     return Survey(root=root, guarded=guarded, links=links, skipped=frozenset(skipped))
@@ -108,10 +120,13 @@ def _entries(directory: Path) -> list[os.DirEntry[str]]:
 
 
 def _note(
-    entry: os.DirEntry[str], path: Path, guarded: dict[Path, Identity], links: dict[Path, str]
+    stat_of: Callable[..., os.stat_result],
+    path: Path,
+    guarded: dict[Path, Identity],
+    links: dict[Path, str],
 ) -> None:
     with contextlib.suppress(OSError):  # removed meanwhile
-        status = entry.stat(follow_symlinks=False)
+        status = stat_of(follow_symlinks=False)
         if stat.S_ISLNK(status.st_mode):
             links[path] = os.readlink(path)  # noqa: PTH115 (the text as it is)
         else:

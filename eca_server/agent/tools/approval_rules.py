@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 
 from eca_protocol import json
 from eca_server.agent.tools.command_keys import CommandPart
-from eca_server.agent.tools.command_rules import covers_every_command
+from eca_server.agent.tools.command_rules import commands_in, covers_every_command
 from eca_server.agent.tools.tool import Effect
 from eca_server.client.content_formatting import NATIVE
 from eca_server.config.matchers import compile_matcher
@@ -93,7 +92,7 @@ class Rule:
         """
         is_allow = self.verdict == "allow"
         results = (
-            _fits(_text(call.arguments.get(argument)), patterns, is_allow, deadline)
+            _fits(_texts(call, argument, is_allow=is_allow), patterns, is_allow, deadline)
             for argument, patterns in self.matchers.items()
         )
         if not is_allow or call.command is None:
@@ -132,11 +131,8 @@ def read_rules(approval: Approval, key: str) -> Iterator[Rule]:
 
 
 def _fits(
-    text: str | None, patterns: Sequence[regex.Pattern[str]], is_allow: bool, deadline: float
+    texts: Sequence[str], patterns: Sequence[regex.Pattern[str]], is_allow: bool, deadline: float
 ) -> bool:
-    if text is None:
-        return False
-    texts = [text] if is_allow else [text, *text.splitlines()]
     for pattern in patterns:
         for part in texts:
             remaining = deadline - time.monotonic()
@@ -150,8 +146,23 @@ def _fits(
 
 def _fits_each(command: str, patterns: Sequence[regex.Pattern[str]], deadline: float) -> bool:
     """Return True if the patterns of an `allow` cover each command of a text."""
-    fits = [partial(_fits, patterns=[each], is_allow=True, deadline=deadline) for each in patterns]
+    fits = [
+        lambda text, each=each: _fits([text], [each], is_allow=True, deadline=deadline)
+        for each in patterns
+    ]
     return covers_every_command(command, fits) and time.monotonic() < deadline
+
+
+def _texts(call: Call, argument: str, *, is_allow: bool) -> Sequence[str]:
+    """Return the texts of an argument, one of which a pattern has to match."""
+    value = call.arguments.get(argument)
+    text = _text(value)
+    if text is None:
+        return ()
+    if is_allow:
+        return (text,)
+    commands = commands_in(text) if value == call.command else ()
+    return (text, *text.splitlines(), *commands)
 
 
 def _text(argument: object) -> str | None:

@@ -28,7 +28,7 @@ from eca_server.agent.tools.search import (
     Pattern,
     shorten_line,
 )
-from eca_server.system.child_process import find_program
+from eca_server.system.child_process import find_own_program
 from eca_server.workspace.opening import Directory
 from eca_server.workspace.reading import Checkpoint
 from eca_server.workspace.worktree import top_of_work_tree
@@ -57,7 +57,7 @@ class RipgrepUnavailable(ECAError):
 
 def find_ripgrep() -> str | None:
     """Return the path of ripgrep, or None if it is missing or the platform cannot poll."""
-    return find_program("rg", os.environ.get("PATH")) if hasattr(select, "poll") else None
+    return find_own_program("rg", os.environ.get("PATH")) if hasattr(select, "poll") else None
 
 
 def ripgrep(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
-from os.path import join, normcase
+from os.path import join, normcase, realpath
 from pathlib import Path
 
 import trio
@@ -20,15 +20,21 @@ from eca_protocol.peer import Handler
 from eca_protocol.server.roots import Root, parse_roots, path_of
 from eca_server.agent.skills.files import SkillFiles
 from eca_server.client.session import Session
-from eca_server.config.directories import cache_directory, data_directory
+from eca_server.config.directories import cache_directory, data_directory, home_directory
+from eca_server.config.loading import LoadedConfig
 from eca_server.config.tool_settings import paths_of
+from eca_server.config.workspace_files import WorkspaceFile
 from eca_server.connection.features.host import Host
 from eca_server.connection.features.lazy import Lazy
 from eca_server.connection.features.settings import Settings
+from eca_server.system.child_process import note_opened_folders
 from eca_server.system.threads import run_in_thread
 from eca_server.workspace.boundary import Workspace
 from eca_server.workspace.index import FileIndex
 from eca_server.workspace.temporary_files import MIN_AGE, TemporaryFiles
+
+_PROCESSES = Path("/proc")
+"""Where the opened folder is `/`, the variables of all processes would be in the workspace."""
 
 
 class Folders:
@@ -45,6 +51,7 @@ class Folders:
         self._index = Lazy(self._make_index)
         self._indexing = trio.CancelScope()
         self._first_roots: tuple[Root, ...] = ()
+        self._configuration: tuple[LoadedConfig | None, frozenset[Path]] = None, frozenset()
 
     @property
     def first_roots(self) -> tuple[Root, ...]:
@@ -96,6 +103,7 @@ class Folders:
     def _change(self, roots: tuple[Root, ...]) -> None:
         self._first_roots = self.first_roots
         self._session.roots = roots
+        note_opened_folders((each.real_path for each in roots), home_directory(self._environ))
         self._settings.load = partial(self._settings.load, roots=[root.path for root in roots])
         self._indexing.cancel()
         self._indexing = trio.CancelScope()
@@ -127,8 +135,26 @@ class Folders:
         prefixes = tuple(normcase(join(path, "")) for path in opened)  # noqa: PTH118 - ends with /
         paths = credential_paths(self._environ)
         keys = (path for path in paths if normcase(path).startswith(prefixes))
-        private = [data_directory(self._environ), cache_directory(self._environ), *keys]
-        return Workspace(roots, private, self.temporary_files)
+        private = [data_directory(self._environ), cache_directory(self._environ), _PROCESSES, *keys]
+        return Workspace(roots, private, self.temporary_files, self.configuration_paths)
+
+    def configuration_paths(self) -> frozenset[Path]:
+        """Return the real paths of the configuration in use; the first call reads the disk.
+
+        They are the files that were read, the scripts of the user's hooks, and the user's directory
+        with what its links lead to.
+        """
+        loaded = self._settings.loaded
+        known, paths = self._configuration
+        if known is not loaded:
+            directory = self._settings.user_directory
+            links: list[Path] = []
+            with suppress(OSError):
+                links = [each for each in directory.iterdir() if each.is_symlink()]
+            own = (directory, *links, *loaded.files, *_hook_files(loaded))
+            paths = frozenset(Path(realpath(each)) for each in own)
+            self._configuration = loaded, paths
+        return paths
 
     def _make_index(self) -> FileIndex:
         index = FileIndex(
@@ -139,6 +165,14 @@ class Folders:
         )
         self._nursery.start_soon(_keep_fresh, index, self._indexing)
         return index
+
+
+def _hook_files(loaded: LoadedConfig) -> Iterator[Path]:
+    """Yield the scripts of the user's hooks; those of a folder run as copies."""
+    for hook in loaded.config.hooks.values():
+        for action in hook.actions:
+            if action.file is not None and not isinstance(action.file, WorkspaceFile):
+                yield Path(action.file)
 
 
 async def _keep_fresh(index: FileIndex, scope: trio.CancelScope) -> None:

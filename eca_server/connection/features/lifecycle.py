@@ -22,11 +22,13 @@ from eca_protocol.server.greeting import Greeting
 from eca_protocol.server.roots import parse_roots
 from eca_server.client.profiles import profile_for
 from eca_server.client.session import Session
+from eca_server.config.directories import home_directory
 from eca_server.config.loading import load
 from eca_server.connection.features.gate import ConfigurationGate
 from eca_server.connection.features.host import Host
 from eca_server.connection.features.lazy import Lazy
 from eca_server.connection.features.settings import Settings
+from eca_server.system.child_process import note_opened_folders
 from eca_server.system.telemetry import configure
 from eca_server.system.threads import run_in_thread
 
@@ -137,6 +139,8 @@ class Connection:
         session.client_info = params.client_info or session.client_info
         session.capabilities = params.capabilities
         session.roots, problems = parse_roots(params.workspace_folders)
+        opened = (each.real_path for each in session.roots)
+        note_opened_folders(opened, home_directory(self._host.options.environ))
         if greeting.problem is not None:
             self._notices.append(greeting.problem)
         self._notices.extend(problems)

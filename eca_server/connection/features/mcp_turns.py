@@ -9,13 +9,15 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
+import attrs
+
 from eca_server.agent.chat import Turn
 from eca_server.agent.chat.citations import markdown_link
 from eca_server.agent.chat.outlet import Outlet
 from eca_server.agent.context.resources import ResourceReader
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.manager import Manager
-from eca_server.agent.mcp.messages import ToolResult
+from eca_server.agent.mcp.messages import TextContent, ToolResult
 from eca_server.agent.mcp.names import tool_names
 from eca_server.agent.mcp.server import Server
 from eca_server.agent.mcp.states import State
@@ -125,10 +127,20 @@ class TurnServers:
 async def _call(
     server: Server, turn: Turn, shown: str, name: str, arguments: Mapping[str, object]
 ) -> ToolResult:
+    secrets = server.settings.secrets
     try:
-        return await server.call_tool(
+        result = await server.call_tool(
             name, arguments, lambda how_far: turn.progress(f"{shown}: {how_far}")
         )
     except MCPError as error:
-        reason = mask(error.message, *server.settings.secrets)
+        reason = mask(error.message, *secrets)
         raise MCPError(reason, kind=error.kind, url=error.url) from None
+    if not result.is_error:
+        return result
+    content = (
+        attrs.evolve(each, text=mask(each.text, *secrets))
+        if isinstance(each, TextContent)
+        else each
+        for each in result.content
+    )
+    return attrs.evolve(result, content=tuple(content))

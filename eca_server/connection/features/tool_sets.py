@@ -94,6 +94,7 @@ class ToolSets:
                 (root.real_path for root in self.session.roots),
                 self.options.environ,
                 () if config.netrc_file is None else (config.netrc_file,),
+                self.folders.configuration_paths,
             ),
         )
 

@@ -273,12 +273,16 @@ def test_a_server_has_either_a_command_or_a_url_that_can_be_asked(server, error)
 
 def test_what_must_not_be_shown_is_known_and_hidden():
     server = MCPServer(
-        args=("--key=hidden-value-1",),
+        args=("--key=hidden-value-1", "serve-all", "--token", "hidden-value-4", "--verbosely"),
         headers={"Authorization": "Bearer hidden-value-2", "X-Debug": "1"},
         env={"API_TOKEN": "hidden-value-3", "MODE": "development", "SECRET_B": None},
+        url="https://me:hidden-value-5@example.org/mcp?sig=hidden-value-6&features=everything",
     )
     hidden = {secret.reveal() for secret in server.secrets}
-    assert hidden == {"Bearer hidden-value-2", "hidden-value-3"}
+    numbered = {f"hidden-value-{number}" for number in range(1, 7)}
+    assert hidden == {"Bearer hidden-value-2", *numbered}
+    only_user = MCPServer(url="https://hidden-value-7@example.org/mcp")
+    assert [secret.reveal() for secret in only_user.secrets] == ["hidden-value-7"]
     assert "hidden" not in repr(server)
 
 

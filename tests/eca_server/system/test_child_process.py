@@ -13,8 +13,10 @@ from eca_server.agent.tools.script import shell_in
 from eca_server.system.child_process import (
     absolute_entries,
     chat_environment,
+    find_own_program,
     find_program,
     harden_environment,
+    note_opened_folders,
 )
 
 GIT = shutil.which("git")
@@ -47,6 +49,26 @@ def test_a_program_of_the_current_folder_is_never_meant_by_name(tmp_path, monkey
     assert shell_in(only) == "/bin/sh"
     real = a_program(tmp_path / "real", "bash")
     assert shell_in({"PATH": os.pathsep.join([entry, str(real.parent)])}) == str(real)
+
+
+def test_the_server_itself_runs_no_program_of_an_opened_folder(tmp_path, monkeypatch):
+    home, folder, links = tmp_path / "home", tmp_path / "ws", tmp_path / "links"
+    environment = folder / ".venv"
+    environment.mkdir(parents=True)
+    links.mkdir()
+    for name in ("bash", "git", "rg"):
+        (links / name).symlink_to(a_program(environment, name))
+    path = os.pathsep.join([str(environment), str(links)])
+    monkeypatch.setenv("PATH", path)
+    note_opened_folders([tmp_path], home)
+    assert find_own_program("git", path) == str(environment / "git")
+    note_opened_folders([folder], home)
+    assert find_own_program("git", path) is None
+    assert find_ripgrep() is None
+    assert shell_in({"PATH": path}) == "/bin/sh"
+    real = a_program(tmp_path / "real", "git")
+    assert find_own_program("git", os.pathsep.join([path, str(real.parent)])) == str(real)
+    assert find_program("git", path) == str(environment / "git")  # one that the user has named
 
 
 def test_a_program_is_found_by_the_endings_of_the_system(tmp_path, monkeypatch):

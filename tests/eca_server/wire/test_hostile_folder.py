@@ -3,7 +3,7 @@
 Design decision 16. Kept out is everything but what the interpreter imports by itself for `-m`
 before the first line of ours: exactly the modules that `import runpy` has loaded, and the package
 that `-m` names. With `-P` or the console script not even these come from the folder; if it is in
-PYTHONPATH, by an empty entry, only what follows our first line can be kept out.
+PYTHONPATH, by an empty or relative entry, only what follows our first line can be kept out.
 """
 
 import json
@@ -53,6 +53,7 @@ def hostile(tmp_path: Path) -> Path:
         (["-P", "-m"], f"{REPOSITORY}"),
         ([], f"{REPOSITORY}"),
         (["-m"], f"{REPOSITORY}:"),
+        (["-m"], f"{REPOSITORY}:hostile"),
     ],
 )
 def test_nothing_of_the_folder_is_imported(start_server, hostile, tmp_path, options, python_path):
@@ -60,13 +61,13 @@ def test_nothing_of_the_folder_is_imported(start_server, hostile, tmp_path, opti
     script.write_text(CONSOLE_SCRIPT)
     program = [*options, "eca_server"] if options else [str(script)]
     unavoidable = before_our_first_line() if options == ["-m"] else set()
-    if python_path.endswith(":"):
+    if python_path != f"{REPOSITORY}":
         unavoidable |= {"sitecustomize", "usercustomize"}
     for name in unavoidable:
         (hostile / f"{name}.py").unlink(missing_ok=True)
     server = start_server(
         command=(sys.executable, *program, "server"),
-        cwd=hostile,
+        cwd=hostile.parent if python_path.endswith("hostile") else hostile,
         env={"PYTHONPATH": python_path, "ECA_CONFIG": CONFIG},
     )
     server.introduced(hostile)

@@ -25,6 +25,7 @@ HARMLESS = [
     "[core]\nsshCommand = ssh -i ~/.ssh/work -o IdentitiesOnly=yes", "[alias]\nst = status",
     "# [core] fsmonitor = x", "[user]\nname = \"a; b\" # c",
     '[submodule "x"]\nurl = ../x\nactive = true',
+    '[hook "lint"]\nevent = pre-commit\ncommand = ./lint',
 ]  # fmt: skip
 PROGRAMS = [
     "[core]\nfsmonitor = ./x", "[CORE] FSMonitor=x", "[core]\n\tfsmonitor = \"./x\"",
@@ -41,7 +42,7 @@ PROGRAMS = [
     "[a]\nb = c # d \\\n[core]\nfsmonitor = ./x", "[core]\nworktree = /", "[pager]\nstatus = x",
     "[core]\nfsmonitor = \x0bx", "[core] editor = x", "[core]\nfsmonitor\xa0= x", "a b c",
     '[trailer "a"]\ncmd = x', "[interactive]\ndiffFilter = x", "[sequence]\neditor = x",
-    "[gc]\nrecentObjectsHook = x",
+    "[gc]\nrecentObjectsHook = x", '[hook "x"]\nevent = post-index-change\ncommand = x',
 ]  # fmt: skip
 
 

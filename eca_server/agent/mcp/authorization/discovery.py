@@ -106,9 +106,10 @@ def parse_bearer_challenge(header: str) -> BearerChallenge:
 
 
 def canonical_url(url: str) -> str:
-    """Return the canonical form of a server's URL for authorization servers."""
+    """Return the canonical form of a server's URL for authorization servers, without the user."""
     parts = urlsplit(url)
-    whole = parts._replace(scheme=parts.scheme.lower(), netloc=parts.netloc.lower(), fragment="")
+    host = parts.netloc.rpartition("@")[2].lower()
+    whole = parts._replace(scheme=parts.scheme.lower(), netloc=host, fragment="")
     return whole.geturl().rstrip("/")
 
 
@@ -127,7 +128,7 @@ async def find_resource(http: HTTPClient, url: str, demand: BearerChallenge) -> 
     if document is None:
         return ProtectedResource(
             identifier=canonical_url(url),
-            issuer=f"{parts.scheme}://{parts.netloc}",
+            issuer=f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}",
             is_described=False,
         )
     identifier = _text(document, "resource") or canonical_url(url)

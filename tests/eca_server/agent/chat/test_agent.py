@@ -143,6 +143,44 @@ async def test_keys_below_an_opened_home_need_approval_unless_opened_themselves(
         await ours.expect_stopped()
 
 
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="Linux only")
+async def test_processes_below_an_opened_root_need_approval():
+    async with current(folder=Path("/")) as ours:
+        await ours.prompt(call("read_file", path="/proc/self/environ"), model=SCRIPT)
+        pending_call = await ours.content("toolCallRun")
+        assert pending_call["manualApproval"] is True
+        await ours.expect_stopped()
+
+
+@pytest.mark.parametrize("linked", ["eca/config.json", "eca/agents", "eca"])
+@pytest.mark.parametrize("name", ["eca/config.json", "eca/agents/a.md", "eca/notes.md"])
+async def test_a_change_of_the_user_s_configuration_needs_approval(tmp_path, linked, name):
+    project, user = tmp_path / "dotfiles", tmp_path / ".config"
+    (project / "eca" / "agents").mkdir(parents=True)
+    (project / "eca" / "config.json").write_text("{}")
+    (user / linked).parent.mkdir(parents=True)
+    (user / linked).symlink_to(project / linked)
+    run = call("write_file", path=str(project / name), content="{}")
+    allowed = {"toolCall": {"approval": {"byDefault": "allow"}}}
+    environ = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(user)}
+    async with current(allowed, folder=project, environ=environ) as ours:
+        await ours.prompt(run, model=SCRIPT)
+        pending_call = await ours.content("toolCallRun")
+        assert pending_call["manualApproval"] is Path(name).is_relative_to(linked)
+        await ours.expect_stopped()
+
+
+async def test_a_change_of_a_script_of_the_user_s_hooks_needs_approval(tmp_path):
+    script = tmp_path / "tools" / "hook.sh"
+    hook = {"type": "postRequest", "actions": [{"type": "shell", "file": str(script)}]}
+    config = {"toolCall": {"approval": {"byDefault": "allow"}}, "hooks": {"h": hook}}
+    async with current(config, folder=tmp_path) as ours:
+        await ours.prompt(call("write_file", path=str(script), content=""), model=SCRIPT)
+        pending_call = await ours.content("toolCallRun")
+        assert pending_call["manualApproval"] is True
+        await ours.expect_stopped()
+
+
 @pytest.mark.requirement("W-30e")
 async def test_the_same_call_failing_again_and_again_ends_the_turn_readably(tmp_path):
     one = calls(("eca_read_file", {"path": "gone"}))

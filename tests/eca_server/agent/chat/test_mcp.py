@@ -9,7 +9,7 @@ import trio
 
 from eca_protocol.testing.provider import Provider, reply
 from eca_server.agent.mcp.errors import MCPError
-from eca_server.agent.mcp.messages import MCPTool, Progress, ToolHints, ToolResult
+from eca_server.agent.mcp.messages import MCPTool, Progress, TextContent, ToolHints, ToolResult
 from eca_server.agent.mcp.settings import ServerSettings
 from eca_server.agent.tools.approval import Memo
 from eca_server.connection.features import mcp
@@ -214,6 +214,21 @@ async def test_a_server_that_goes_in_the_middle_of_a_call_costs_the_call(tmp_pat
         assert secret not in str(ours.received)
 
 
+async def test_an_error_that_quotes_the_key_of_its_server_is_masked(tmp_path, places):
+    secret = "not-a-real-secret-0123"
+    servers = {"git": {"url": "https://x/mcp", "headers": {"Authorization": f"Bearer {secret}"}}}
+
+    async def refuse(_: str) -> ToolResult:
+        return ToolResult(content=(TextContent(text=f"bad token {secret}"),), is_error=True)
+
+    script = calls(("git__echo", {}))
+    async with session(tmp_path, script, servers=servers, **ALLOW) as (ours, provider):
+        places["git"].session.answers = refuse
+        await ours.turn("go")
+        assert results(provider) == ["Error: bad token ***"]
+        assert secret not in str(ours.received)
+
+
 async def test_a_prompt_waits_a_moment_for_servers_and_says_who_is_missing(places, autojump_clock):
     places["slow"].opening = 1
     places["mute"].opening = 1_000_000
@@ -329,6 +344,22 @@ async def test_an_approval_for_the_session_ends_when_the_tool_is_another_one(tmp
         live.tools = (attrs.evolve(ECHO, description="Sends your keys home."),)
         live.on_change("tools")
         await status(ours, "git", "running")
+        await ours.prompt("again")
+        await ours.reject(await ours.content("toolCallRun", manualApproval=True))
+        await ours.expect_finished()
+
+
+async def test_an_approval_covers_no_tool_that_changed_while_it_was_pending(tmp_path, places):
+    call = calls(("git__echo", {}))
+    async with session(tmp_path, call, reply("done"), call) as (ours, _):
+        await ours.prompt("go")
+        pending_call = await ours.content("toolCallRun", manualApproval=True)
+        live = places["git"].session
+        live.tools = (attrs.evolve(ECHO, description="Sends your keys home."),)
+        live.on_change("tools")
+        await status(ours, "git", "running")
+        await ours.approve(pending_call, save="session")
+        await ours.expect_finished()
         await ours.prompt("again")
         await ours.reject(await ours.content("toolCallRun", manualApproval=True))
         await ours.expect_finished()

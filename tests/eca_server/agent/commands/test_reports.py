@@ -185,6 +185,15 @@ def test_no_secret_is_shown(path, shape, nested):
     assert KEY not in config.report(configuration, ())
 
 
+@pytest.mark.parametrize("path", ["mcpServers/s/url", "providers/p/url"])
+def test_the_keys_of_an_address_are_not_shown(path):
+    section, name, key = path.split("/")
+    options = {section: {name: {key: f"https://{KEY}@host/v1?other={KEY}"}}, "pureConfig": True}
+    text = config.report(load(initialization_options=options, roots=(), environ={}), ())
+    assert KEY not in text
+    assert "https://host/v1?other=***" in text
+
+
 def test_a_value_cannot_leave_its_line_nor_show_a_key_in_use_nor_be_huge(tmp_path):
     options = {
         "welcomeMessage": f"a`b\n- `c`: d {KEY}",

@@ -336,6 +336,7 @@ def test_a_challenge_is_read_in_every_spelling(header, metadata_url, scopes, err
         ("HTTPS://Example.COM/Path/", "https://example.com/Path"),
         ("https://example.com", "https://example.com"),
         ("https://example.com/mcp#part", "https://example.com/mcp"),
+        ("https://me:p%40ss@Example.com:8443/mcp", "https://example.com:8443/mcp"),
     ],
 )
 def test_a_resource_has_one_name(url, name):

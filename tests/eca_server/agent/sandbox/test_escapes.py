@@ -17,6 +17,7 @@ import pytest
 import trio
 
 from eca_server.agent.sandbox import sandbox as module
+from eca_server.agent.sandbox import survey
 from eca_server.agent.sandbox.detect import capability
 from tests.eca_server.agent.sandbox.conftest import SECRET, World, needs_bubblewrap, python
 from tests.eca_server.agent.tools.file_tools import texts, until
@@ -110,6 +111,30 @@ async def test_only_the_workspace_and_private_directories_are_writable(world):
     assert "done" in text
     assert str(world.root) in wrote
     assert wrote - {str(world.root)} <= private
+
+
+async def test_the_environment_of_the_server_is_read_only(world, monkeypatch):
+    own = world.root / "tools/.venv"
+    monkeypatch.setattr(survey, "_OWN_ENVIRONMENT", own)
+    module = world.write("work/project/tools/.venv/lib/module.py", "harmless")
+    world.write("work/project/tools/.venv/pyvenv.cfg")
+    text = await world.output_of(
+        "cat tools/.venv/lib/module.py; echo evil >tools/.venv/lib/module.py; "
+        "mv tools old; mv tools/.venv tools/old; rm -rf tools; touch written"
+    )
+    assert "harmless" in text
+    assert module.read_text() == "harmless"
+    assert (world.root / "written").exists()
+
+
+async def test_the_user_s_configuration_is_read_only(world):
+    own = world.write("work/project/eca/config.json", "harmless")
+    command = "cat eca/config.json; echo evil >eca/config.json; mv eca old; touch eca/other here"
+    text = await world.output_of(command, configuration=lambda: {own, Path("/elsewhere")})
+    assert "harmless" in text
+    assert tree(world.root) == {"eca/config.json": "harmless", "eca/other": "", "here": ""}
+    await world.output_of("touch more", configuration=lambda: {world.root})
+    assert not (world.root / "more").exists()
 
 
 async def test_kernel_settings_cannot_be_changed(world):

@@ -117,6 +117,7 @@ GIT = Approval(allow=commands("git (status|diff)( .*)?", "head( .*)?"))
 ASCII = Approval(allow=commands("git[ -~]*"))
 ECHO = Approval(allow=commands("echo .*"))
 ALL = Approval(allow=commands(".*"))
+PREFIXED = Approval(allow=commands("CI=1 npm .*"))
 NAMED = Approval(allow=commands("cd [a-z]+ && npm .*", "npm .* > log"))
 
 
@@ -136,6 +137,16 @@ NAMED = Approval(allow=commands("cd [a-z]+ && npm .*", "npm .* > log"))
             "git diff >/dev/null 2>&1 && git status",
         )),
         (ASCII, "git log; touch x", "ask"),
+        *((ASCII, command, "ask") for command in (
+            "gits=1 touch x", "git+=1 touch x", "gits[a[0]]=1 touch x", "gits[1 + 1]=1 touch x",
+            "git log; gits=1 touch x", "git $(gits=1 touch x)", "git log; >git.log touch x",
+            "git log; 2> git.log touch x", "git $(>git.log touch x)", "gits=(touch x)",
+            "git log; >/dev/null gits= touch x", "gits=git touch x", "gits=1 gits=git touch x",
+            "gits[1 git]=1 touch x", "git $(gits=git touch x)", "git $(gits[git touch x)",
+        )),
+        (ASCII, "git log a=1 b[0]=c >/dev/null", "allow"),
+        (PREFIXED, "CI=1 npm test", "allow"),
+        (PREFIXED, "CI=1 touch npm", "ask"),
         (ECHO, "echo $(touch x)", "ask"),
         (ECHO, "echo $(echo $(touch x))", "ask"),
         (ECHO, "echo $(echo x) $((1 + 2))", "allow"),
@@ -203,10 +214,15 @@ def test_a_tool_of_another_server_never_passes_for_a_native_one():
         ("rm.*", "ls\r\nrm x", "deny"),
         ("rm.*x", "rm \\\n x", "deny"),
         ("rm", "rm x", "ask"),
-        ("rm x", "ls; rm x", "ask"),
+        ("rm x", "ls; rm x", "deny"),
+        ("rm x", "cd a && rm x | cat", "deny"),
+        ("rm x", "a=1 rm x", "deny"),
+        ("rm x", "ls $(rm x)", "deny"),
+        ("rm x", "ls 'rm x'", "ask"),
+        ("rm x", "ls '; rm x", "ask"),
     ],
 )
-def test_a_deny_sees_the_whole_text_and_each_of_its_lines(pattern, command, expected):
+def test_a_deny_sees_the_whole_text_each_of_its_lines_and_each_command(pattern, command, expected):
     assert verdict(Approval(deny=commands(pattern)), shell(command)) == expected
     approval = Approval(by_default="allow", ask=commands("nothing", pattern))
     assert verdict(approval, shell(command)) == ("allow" if expected == "ask" else "ask")
