@@ -268,7 +268,7 @@ async def test_an_overload_is_retried_and_no_answer_that_breaks_off(api):
 @each_api
 async def test_an_answer_ends_though_its_connection_stays_open(api, monkeypatch):
     monkeypatch.setattr(answer_reader, "DRAIN", 0.01)
-    monkeypatch.setattr(answer_reader, "TAIL", 0.01)
+    monkeypatch.setattr(answer_reader, "TAIL", 0.2)
     held = api.replying([*map(raw, api.say(ALL)), hang()])
     async with api.talking([held]) as (provider, backend):
         answer, error = await ask_in_vain(backend)
