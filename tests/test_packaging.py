@@ -21,8 +21,8 @@ HEAVY = {
     "hypothesis", "logging", "socket", "ssl", "subprocess", "threading", "trio",
 }  # fmt: skip
 
-SITE = {"_distutils_hack", "sitecustomize", "__main__", "_virtualenv"}
-"""The modules that a Python environment itself may load."""
+SITE = {"_distutils_hack", "_missing_stdlib_info", "sitecustomize", "__main__", "_virtualenv"}
+"""The modules that a Python environment itself may load (the second: Python 3.15)."""
 
 
 def modules_after(statement: str) -> set[str]:
