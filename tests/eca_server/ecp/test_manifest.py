@@ -166,7 +166,8 @@ def test_a_document_beyond_the_limits_is_refused_at_once() -> None:
     started = time.perf_counter()
     assert "add more than 100000" in errors("\n".join(rows))[0]
     assert "add more than 100000" in errors("a: &a [*a]")[0]
-    assert "nested more than 64 deep" in errors("[" * 100_000)[0]
+    assert "nested more than 64 deep" in errors("[" * 65)[0]
+    assert "nest" in errors("[" * 100_000)[0]  # newer parsers have a limit of their own
     assert "at most 1048576 bytes" in errors(b"#" * 1_048_577)[0]
     assert time.perf_counter() - started < 5  # without libyaml a tenth of that, and hours unchecked
 
