@@ -3,7 +3,8 @@
 A hostile repository brings its own patterns. Python's regular expressions backtrack over every
 position of several `*`, and hold the interpreter meanwhile. In a glob the earliest match behind a
 `*` is always as good as a later one, so atomic groups and possessive repeats suppress the
-backtracking. Each pattern is matched in time linear in the length of the name.
+backtracking. Each pattern is matched in time linear in the length of the name. No group has a
+possessive repeat: Python before 3.11.5 consumes what the last repetition failed to match.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def _regex(glob: bytes) -> bytes:
     if not glob:
         raise _Unmatchable
     if b"/" not in glob:
-        return _PARENT + b"*+" + _name(glob) + end
+        return b"(?>%s*)" % _PARENT + _name(glob) + end
     names = _MANY_STARS.sub(b"**", glob).removeprefix(b"/").split(b"/")
     if names[-1] == b"**":
         return _below(names[:-1]) + (b".+" if end == b"/?" else b".+/")

@@ -273,8 +273,9 @@ async def test_a_child_that_cannot_be_looked_after_is_not_left(monkeypatch):
 def so_many_descriptors(free: int) -> Iterator[None]:
     """Use up the file descriptors of this process."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    held = [os.dup(0)]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(held) + 20, limits[1]))
+    held: list[int] = []
+    highest = max(int(each.name) for each in Path("/proc/self/fd").iterdir())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 20, limits[1]))
     try:
         with contextlib.suppress(OSError):
             while True:

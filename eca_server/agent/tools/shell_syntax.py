@@ -25,8 +25,8 @@ _ANSI_STRING = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
 _ANSI_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ANSI = dict(zip("abeEfnrtv\\'\"?", "\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=True))
 _PARAMETER = re.compile(r"""\$(\{[!#]?[\w@*?$!-]+(?:\[[\w@*]+\])?[^'"`$\\{}()<>]*\})""")
-_ARITHMETIC = re.compile(
-    r"\$\(\((?:[\w\s+*/%<>=!&|?:,^~-]|\$\w+|\$\{\w+\}|\([\w\s+*/%<>=!&|?:,^~$-]*\))*+\)\)"
+_ARITHMETIC = re.compile(  # in an atomic group: Python before 3.11.5 gets `(...)*+` wrong here
+    r"\$\(\((?>(?:[\w\s+*/%<>=!&|?:,^~-]|\$\w+|\$\{\w+\}|\([\w\s+*/%<>=!&|?:,^~$-]*\))*)\)\)"
 )
 _PLAIN_JOINT = re.compile(r"[\w./-]", re.ASCII)
 _DEEPEST = 20

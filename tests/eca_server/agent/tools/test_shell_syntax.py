@@ -72,14 +72,14 @@ def test_the_code_in_a_word_is_cut_as_well(command, inner):
 
 UNREADABLE = [
     "x$(case a in a) b;; esac)c", "$(a", "`a", "`a\\``", "${x:-$(a)}", "${x:-'a'}", "$[1]",
-    "((1<<2))\na\n2))", "a[1<<2]=b\nc", "cat <<$X\na", "(a)#b", "$(( $(a) ))",
+    "((1<<2))\na\n2))", "a[1<<2]=b\nc", "cat <<$X\na", "(a)#b", "$(( $(a) ))", "$((${))",
     "$a\\\nb", '"${a}\\\nb"', "$\\\n{a}", "a <\\\n<b",
     "cat <<E\na\\\nE\nb", "cat <<E $(a\nb)\nE",
     "'a", '"a', '"a\\"', "$'a", "a\0b", "a" * 200_000, "x '\n",
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("command", UNREADABLE, ids=range(25))
+@pytest.mark.parametrize("command", UNREADABLE, ids=range(26))
 def test_what_is_too_involved_or_no_command_is_not_guessed_at(command):
     with pytest.raises(Unreadable):
         tokenize(command, VARIABLES)
