@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from eca_protocol.server.roots import Root
+from eca_server.printable import path_of_printable
 from eca_server.workspace.errors import InvalidPath, PathChanged
 from eca_server.workspace.guarded import GuardedPath, guard_of
 from eca_server.workspace.opening import (
@@ -176,7 +177,7 @@ class Workspace:
             ) from None
         if length > _LONGEST:
             raise InvalidPath(f"expected a path of at most {_LONGEST} bytes, got {length}: {shown}")
-        return _composed_as_on_disk(expanded)
+        return _spelled_as_on_disk(expanded)
 
     def _respelled(self, path: Path) -> Path:
         """Return a path below a root with the root's own spelling, which guards compare by name."""
@@ -200,24 +201,31 @@ def is_missing(absolute: str) -> bool:
     try:
         os.lstat(absolute)
     except (FileNotFoundError, NotADirectoryError):
-        return absolute.isascii()  # others may be composed differently
+        return _has_one_spelling(absolute)
     except (OSError, ValueError):
         return False
     return False
 
 
-def _composed_as_on_disk(absolute: str) -> str:
-    """Return a path with the composed or decomposed characters of existing files.
+def _spelled_as_on_disk(absolute: str) -> str:
+    """Return a path with the names of existing files where its own names do not exist.
 
-    The two look alike, and a model writes composed ones.
+    Composed and decomposed characters look alike, and a model writes composed ones. Names that are
+    not printable are shown to it with escapes.
     """
-    if absolute.isascii() or os.path.lexists(absolute):
+    if _has_one_spelling(absolute) or os.path.lexists(absolute):
         return absolute
     spelled = ""
     for name in absolute.split(os.sep):  # noqa: PTH206 (Path() would lose a final slash)
         forms = (name, *(unicodedata.normalize(form, name) for form in ("NFC", "NFD")))
+        if "\\" in name:
+            forms = (*forms, path_of_printable(name))
         spelled += next((each for each in forms if os.path.lexists(spelled + each)), name) + os.sep
     return spelled.removesuffix(os.sep)
+
+
+def _has_one_spelling(absolute: str) -> bool:
+    return absolute.isascii() and "\\" not in absolute
 
 
 def _resolved(absolute: str, shown: str) -> Path:
