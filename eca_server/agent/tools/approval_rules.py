@@ -6,6 +6,7 @@ A damaged rule or a pattern that takes too long never permits anything.
 from __future__ import annotations
 
 import time
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -89,7 +90,7 @@ class Rule:
 
         An `allow` must match every argument it names; a dot in it matches no line end, and of a
         command each part must match. For `ask` and `deny` one argument is enough, and in it one
-        line or the whole text.
+        line or the whole text, with composed or decomposed characters: both name the same file.
         """
         is_allow = self.verdict == "allow"
         results = (
@@ -136,7 +137,7 @@ def _fits(
 ) -> bool:
     if text is None:
         return False
-    texts = [text] if is_allow else [text, *text.splitlines()]
+    texts = {text} if is_allow else _spellings_and_lines(text)
     for pattern in patterns:
         for part in texts:
             remaining = deadline - time.monotonic()
@@ -146,6 +147,13 @@ def _fits(
             except TimeoutError:
                 return not is_allow
     return False
+
+
+def _spellings_and_lines(text: str) -> set[str]:
+    texts = {text}
+    if not text.isascii():
+        texts |= {unicodedata.normalize(form, text) for form in ("NFC", "NFD")}
+    return texts | {line for each in texts for line in each.splitlines()}
 
 
 def _fits_each(command: str, patterns: Sequence[regex.Pattern[str]], deadline: float) -> bool:
