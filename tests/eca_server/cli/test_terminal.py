@@ -179,6 +179,14 @@ def test_many_pieces_of_a_block_are_painted_together_and_the_cursor_stays_visibl
     assert text.index("\x1b[?25h") < text.index("word")
 
 
+def test_a_terminal_whose_width_is_stated_as_0_shows_an_answer(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "0")
+    out = MarkdownOutput()
+    out.write("# A title\n\nA text.\n")
+    out.end_line()
+    assert capsys.readouterr().out.split() == ["A", "title", "A", "text."]
+
+
 def test_without_the_extra_a_terminal_gets_the_text_as_it_is(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
