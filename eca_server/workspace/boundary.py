@@ -49,7 +49,8 @@ class Place:
         text: the path as it was written.
         path: the absolute path without `..`, its links unresolved; for people.
         real_path: the path with every link resolved; this one is opened. Below a root both begin
-            with the root's own spelling, also where the disk ignores case.
+            with the root's own spelling; where the disk ignores case, the names below it are those
+            that the disk stores, so that a file has one real path.
         root: the innermost root that contains the real path; None: outside the workspace.
         escapes: whether a symbolic link takes the path from inside a root to outside all roots.
         temporary_files: the records of temporary files made to write it.
@@ -123,7 +124,7 @@ class Workspace:
         """
         shown = repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
         absolute = self._absolute(text, shown, base)
-        real_path = self._respelled(_resolved(absolute, shown))
+        real_path = self._stored(self._respelled(_resolved(absolute, shown)))
         lexical = self._respelled(_normalised(absolute))
         is_written = lexical == real_path or real_path_of(lexical) == real_path
         root = self._root_of(real_path)
@@ -187,6 +188,15 @@ class Workspace:
                     path = directory.joinpath(*path.parts[len(directory.parts) :])
         return path
 
+    def _stored(self, real_path: Path) -> Path:
+        """Return a real path with the names below its root as the disk stores them."""
+        tops = (each.real_path for each in self.roots if real_path.is_relative_to(each.real_path))
+        top = max(tops, key=lambda each: len(each.parts), default=Path(real_path.anchor))
+        path = str(top)
+        for name in real_path.parts[len(top.parts) :]:
+            path = f"{path.rstrip(os.sep)}{os.sep}{_stored_name(path, name)}"
+        return Path(path)
+
     def _root_of(self, real_path: Path) -> Root | None:
         containing = [each for each in self.roots if _contains(each.real_path, real_path)]
         if not containing or any(
@@ -226,6 +236,18 @@ def _spelled_as_on_disk(absolute: str) -> str:
 
 def _has_one_spelling(absolute: str) -> bool:
     return absolute.isascii() and "\\" not in absolute
+
+
+def _stored_name(directory: str, name: str) -> str:
+    """Return the stored name of an entry: a disk that ignores case finds it by others, too."""
+    forms = {name, name.swapcase(), *(unicodedata.normalize(form, name) for form in ("NFC", "NFD"))}
+    if sum(os.path.lexists(f"{directory}{os.sep}{each}") for each in forms) < 2:
+        return name
+    try:
+        names = [each for each in os.listdir(directory) if folded(each) == folded(name)]  # noqa: PTH208
+    except OSError:
+        return name
+    return names[0] if len(names) == 1 else name
 
 
 def _resolved(absolute: str, shown: str) -> Path:

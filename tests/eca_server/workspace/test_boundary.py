@@ -15,7 +15,7 @@ from eca_server.workspace import opening
 from eca_server.workspace.boundary import Workspace
 from eca_server.workspace.descent import Descent
 from eca_server.workspace.errors import InvalidPath, PathChanged
-from eca_server.workspace.opening import Directory, open_directory
+from eca_server.workspace.opening import Directory, folded, open_directory
 from tests.eca_server.workspace.conftest import root_of
 
 
@@ -181,6 +181,33 @@ def test_composed_characters_are_those_of_existing_files(workspace, project):
         (f"{composed}3", f"{composed}3"),
     ]:
         assert workspace.locate(text).real_path == project / path, text
+
+
+def test_a_disk_that_ignores_case_gives_a_file_one_real_path(workspace, project, monkeypatch):
+    (project / "Src").mkdir()
+    for name in ("Src/Main.py", "Src/E\u0301te\u0301", "Src/12"):
+        (project / name).touch()
+
+    def exists(path: str) -> bool:
+        try:
+            names = [each.name for each in Path(path).parent.iterdir()]
+        except OSError:
+            return False
+        return folded(Path(path).name) in map(folded, names)
+
+    monkeypatch.setattr(os.path, "lexists", exists)
+    for text, path in {
+        "sRC/MAIN.py": "Src/Main.py",
+        "Src/Main.py": "Src/Main.py",
+        "src/\xc9T\xc9": "Src/E\u0301te\u0301",
+        "SRC/12": "Src/12",
+        "SRC/new/A.py": "Src/new/A.py",
+    }.items():
+        place = workspace.locate(text)
+        assert place.real_path == place.path == project / path
+    monkeypatch.undo()
+    (project / "src").mkdir()
+    assert workspace.locate("src/a").real_path == project / "src/a"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a backslash is no part of a name there")
