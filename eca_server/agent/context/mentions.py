@@ -27,11 +27,13 @@ from eca_server.workspace.boundary import Place, Workspace
 from eca_server.workspace.errors import FileError
 
 _FENCED = re.compile(r"^ {0,3}(```|~~~).*?(?:^ {0,3}\1|\Z)", re.MULTILINE | re.DOTALL)
+_BEFORE = r"""(?<![^\s(\[{<"'`,;:=*>\xab\xbb\xa1\xbf\u0e00-\U0010ffff])"""
+_IN_PATH = r"""(?![\u0e00-\U0010ffff]@)[^\s,"'`<>|]"""
 _MENTION = re.compile(
-    r"""(?<![^\s(\[{<"'`,;:=*>\xab\xbb\xa1\xbf\u0e00-\U0010ffff])"""
-    r"""@(?:"(?P<quoted>[^"\n]+)"|(?P<bare>(?:(?![\u0e00-\U0010ffff]@)[^\s,"'`<>|])+))"""
+    rf"""{_BEFORE}@(?:"(?P<quoted>[^"\n]+)"|(?P<bare>(?:{_IN_PATH})+))"""
     r"""(?P<after_quote>:L[\d\-L]+)?"""
 )
+_TYPED = re.compile(rf"{_BEFORE}@(?:{_IN_PATH})*\Z")
 _LINES = re.compile(r":L(\d{1,9})(?:-L?(\d{1,9}))?\Z")
 _PUNCTUATION = ".,;:!?)]}*_"
 _END_BEFORE_TEXT = re.compile(r"(?<=[!-.0-~])(?=[\u0e00-\U0010ffff])")
@@ -66,6 +68,12 @@ class ResolvedMention:
 
     place: Place
     lines: LinesRange | None
+
+
+def typed_mention(text: str) -> str:
+    """Return the mention that is being typed at the end of a text; empty if there is none."""
+    match = _TYPED.search(text)
+    return match[0] if match else ""
 
 
 def mention_of(path: str) -> str:

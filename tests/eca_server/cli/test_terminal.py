@@ -68,7 +68,7 @@ def test_a_terminal_edits_lines_and_shows_markdown(editor: Terminal, tmp_path: P
     editor.type(b"repeat 99999999 word \r", b"word word word")
     editor.type(b"\x03", b"Stopped.", PROMPT)
     editor.type(b"/comp", b"Summarize this chat")
-    editor.type(b"\x03say @not", b"notes.txt")
+    editor.type("\x03say は@not".encode(), b"notes.txt")
     editor.type(b"\t\r", b"@notes.txt", PROMPT)
     call = b'call write_file {"path": "a", "content": "new\\n"}'
     editor.type(b"\x1b[200~" + call + b"\nsay\twritten\x1b[201~")

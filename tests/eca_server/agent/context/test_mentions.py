@@ -12,6 +12,7 @@ from eca_server.agent.context.mentions import (
     find_mentions,
     mention_of,
     resolve_mention,
+    typed_mention,
 )
 from eca_server.workspace.boundary import Workspace
 from tests.eca_server.agent.context.conftest import root_of
@@ -149,6 +150,24 @@ def test_a_completed_mention_is_read_as_the_whole_path():
         (mention,) = find_mentions(f"look at {mention_of(path)} and", most=2)
         assert mention.targets[0].path == path
     assert [mention_of("資料.md"), mention_of("a b")] == ["@資料.md", '@"a b"']
+
+
+def test_a_mention_can_be_completed_while_it_is_typed():
+    texts = (
+        "@",
+        "see @sr",
+        "a\n@",
+        "请看@sr",
+        "見て　@資料",
+        "@a.pyと@b",
+        "(@a",
+        "me@a",
+        "@a b",
+        "@a,",
+        "",
+    )
+    mentions = ["@", "@sr", "@", "@sr", "@資料", "@b", "@a", "", "", "", ""]
+    assert [typed_mention(each) for each in texts] == mentions
 
 
 def test_each_mention_counts_once_and_no_more_are_followed_than_asked_for():
