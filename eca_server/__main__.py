@@ -11,9 +11,9 @@ import sys
 
 def main() -> None:
     """Run the console script `eca-server`, and exit with the command's code."""
-    is_utf_8 = sys.getfilesystemencoding() == "utf-8"
-    if not is_utf_8 and os.name == "posix":  # the protocol's paths are UTF-8 in any locale
-        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])  # noqa: S606
+    from eca_server.system.utf_8_mode import ensure_utf_8_mode  # noqa: PLC0415
+
+    ensure_utf_8_mode()
     try:
         _leave_current_directory()
         from eca_server.cli.main import run  # noqa: PLC0415 - only after the import path is safe

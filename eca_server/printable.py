@@ -36,6 +36,8 @@ _INVISIBLE: Final = (
     "|(?<=[\ufe00-\ufe0f])[\ufe00-\ufe0f]"
 )
 _INVISIBLE_IN_A_LINE: Final = f"[\t\n]|{_INVISIBLE}"
+_NO_BYTE: Final = "[\ud800-\udc7f\udd00-\udfff]"  # surrogates that encode no byte
+_ESCAPES: Final = r"(?:\\x[0-9a-f]{2})+|\\[ntr]|\\u[0-9a-f]{4}|\\U[0-9a-f]{8}"
 
 
 def _escape(match: re.Match[str]) -> str:
@@ -49,6 +51,26 @@ def printable_line(text: str, *, longest: int | None = None) -> str:
     """
     is_cut = longest is not None and len(text) > longest
     return re.sub(_INVISIBLE_IN_A_LINE, _escape, text[:longest]) + ("..." if is_cut else "")
+
+
+def printable_path(path: str) -> str:
+    """Return a path on one line; invalid UTF-8 and invisible characters are escaped."""
+    text = re.sub(_NO_BYTE, "\ufffd", path)
+    text = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return printable_line(text)
+
+
+def path_of_printable(text: str) -> str:
+    """Return a path whose `printable_path` is a text, or the text if there is none."""
+    path = re.sub(_ESCAPES, _unescape, text)
+    return path if printable_path(path) == text else text
+
+
+def _unescape(match: re.Match[str]) -> str:
+    characters = match[0].encode().decode("unicode_escape", "replace")
+    if match[0].startswith("\\x"):
+        return characters.encode("latin-1").decode("utf-8", "surrogateescape")
+    return characters
 
 
 def printable_lines(text: str) -> str:

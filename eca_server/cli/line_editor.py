@@ -33,6 +33,7 @@ from eca_protocol.client import Chat
 from eca_protocol.errors import ECAError
 from eca_protocol.methods import CHAT_QUERY_FILES
 from eca_server.agent.commands.login import login_prompt
+from eca_server.agent.context.mentions import mention_of, typed_mention
 from eca_server.config.directories import data_directory, make_data_directory
 from eca_server.printable import printable_line
 
@@ -205,14 +206,15 @@ class _Matches:
     async def _files(self, query: str) -> Sequence[_Match]:
         params = m.ChatQueryFilesParams(chat_id=self._chat.id, query=query)
         files = (await self._chat.client.request(CHAT_QUERY_FILES, params)).files
-        paths = (m.FileContext, m.DirectoryContext)
-        return [(f"@{self._shown(each.path)}", "") for each in files if isinstance(each, paths)]
+        kinds = (m.FileContext, m.DirectoryContext)
+        paths = [self._shown(each.path) for each in files if isinstance(each, kinds)]
+        return [(mention_of(path), "") for path in paths]
 
     def _shown(self, path: str) -> str:
         file = Path(path)
         if self._directory is not None and file.is_relative_to(self._directory):
             path = str(file.relative_to(self._directory))
-        return f'"{path}"' if " " in path else path
+        return path
 
 
 class _Completer(Completer):
@@ -225,10 +227,8 @@ class _Completer(Completer):
     def get_completions(self, document: Document, event: CompleteEvent) -> Iterable[Completion]:
         """Return the completions; called in a thread."""
         text = document.text_before_cursor
-        word = text.rpartition(" ")[2].rpartition("\n")[2]
-        if word.startswith("@") or (word.startswith("/") and word == text):
-            return self._completions(word)
-        return ()
+        word = text if text.startswith("/") and text.split() == [text] else typed_mention(text)
+        return self._completions(word) if word else ()
 
     def _completions(self, word: str) -> Iterator[Completion]:
         with suppress(trio.RunFinishedError, trio.Cancelled):

@@ -21,6 +21,7 @@ from eca_server.cli.output import Output
 
 _TAIL = 8000  # characters of an incomplete block that can be visible
 _FRAMES = 15  # a second
+_COLUMNS = 80  # of a terminal of unknown width
 _MARGIN = 2  # rows of the terminal that an incomplete block leaves free
 
 
@@ -42,6 +43,8 @@ class MarkdownOutput(Output):
     def __init__(self) -> None:
         super().__init__()
         self._console = Console(highlight=False)
+        if self._console.width < 1:  # the variable COLUMNS is 0
+            self._console.width = _COLUMNS
         self._parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
         self._pending = ""
         self._has_blocks = False

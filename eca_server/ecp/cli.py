@@ -28,6 +28,7 @@ from eca_server.system.command_line import (
     run_to_end,
     seconds,
 )
+from eca_server.system.utf_8_mode import ensure_utf_8_mode
 
 _TIMEOUT: Final = "limit of a request (default: the variable ECP_RPC_TIMEOUT, else 30)"
 _ALLOW_OUTSIDE: Final = "allow datasets outside the manifest's folder"
@@ -35,6 +36,7 @@ _ALLOW_OUTSIDE: Final = "allow datasets outside the manifest's folder"
 
 def main() -> int:
     """Run the console script `ecp`."""
+    ensure_utf_8_mode()
     try:
         return run(sys.argv[1:])
     except KeyboardInterrupt:  # during the imports
@@ -54,7 +56,7 @@ def _run_command(arguments: Sequence[str]) -> int:
         return 2
     options = parser.parse_args(arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # Reports are UTF-8 in any locale.
+        # Reports are UTF-8, whatever PYTHONIOENCODING says.
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     command: Callable[[argparse.Namespace], int] = options.command
     return command(options)

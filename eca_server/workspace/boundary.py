@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from eca_protocol.server.roots import Root
+from eca_server.printable import path_of_printable
 from eca_server.workspace.errors import InvalidPath, PathChanged
 from eca_server.workspace.guarded import CONFIGURATION, GuardedPath, guard_of
 from eca_server.workspace.opening import (
@@ -48,7 +49,8 @@ class Place:
         text: the path as it was written.
         path: the absolute path without `..`, its links unresolved; for people.
         real_path: the path with every link resolved; this one is opened. Below a root both begin
-            with the root's own spelling, also where the disk ignores case.
+            with the root's own spelling; where the disk ignores case, the names below it are those
+            that the disk stores, so that a file has one real path.
         root: the innermost root that contains the real path; None: outside the workspace.
         escapes: whether a symbolic link takes the path from inside a root to outside all roots.
         is_configuration: whether a change of it changes the user's configuration.
@@ -129,7 +131,7 @@ class Workspace:
         """
         shown = repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
         absolute = self._absolute(text, shown, base)
-        real_path = self._respelled(_resolved(absolute, shown))
+        real_path = self._stored(self._respelled(_resolved(absolute, shown)))
         lexical = self._respelled(_normalised(absolute))
         is_written = lexical == real_path or real_path_of(lexical) == real_path
         root = self._root_of(real_path)
@@ -191,7 +193,7 @@ class Workspace:
             ) from None
         if length > _LONGEST:
             raise InvalidPath(f"expected a path of at most {_LONGEST} bytes, got {length}: {shown}")
-        return _composed_as_on_disk(expanded)
+        return _spelled_as_on_disk(expanded)
 
     def _respelled(self, path: Path) -> Path:
         """Return a path below a root with the root's own spelling, which guards compare by name."""
@@ -200,6 +202,15 @@ class Workspace:
                 if not path.is_relative_to(directory) and _contains(directory, path):
                     path = directory.joinpath(*path.parts[len(directory.parts) :])
         return path
+
+    def _stored(self, real_path: Path) -> Path:
+        """Return a real path with the names below its root as the disk stores them."""
+        tops = (each.real_path for each in self.roots if real_path.is_relative_to(each.real_path))
+        top = max(tops, key=lambda each: len(each.parts), default=Path(real_path.anchor))
+        path = str(top)
+        for name in real_path.parts[len(top.parts) :]:
+            path = f"{path.rstrip(os.sep)}{os.sep}{_stored_name(path, name)}"
+        return Path(path)
 
     def _root_of(self, real_path: Path) -> Root | None:
         containing = [each for each in self.roots if _contains(each.real_path, real_path)]
@@ -215,24 +226,43 @@ def is_missing(absolute: str) -> bool:
     try:
         os.lstat(absolute)
     except (FileNotFoundError, NotADirectoryError):
-        return absolute.isascii()  # others may be composed differently
+        return _has_one_spelling(absolute)
     except (OSError, ValueError):
         return False
     return False
 
 
-def _composed_as_on_disk(absolute: str) -> str:
-    """Return a path with the composed or decomposed characters of existing files.
+def _spelled_as_on_disk(absolute: str) -> str:
+    """Return a path with the names of existing files where its own names do not exist.
 
-    The two look alike, and a model writes composed ones.
+    Composed and decomposed characters look alike, and a model writes composed ones. Names that are
+    not printable are shown to it with escapes.
     """
-    if absolute.isascii() or os.path.lexists(absolute):
+    if _has_one_spelling(absolute) or os.path.lexists(absolute):
         return absolute
     spelled = ""
     for name in absolute.split(os.sep):  # noqa: PTH206 (Path() would lose a final slash)
         forms = (name, *(unicodedata.normalize(form, name) for form in ("NFC", "NFD")))
+        if "\\" in name:
+            forms = (*forms, path_of_printable(name))
         spelled += next((each for each in forms if os.path.lexists(spelled + each)), name) + os.sep
     return spelled.removesuffix(os.sep)
+
+
+def _has_one_spelling(absolute: str) -> bool:
+    return absolute.isascii() and "\\" not in absolute
+
+
+def _stored_name(directory: str, name: str) -> str:
+    """Return the stored name of an entry: a disk that ignores case finds it by others, too."""
+    forms = {name, name.swapcase(), *(unicodedata.normalize(form, name) for form in ("NFC", "NFD"))}
+    if sum(os.path.lexists(f"{directory}{os.sep}{each}") for each in forms) < 2:
+        return name
+    try:
+        names = [each for each in os.listdir(directory) if folded(each) == folded(name)]  # noqa: PTH208
+    except OSError:
+        return name
+    return names[0] if len(names) == 1 else name
 
 
 def _resolved(absolute: str, shown: str) -> Path:

@@ -354,6 +354,8 @@ def _read_rules(path: Path | str, *, dir_fd: int | None = None) -> Rules:
         with os.fdopen(os.open(path, flags, dir_fd=dir_fd), "rb") as file:
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 data = file.read(_MOST_RULES)
+                if len(data) == _MOST_RULES:
+                    data = data[: data.rfind(b"\n") + 1]  # a part of a pattern ignores more
     except (FileNotFoundError, NotADirectoryError):
         pass
     except OSError as error:

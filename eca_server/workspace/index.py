@@ -32,7 +32,7 @@ from eca_server.workspace.boundary import Workspace
 from eca_server.workspace.catalogue import Catalogue, Entry
 from eca_server.workspace.errors import FileError
 from eca_server.workspace.ignore import list_files
-from eca_server.workspace.opening import open_directory, real_path_of
+from eca_server.workspace.opening import folded, open_directory, real_path_of
 from eca_server.workspace.stored_listings import StoredListings
 
 _FRESH = 5.0  # seconds until a listing is stale
@@ -348,7 +348,7 @@ def _completions(
 
 
 def _begins(name: str, beginning: str) -> bool:
-    return name.casefold().startswith(beginning.casefold())
+    return folded(name).startswith(folded(beginning))
 
 
 def _match(directory: Path, entry: os.DirEntry[str]) -> FileMatch | None:

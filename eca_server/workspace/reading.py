@@ -218,7 +218,9 @@ def decode(data: bytes) -> Text:
     except UnicodeDecodeError as error:
         if _is_clearly_latin_1(data):
             return _text(data, "latin-1", b"")
-        raise NotText(f"it is binary, or its encoding is unknown (byte {error.start})") from None
+        raise NotText(
+            f"it is binary, or not in UTF-8, UTF-16 or Latin-1 (byte {error.start})"
+        ) from None
 
 
 def _text(data: bytes, encoding: Encoding, bom: bytes) -> Text:

@@ -19,6 +19,7 @@ from eca_server.agent.chat.store.rows import Change, StoredContent, UndoStep
 from eca_server.agent.tools.files import printable
 from eca_server.workspace.boundary import Place, Workspace
 from eca_server.workspace.errors import FileError, TooLarge
+from eca_server.workspace.opening import real_path_of
 from eca_server.workspace.reading import Checkpoint, Fingerprint, read_file
 from eca_server.workspace.writing import move_file, remove_file, remove_temporary, replace_file
 
@@ -311,7 +312,7 @@ def _apply_content(
 
 def _place(path: Path, workspace: Workspace) -> Place:
     place = workspace.locate(str(path))
-    if place.real_path != path:
+    if real_path_of(path) != path:
         raise FileError(f"now a link to {str(place.real_path)!r}")
     if not place.is_inside:
         raise FileError("outside the workspace")

@@ -5,6 +5,9 @@ in a root are read. An `@` that is not a path (an e-mail address, a decorator, a
 fence) is ignored silently.
 
     @/home/me/src/a.py   @~/src/a.py   @./a.py   @src/a.py:L3-L9   @a.py   @src/   @"with space.md"
+
+Scripts such as Chinese and Japanese have no blanks: a mention may follow any of their characters,
+and end before one (`请看@src/a.py。`).
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import contextlib
 import re
 import stat
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import attrs
@@ -23,12 +27,17 @@ from eca_server.workspace.boundary import Place, Workspace
 from eca_server.workspace.errors import FileError
 
 _FENCED = re.compile(r"^ {0,3}(```|~~~).*?(?:^ {0,3}\1|\Z)", re.MULTILINE | re.DOTALL)
+_BEFORE = r"""(?<![^\s(\[{<"'`,;:=*>\xab\xbb\xa1\xbf\u0e00-\U0010ffff])"""
+_IN_PATH = r"""(?![\u0e00-\U0010ffff]@)[^\s,"'`<>|]"""
 _MENTION = re.compile(
-    r"""(?<![^\s(\[{<"'`,;:=*>])@(?:"(?P<quoted>[^"\n]+)"|(?P<bare>[^\s,"'`<>|]+))"""
+    rf"""{_BEFORE}@(?:"(?P<quoted>[^"\n]+)"|(?P<bare>(?:{_IN_PATH})+))"""
     r"""(?P<after_quote>:L[\d\-L]+)?"""
 )
+_TYPED = re.compile(rf"{_BEFORE}@(?:{_IN_PATH})*\Z")
 _LINES = re.compile(r":L(\d{1,9})(?:-L?(\d{1,9}))?\Z")
 _PUNCTUATION = ".,;:!?)]}*_"
+_END_BEFORE_TEXT = re.compile(r"(?<=[!-.0-~])(?=[\u0e00-\U0010ffff])")
+_MOST_ENDS = 4
 
 
 @attrs.frozen(kw_only=True)
@@ -45,8 +54,8 @@ class Mention:
 
     Attributes:
         text: as written, with the `@`.
-        targets: the interpretations, the most literal first: punctuation at the end may belong to
-            the path or to the sentence.
+        targets: the interpretations, the most literal first: punctuation at the end, and letters
+            of scripts without blanks, may belong to the path or to the sentence.
     """
 
     text: str
@@ -61,6 +70,18 @@ class ResolvedMention:
     lines: LinesRange | None
 
 
+def typed_mention(text: str) -> str:
+    """Return the mention that is being typed at the end of a text; empty if there is none."""
+    match = _TYPED.search(text)
+    return match[0] if match else ""
+
+
+def mention_of(path: str) -> str:
+    """Return the mention of a path, with quotation marks if it needs them."""
+    text = f"@{path}"
+    return text if _MENTION.fullmatch(text) else f'@"{path}"'
+
+
 def find_mentions(message: str, *, most: int) -> tuple[Mention, ...]:
     """Return the first mentions in a message, each once, in order; read no disk."""
     mentions: dict[str, Mention] = {}
@@ -69,7 +90,9 @@ def find_mentions(message: str, *, most: int) -> tuple[Mention, ...]:
             readings = [match["quoted"] + (match["after_quote"] or "")]
         else:
             written = match["bare"]
-            readings = [written, written.rstrip(_PUNCTUATION)]
+            ends = islice(_END_BEFORE_TEXT.finditer(written), _MOST_ENDS)
+            parts = [written, *(written[: end.start()] for end in reversed(list(ends)))]
+            readings = [reading for each in parts for reading in (each, each.rstrip(_PUNCTUATION))]
         targets = tuple(dict.fromkeys(_target(each) for each in readings if each))
         if targets:
             text = match[0].rstrip(_PUNCTUATION) or match[0]

@@ -6,7 +6,8 @@ A damaged rule or a pattern that takes too long never permits anything.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
@@ -87,8 +88,9 @@ class Rule:
         """Return True if the rule matches the arguments of a call.
 
         An `allow` must match every argument it names; a dot in it matches no line end, and of a
-        command each part must match. For `ask` and `deny` one argument is enough, and in it one
-        line or the whole text.
+        command each part must match. For `ask` and `deny` one argument is enough, and of it the
+        text, a line or a command in it, with composed or decomposed characters: both name the same
+        file.
         """
         is_allow = self.verdict == "allow"
         results = (
@@ -162,7 +164,15 @@ def _texts(call: Call, argument: str, *, is_allow: bool) -> Sequence[str]:
     if is_allow:
         return (text,)
     commands = commands_in(text) if value == call.command else ()
-    return (text, *text.splitlines(), *commands)
+    return [*_spellings((text, *text.splitlines(), *commands))]
+
+
+def _spellings(texts: Iterable[str]) -> Iterator[str]:
+    """Yield texts, and each with composed and with decomposed characters."""
+    for text in texts:
+        yield text
+        if not text.isascii():
+            yield from (unicodedata.normalize(form, text) for form in ("NFC", "NFD"))
 
 
 def _text(argument: object) -> str | None:

@@ -6,7 +6,6 @@ stop works at once. An error of a file becomes a sentence for the model.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,7 @@ import trio
 from eca_server.agent.tools.ledger import Ledger
 from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.tool import ToolError
-from eca_server.printable import LONGEST_NAME, printable_line
+from eca_server.printable import LONGEST_NAME, printable_line, printable_path
 from eca_server.system.threads import THREAD_SECONDS, run_in_thread, run_on_disk
 from eca_server.workspace.boundary import Place, Workspace
 from eca_server.workspace.errors import FileError
@@ -31,8 +30,6 @@ LARGEST = 16 * 1024 * 1024
 
 checkpoint = trio.from_thread.check_cancelled
 """A function called between pieces of work in a thread; it raises if the call was stopped."""
-
-_NO_BYTE = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # surrogates that encode no byte
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -141,6 +138,4 @@ def short_name(name: str) -> str:
 
 def printable(path: Path | str) -> str:
     """Return a path on one line; invalid UTF-8 and invisible characters are escaped."""
-    text = _NO_BYTE.sub("\ufffd", str(path))
-    text = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    return printable_line(text)
+    return printable_path(str(path))

@@ -32,6 +32,11 @@ from eca_server.workspace.boundary import Place
 from eca_server.workspace.errors import NotRegularFile, NotText, TooLarge
 from eca_server.workspace.reading import decode, read_file
 
+_GUESSED = (
+    "\n(The file is not UTF-8. It is read and edited as Latin-1: if it has a different encoding, "
+    "characters beyond ASCII are wrong, so do not change them.)"
+)
+
 
 @attrs.frozen(kw_only=True)
 class ReadFile:
@@ -87,11 +92,13 @@ class ReadFile:
         if media_type := media_type_of(snapshot.data[:SIGNATURE_BYTES]):
             return attachment_output(place, media_type, snapshot.data)
         try:
-            text = decode(snapshot.data).text
+            text = decode(snapshot.data)
         except NotText as error:
             raise ToolError(f"Expected a text file, {error}: {str(place.path)!r}.") from error
         cap = attrs.evolve(self.files.cap, lines=min(limit, self.files.cap.lines))
-        shown = _shown(split_lines(text), offset, cap)
+        shown = _shown(split_lines(text.text), offset, cap)
+        if text.encoding == "latin-1":
+            shown += _GUESSED
         self.files.ledger.record(place.real_path, snapshot.fingerprint)
         return ToolOutput(parts=(TextPart(shown),))
 

@@ -12,6 +12,7 @@ import codecs
 import contextlib
 import os
 import re
+import unicodedata
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
@@ -42,7 +43,7 @@ _SHOWN = 400  # characters of a line
 _BEFORE = 100  # of them before the match, if the line is longer
 _ALTERNATIVES = 100
 _BRACES = re.compile(r"\{([^{}]*)\}")
-_PLAIN_NAME = re.compile(r"[\w.*?+@~ -]+")
+_PLAIN_NAME = re.compile(r"[\w.*?+@~ -]+", re.ASCII)
 _UTF_8 = codecs.getincrementaldecoder("utf-8-sig")
 _UTF_16 = codecs.getincrementaldecoder("utf-16")
 _LINE_BOUND = re.compile(r"\\[AZzGK]|\(\?[^:i]|[*+?}]\+")
@@ -108,7 +109,7 @@ class Include:
 
     The glob is as in Git: without `/` it matches a file's name in any directory, else its path
     below the searched directory; `**` is any number of directories, `{a,b}` is a or b; a leading
-    `!` excludes the matching files.
+    `!` excludes the matching files. Composed and decomposed characters are the same.
 
     Raises:
         ToolError: it has too many alternatives.
@@ -119,7 +120,7 @@ class Include:
         self._excludes = glob is not None and glob.startswith("!")
         globs = [] if glob is None else _alternatives(glob.removeprefix("!").removeprefix("./"))
         globs = [each + "**" * each.endswith("/") for each in globs]
-        self._rules = None if glob is None else Rules.parse(os.fsencode("\n".join(globs)))
+        self._rules = None if glob is None else Rules.parse(_composed("\n".join(globs)))
         names = [each.rpartition("/")[2] for each in globs]
         plain = all(_PLAIN_NAME.fullmatch(name) and "**" not in name for name in names)
         self.names: tuple[str, ...] = tuple(names) if plain and not self._excludes else ()
@@ -129,7 +130,11 @@ class Include:
         """Return True if a file is searched; the path is relative to the searched directory."""
         if self._rules is None or path.startswith(self._without):
             return not path.startswith(self._without)
-        return (self._rules.verdict(os.fsencode(path)) is True) is not self._excludes
+        return (self._rules.verdict(_composed(path)) is True) is not self._excludes
+
+
+def _composed(text: str) -> bytes:
+    return os.fsencode(text if text.isascii() else unicodedata.normalize("NFC", text))
 
 
 def _alternatives(glob: str) -> list[str]:

@@ -72,22 +72,43 @@ def test_what_the_terminal_has_no_character_for_is_spelled(tmp_path, encoding, s
     assert (done.returncode, done.stdout, done.stderr) == (0, shown + b"\n", b"")
 
 
-@pytest.mark.parametrize("locale", ["C", "en_US"])
-def test_paths_and_texts_are_utf_8_in_a_locale_of_a_different_encoding(tmp_path, locale):
+def locale_settings(tmp_path, locale, encoding):
+    """Return the environment of a locale that Python has not seen; skip if there is none."""
     locales = tmp_path / "locales"
-    if locale != "C":  # it is Latin-1
+    if locale != "C":
         locales.mkdir()
-        make = ["localedef", "-i", locale, "-f", "ISO-8859-1", locales / locale]
+        make = ["localedef", "-i", locale, "-f", encoding, locales / locale]
         if shutil.which("localedef") is None or subprocess.run(make, check=False).returncode:
             pytest.skip("this system cannot make the locale")
+    return {"PYTHONUTF8": "0", "LC_ALL": locale, "LOCPATH": str(locales)}
+
+
+LOCALES = pytest.mark.parametrize(
+    ("locale", "encoding"), [("C", "ASCII"), ("en_US", "ISO-8859-1"), ("ja_JP", "EUC-JP")]
+)
+
+
+@LOCALES
+def test_paths_and_texts_are_utf_8_in_a_locale_of_a_different_encoding(tmp_path, locale, encoding):
+    settings = locale_settings(tmp_path, locale, encoding)
     (tmp_path / "é→.txt").write_text("x")
     call = 'call read_file {"path": "é→.txt"}\nsay →'
     line = '"$@" chat --model simulator/script "$CALL"'
-    done = in_a_shell(
-        tmp_path, line, CALL=call, PYTHONUTF8="0", LC_ALL=locale, LOCPATH=str(locales)
-    )
+    done = in_a_shell(tmp_path, line, CALL=call, **settings)
     assert (done.returncode, done.stdout.decode()) == (0, "→\n")
     assert "failed" not in done.stderr.decode()
+
+
+@LOCALES
+def test_the_script_ecp_has_utf_8_paths_in_a_locale_of_a_different_encoding(
+    tmp_path, locale, encoding
+):
+    settings = locale_settings(tmp_path, locale, encoding)
+    (tmp_path / "é→.yaml").write_text("[")
+    script = "from eca_server.ecp.cli import main; raise SystemExit(main())"
+    program = (sys.executable, "-c", script)
+    done = in_a_shell(tmp_path, '"$@" run é→.yaml', program=program, **settings)
+    assert done.stderr.decode().startswith("é→.yaml:2:1: not YAML: "), done.stderr
 
 
 def test_what_a_pipe_has_of_another_encoding_is_read_with_marks_in_a_removed_folder(tmp_path):

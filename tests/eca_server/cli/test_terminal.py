@@ -68,7 +68,7 @@ def test_a_terminal_edits_lines_and_shows_markdown(editor: Terminal, tmp_path: P
     editor.type(b"repeat 99999999 word \r", b"word word word")
     editor.type(b"\x03", b"Stopped.", PROMPT)
     editor.type(b"/comp", b"Summarize this chat")
-    editor.type(b"\x03say @not", b"notes.txt")
+    editor.type("\x03say は@not".encode(), b"notes.txt")
     editor.type(b"\t\r", b"@notes.txt", PROMPT)
     call = b'call write_file {"path": "a", "content": "new\\n"}'
     editor.type(b"\x1b[200~" + call + b"\nsay\twritten\x1b[201~")
@@ -177,6 +177,14 @@ def test_many_pieces_of_a_block_are_painted_together_and_the_cursor_stays_visibl
     text = painted(["```\n", *["word " * 10 + "\n"] * 3000])
     assert len(text) < 20 * 60 * 3000
     assert text.index("\x1b[?25h") < text.index("word")
+
+
+def test_a_terminal_whose_width_is_stated_as_0_shows_an_answer(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "0")
+    out = MarkdownOutput()
+    out.write("# A title\n\nA text.\n")
+    out.end_line()
+    assert capsys.readouterr().out.split() == ["A", "title", "A", "text."]
 
 
 def test_without_the_extra_a_terminal_gets_the_text_as_it_is(monkeypatch):

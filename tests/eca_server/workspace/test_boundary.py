@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eca_server.printable import printable_path
 from eca_server.workspace import opening
 from eca_server.workspace.boundary import Workspace
 from eca_server.workspace.descent import Descent
 from eca_server.workspace.errors import InvalidPath, PathChanged
-from eca_server.workspace.opening import Directory, open_directory
+from eca_server.workspace.opening import Directory, folded, open_directory
 from tests.eca_server.workspace.conftest import root_of
 
 
@@ -180,6 +181,48 @@ def test_composed_characters_are_those_of_existing_files(workspace, project):
         (f"{composed}3", f"{composed}3"),
     ]:
         assert workspace.locate(text).real_path == project / path, text
+
+
+def test_a_disk_that_ignores_case_gives_a_file_one_real_path(workspace, project, monkeypatch):
+    (project / "Src").mkdir()
+    for name in ("Src/Main.py", "Src/E\u0301te\u0301", "Src/12"):
+        (project / name).touch()
+
+    def exists(path: str) -> bool:
+        try:
+            names = [each.name for each in Path(path).parent.iterdir()]
+        except OSError:
+            return False
+        return folded(Path(path).name) in map(folded, names)
+
+    monkeypatch.setattr(os.path, "lexists", exists)
+    for text, path in {
+        "sRC/MAIN.py": "Src/Main.py",
+        "Src/Main.py": "Src/Main.py",
+        "src/\xc9T\xc9": "Src/E\u0301te\u0301",
+        "SRC/12": "Src/12",
+        "SRC/new/A.py": "Src/new/A.py",
+    }.items():
+        place = workspace.locate(text)
+        assert place.real_path == place.path == project / path
+    monkeypatch.undo()
+    (project / "src").mkdir()
+    assert workspace.locate("src/a").real_path == project / "src/a"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a backslash is no part of a name there")
+def test_a_name_that_is_shown_with_escapes_is_found_as_it_is_shown(workspace, project):
+    (project / "dir\udce9").mkdir()
+    (project / "both\udce9").touch()
+    for name in ("\udcff\udcfe.txt", "new\nline\t", "esc\x1b[0m", "e\u200b", "both\\xe9"):
+        (project / "dir\udce9" / name).touch()
+        (project / name).touch()
+        shown = printable_path(f"dir\udce9/{name}")
+        assert "\\xe9/" in shown
+        assert workspace.locate(shown).real_path == project / "dir\udce9" / name
+        assert workspace.locate(f"{project}/{printable_path(name)}").real_path == project / name
+    for text in ("new\\xe9", "dir\\x65", "dir\\x2f", "a\\x00", "\\ud800", "\\U00110000"):
+        assert workspace.locate(text).real_path == project / text
 
 
 names = st.sampled_from(["a", "b", "c", "..", "."])

@@ -410,3 +410,10 @@ def test_git_ends_with_a_killed_server(tmp_path, monkeypatch):
         assert git_process in children(server.pid)
         server.kill()
     assert_gone({git_process})
+
+
+def test_a_pattern_that_a_limit_cuts_does_not_count(tmp_path, monkeypatch):
+    without_git(monkeypatch)
+    rest = "*.log\n".rjust(256 * 1024 + 5, "\n")
+    write(tmp_path, {".gitignore": f"*.tmp{rest[5:]}", "a": "", "b.log": "", "c.tmp": ""})
+    assert listed(tmp_path) == [".gitignore", "a", "b.log"]

@@ -444,6 +444,12 @@ async def test_an_index_without_roots_finds_nothing(nursery, mock_clock):
     nursery.cancel_scope.cancel()
 
 
+async def test_a_typed_path_is_completed_with_composed_and_decomposed_characters(index, project):
+    for query, name in {"\xc9t": "e\u0301te\u0301", "\ud55c": "\u1112\u1161\u11ab"}.items():
+        (project / name).touch()
+        assert await search_index(index, f"./{query}", project) == name
+
+
 async def test_a_directory_outside_is_listed_without_pipes_and_devices(index, outside, monkeypatch):
     monkeypatch.setenv("HOME", str(outside))
     secret = [FileMatch(path=outside / "secret", is_directory=False)]

@@ -89,9 +89,9 @@ def test_bytes_are_read_as_text(data, text, encoding, newline):
     ("data", "words"),
     [
         (b"a\0b", "character 1 is a NUL"),
-        (b"\x89PNG\r\n\x1a\n", r"encoding is unknown \(byte 0\)"),
-        ("日本語のテキスト".encode("shift-jis"), "encoding is unknown"),
-        (b"\xe9\xe8\xea", "encoding is unknown"),
+        (b"\x89PNG\r\n\x1a\n", r"it is binary, or not in UTF-8, UTF-16 or Latin-1 \(byte 0\)"),
+        ("日本語のテキスト".encode("shift-jis"), "not in UTF-8"),
+        (b"\xe9\xe8\xea", "not in UTF-8"),
         (codecs.BOM_UTF16_LE + b"a", "is not valid utf-16-le, at byte 2"),
         (codecs.BOM_UTF8 + b"\xff", "is not valid utf-8, at byte 3"),
         (codecs.BOM_UTF32_LE + "a".encode("utf-32-le"), "NUL"),

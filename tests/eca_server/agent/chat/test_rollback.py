@@ -237,6 +237,16 @@ async def test_moves_and_links_are_seen_through(tmp_path, folder):
         assert tree(folder) == {"here/f": "1"}
 
 
+async def test_a_file_whose_name_the_disk_spells_differently_is_restored(tmp_path, folder):
+    composed, decomposed = "\xe9", "e\u0301"
+    (folder / composed).write_text("1")
+    async with current(data=tmp_path, folder=folder) as ours:
+        first = await send_prompt(ours, writes(**{composed: "2"}))
+        (folder / composed).rename(folder / decomposed)
+        assert shown_messages(await roll_back(ours, first)) == ["1 file restored."]
+        assert tree(folder) == {decomposed: "1"}
+
+
 async def test_a_different_file_in_the_place_of_a_moved_one_stays(tmp_path, folder):
     (folder / "old").write_text("ours")
     async with current(data=tmp_path, folder=folder) as ours:

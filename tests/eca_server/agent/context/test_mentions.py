@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol.messages import LinesRange
-from eca_server.agent.context.mentions import ResolvedMention, find_mentions, resolve_mention
+from eca_server.agent.context.mentions import (
+    ResolvedMention,
+    find_mentions,
+    mention_of,
+    resolve_mention,
+    typed_mention,
+)
 from eca_server.workspace.boundary import Workspace
 from tests.eca_server.agent.context.conftest import root_of
 
@@ -27,7 +33,7 @@ def paths(message: str, workspace: Workspace) -> list[str]:
 @pytest.fixture
 def files(project: Path) -> Path:
     (project / "src").mkdir()
-    for name in ("a.py", "src/b.py", "src/with space.md", "src/c.py."):
+    for name in ("a.py", "src/b.py", "src/with space.md", "src/c.py.", "資料.md"):
         (project / name).write_text("x\n")
     return project
 
@@ -46,6 +52,10 @@ def files(project: Path) -> Path:
         ("@src/c.py.", ["src/c.py."]),
         ("@src/../a.py", ["a.py"]),
         ("```\n@src/b.py\n```\n@a.py", ["a.py"]),
+        ("请看@src/b.py。", ["src/b.py"]),
+        ("「@a.py」と@src/b.pyを読んで、@資料.mdも", ["a.py", "src/b.py", "資料.md"]),
+        ("“@a.py”，@src/b.py（…）", ["a.py", "src/b.py"]),
+        ("@資料.md（@資料）\u3000@src/b.pyと", ["資料.md", "src/b.py"]),
     ],
 )
 def test_a_path_after_an_at_sign_is_found(files, workspace, message, expected):
@@ -70,6 +80,7 @@ def test_absolute_paths_those_from_the_home_and_those_of_other_roots_are_found(
         ("@src/b.py:L3-9", (3, 9)),
         ("@src/b.py:L3", (3, 3)),
         ("@src/b.py:L3-L9.", (3, 9)),
+        ("@src/b.py:L3-L9を", (3, 9)),
         ('@"src/with space.md":L2', (2, 2)),
     ],
 )
@@ -101,7 +112,8 @@ def test_an_at_sign_that_means_no_file_is_left_alone(files, workspace, message):
 
 
 @pytest.mark.parametrize(
-    "mention", ["@./missing.py", "@src/missing.py", "@missing/../missing.py", "@src/b.py:3"]
+    "mention",
+    ["@./missing.py", "@src/missing.py", "@missing/../missing.py", "@src/b.py:3", "@src/資料.py"],
 )
 def test_a_missing_file_is_reported_where_its_folder_is_there(files, workspace, mention):
     assert followed(mention, workspace) == [f"{mention} was not read: the file does not exist"]
@@ -121,6 +133,41 @@ def test_a_mention_outside_the_roots_is_not_read(project, outside, workspace, mo
     assert followed("@secret", Workspace([])) == [None]
     (note,) = followed(f"@{outside}/secret", Workspace([]))
     assert "outside the workspace" in note
+
+
+def test_a_completed_mention_is_read_as_the_whole_path():
+    for path in (
+        "a.py",
+        "a b",
+        "資料　最終.md",
+        "a,b",
+        "it's",
+        "a`b",
+        "資@料",
+        "a\xa0b",
+        "src/資料.md",
+    ):
+        (mention,) = find_mentions(f"look at {mention_of(path)} and", most=2)
+        assert mention.targets[0].path == path
+    assert [mention_of("資料.md"), mention_of("a b")] == ["@資料.md", '@"a b"']
+
+
+def test_a_mention_can_be_completed_while_it_is_typed():
+    texts = (
+        "@",
+        "see @sr",
+        "a\n@",
+        "请看@sr",
+        "見て　@資料",
+        "@a.pyと@b",
+        "(@a",
+        "me@a",
+        "@a b",
+        "@a,",
+        "",
+    )
+    mentions = ["@", "@sr", "@", "@sr", "@資料", "@b", "@a", "", "", "", ""]
+    assert [typed_mention(each) for each in texts] == mentions
 
 
 def test_each_mention_counts_once_and_no_more_are_followed_than_asked_for():

@@ -17,6 +17,7 @@ SPELLINGS = ["read_file", "eca_read_file", "eca__read_file", "ECA__read_file"]
 READ = Call(tool="read_file", effect="read", arguments={"path": "a.py"})
 READ_OUTSIDE = attrs.evolve(READ, outside=("/etc/passwd",))
 WRITE = Call(tool="write_file", effect="write", arguments={"path": "a.py", "content": "x"})
+DECOMPOSED = Call(tool="write_file", effect="write", arguments={"path": "ae\u0301"})
 MOVE = Call(tool="move_file", effect="write")
 GREP = Call(tool="grep", effect="read", arguments={"pattern": "x"})
 GITHUB = Call(server="github", tool="create_issue", effect="run", arguments={"title": "x"})
@@ -90,6 +91,10 @@ ONE_OF_TWO = rules(write_file={"path": [".*py"], "content": ["y"]})
         (Approval(deny=rules(write_file={"other": [".*"]})), WRITE, "ask"),
         (Approval(allow=rules(write_file={"path": []})), WRITE, "ask"),
         (Approval(deny=rules(write_file={"path": []})), WRITE, "ask"),
+        # The same file may be named with composed and decomposed characters.
+        (Approval(deny=rules(write_file={"path": ["a\xe9"]})), DECOMPOSED, "deny"),
+        (Approval(deny=rules(write_file={"path": ["ae\u0301"]})), DECOMPOSED, "deny"),
+        (Approval(allow=rules(write_file={"path": ["a\xe9"]})), DECOMPOSED, "ask"),
         # An argument that is no text is matched as JSON.
         (Approval(deny=rules(s__t={"a": [r'.*\[1,"x"\].*']})), JSON, "deny"),
         (Approval(deny=rules(s__t={"c": [".*"]})), JSON, "ask"),

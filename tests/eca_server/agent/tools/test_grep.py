@@ -95,7 +95,8 @@ async def test_paths_are_written_as_the_model_wrote_the_directory(tool, tmp_path
 
 
 async def test_include_says_which_files(tool, tmp_path):
-    write(tmp_path, **dict.fromkeys(["a.py", "src/b.py", "src/deep/c.py", "src/d.ts"], "foo\n"))
+    names = ["a.py", "src/b.py", "src/deep/c.py", "src/d.ts", "e\u0301/e\u0301.md"]
+    write(tmp_path, **dict.fromkeys(names, "foo\n"))
     for include, names in {
         "*.py": "a.py src/b.py src/deep/c.py",
         "*.{py,ts}": "a.py src/b.py src/d.ts src/deep/c.py",
@@ -105,8 +106,10 @@ async def test_include_says_which_files(tool, tmp_path):
         "src/deep/": "src/deep/c.py",
         "./src/[b]*": "src/b.py",
         "[ab].py": "a.py src/b.py",
-        "!*.py": "src/d.ts",
-        "!src/**": "a.py",
+        "!*.py": "e\u0301/e\u0301.md src/d.ts",
+        "!{src/**,*\xe9.md}": "a.py",
+        "\xe9.md": "e\u0301/e\u0301.md",
+        "\xe9/**": "e\u0301/e\u0301.md",
         "nothing": "",
     }.items():
         expected = "\n".join(f"{name}:1:foo" for name in names.split()) or "No line matches."

@@ -36,6 +36,12 @@ from tests.eca_server.agent.tools.file_tools import (
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 
 
+GUESSED = (
+    "(The file is not UTF-8. It is read and edited as Latin-1: if it has a different encoding, "
+    "characters beyond ASCII are wrong, so do not change them.)"
+)
+
+
 @pytest.fixture
 def tool(tmp_path: Path) -> ReadFile:
     return ReadFile(files=files_in(tmp_path))
@@ -49,7 +55,8 @@ def tool(tmp_path: Path) -> ReadFile:
         (b"gr\xc3\xbc\xc3\x9fe\nok", "grüße\nok"),
         (b"\xef\xbb\xbfgr\xc3\xbc\xc3\x9fe\r\nok", "grüße\nok"),
         ("\ufeffgrüße\nok".encode("utf-16-le"), "grüße\nok"),
-        (b"gr\xfc\xdfe\rok", "grüße\nok"),
+        (b"gr\xfc\xdfe\rok", f"grüße\nok\n{GUESSED}"),
+        ("// 中\n".encode("gb18030"), f"// ÖÐ\n{GUESSED}"),
     ],
 )
 async def test_a_text_in_any_encoding_we_know_comes_as_it_is(tool, tmp_path, data, text):
