@@ -150,9 +150,13 @@ class Workspace:
         )
 
     def _changes_configuration(self, real_path: Path) -> bool:
-        """Return True for a path of the configuration, and for a directory with one in it."""
+        """Return True for a path of the configuration, and for a directory with one in it.
+
+        Not for a root: commands run in it, and no tool moves it.
+        """
+        is_root = any(real_path == each.real_path for each in self.roots)
         return any(
-            real_path.is_relative_to(each) or each.is_relative_to(real_path)
+            real_path.is_relative_to(each) or (each.is_relative_to(real_path) and not is_root)
             for each in self._configuration()
         )
 
