@@ -19,6 +19,12 @@ _PIECE = (
 _TRY_AGAIN = re.compile(rf"(?:try again|retry) (?:in|after) ((?:{_PIECE})+)", re.IGNORECASE)
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 
+_LOADING = "loading model"
+"""The message of llama.cpp until it has read a model from the disk, which may take a minute."""
+
+LOADING_SECONDS = 10.0
+"""The wait before such a server is asked again."""
+
 _PASSED_ON = "llm_provider-"
 """The beginning of the names of a provider's headers that LiteLLM passes on."""
 
@@ -63,6 +69,7 @@ def demanded_wait(
         _in_payload(payload, now),
         _of_limits(headers, now) if status == 429 else None,
         _duration(match.group(1)) if (match := _TRY_AGAIN.search(message)) else None,
+        LOADING_SECONDS if status == 503 and message.lower() == _LOADING else None,
     )
     return next((seconds for seconds in candidates if seconds is not None), None)
 

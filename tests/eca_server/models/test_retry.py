@@ -19,7 +19,7 @@ from eca_server.models.events import (
 )
 from eca_server.models.history import Origin
 from eca_server.models.retry import RetryPolicy, Wait, stream_with_retries
-from eca_server.models.retry_after import demanded_wait
+from eca_server.models.retry_after import LOADING_SECONDS, demanded_wait
 from tests.eca_server.models.reading import HELLO
 
 
@@ -256,6 +256,11 @@ def test_the_wait_that_headers_demand(headers, seconds):
 )
 def test_the_wait_that_a_body_demands(payload, message, seconds):
     assert demanded_wait({}, payload, message, now=NOW) == seconds
+
+
+@pytest.mark.parametrize(("status", "seconds"), [(503, LOADING_SECONDS), (400, None)])
+def test_a_server_that_loads_its_model_gets_time(status, seconds):
+    assert demanded_wait({}, None, "Loading model", status=status, now=NOW) == seconds
 
 
 def test_limits_that_are_used_up_are_no_demand_when_something_else_is_wrong():
