@@ -141,7 +141,7 @@ class Composition:
         """Connect the events of parts with the parts that follow them."""
 
         def follow_settings(before: LoadedConfig) -> None:
-            if before.config != self.settings.config:
+            if before.config != self.settings.config or self.models.logins_changed:
                 self.models.renew()
             self.folders.follow_settings()
             self.announcer.announce_changes()
