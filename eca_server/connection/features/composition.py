@@ -146,6 +146,9 @@ class Composition:
             self.folders.follow_settings()
             self.announcer.announce_changes()
             self.follow_servers()
+            if self.acp.made is not None:
+                providers = self.settings.config.providers.items()
+                self.acp.made.follow({name: each.command for name, each in providers})
 
         def settings_changed(before: LoadedConfig) -> None:
             try:
