@@ -41,6 +41,11 @@ def cache_directory(environ: Mapping[str, str]) -> Path:
     return (configured if configured.is_absolute() else default) / "eca-python"
 
 
+def logins_file(environ: Mapping[str, str]) -> Path:
+    """Return the path of the file of logins."""
+    return data_directory(environ) / "logins.json"
+
+
 def make_data_directory(directory: Path) -> None:
     """Create the data directory, if it is missing, readable by the user alone.
 

@@ -84,6 +84,7 @@ def load(
     trusts_workspace: bool = False,
     known_providers: Callable[[], Collection[str]] = tuple,
     logins: Callable[[], Collection[str]] = tuple,
+    watched: Iterable[Path] = (),
     is_first: bool = False,
     runs_commands: bool = True,
 ) -> LoadedConfig:
@@ -103,12 +104,14 @@ def load(
             files of the user's.
         known_providers: returns the names of the providers that need no configuration.
         logins: returns the names of the providers with a stored login.
+        watched: further files after whose change the configuration is not current.
         is_first: read only the user's own settings, without agents in files: enough to answer
             `initialize`.
         runs_commands: run the commands of `${cmd:...}`, which takes time; else they stay
             unresolved.
     """
     home = home or home_directory(environ)
+    stamps = {path: stamp_of(path) for path in watched}
     commands = CommandOutputs(environ, home, may_run=runs_commands)
     before = previous.values if previous else {}
     sources = Sources(environ=environ, home=home, previous=before, commands=commands)
@@ -131,6 +134,7 @@ def load(
         sources.append(last)
     sources.report_missing_bases()
     asks = not is_pure and _editor_trust(initialization_options) is not False
+    sources.files.update(stamps)
     return _loaded(sources, commands, workspace, is_pure=is_pure, may_ask=asks)
 
 

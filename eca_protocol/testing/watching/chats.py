@@ -35,6 +35,7 @@ class Chats:
         self._unnamed: list[Prompt] = []
         self._prompts: dict[int, tuple[Prompt, str | None]] = {}
         self._deletes: dict[int, str] = {}
+        self._rollbacks: dict[int, ChatTurns] = {}
         self._deleted: set[str] = set()
         self._ignored_ids: set[str] = set()
         self._stopped_unknown: set[str] = set()
@@ -62,16 +63,22 @@ class Chats:
         elif method in {"chat/open", "chat/fork"}:
             self._chat(chat_id).may_be_reported = method == "chat/fork"
         elif method in _ENDING:
-            if chat_id in self._chats:
-                self._chats[chat_id].stop()
-                self._chats[chat_id].may_be_reported = method == "chat/rollback"
-            if chat_id not in self._chats or chat_id in self._deletes.values():
-                self._stopped_unknown.add(chat_id)
+            self._on_ending(method, chat_id, index)
         elif method == "chat/promptSteer" and chat_id in self._chats:
             self._chats[chat_id].steers.append(str(params.get("message")))
         elif method == "chat/delete":
             self._deletes[index] = chat_id
             self._chat(chat_id).end()
+
+    def _on_ending(self, method: str, chat_id: str, index: int) -> None:
+        if chat_id in self._chats:
+            chat = self._chats[chat_id]
+            if method == "chat/rollback" and not chat.is_stopped:
+                self._rollbacks[index] = chat
+            chat.stop()
+            chat.may_be_reported = method == "chat/rollback"
+        if chat_id not in self._chats or chat_id in self._deletes.values():
+            self._stopped_unknown.add(chat_id)
 
     def _on_update(self, chat_id: str | None, params: Mapping[str, Any]) -> None:
         self._trust(params.get("trust") is True)
@@ -144,6 +151,10 @@ class Chats:
             if is_error and not request.is_second:
                 self._check_refusal(prompt, chat_id, message["error"])
             self._on_prompt_answered(prompt, chat_id, result, is_error=is_error)
+        elif request.index in self._rollbacks:
+            chat = self._rollbacks.pop(request.index)
+            if is_error:
+                chat.withdraw_stop(request.index)
         elif request.index in self._deletes and not is_error:
             self._on_deleted(self._deletes.pop(request.index), request.index)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -103,6 +104,8 @@ class ACPAgents:
         self._on_modes = on_modes
         self._on_mode = on_mode
         self._processes: dict[str, AgentProcess] = {}
+        self._replaced: set[AgentProcess] = set()
+        self._turns = Counter[AgentProcess]()
         self._sessions: dict[str, AgentSession] = {}
         self._spares: dict[str, AgentSession] = {}
 
@@ -113,6 +116,7 @@ class ACPAgents:
             return None
         process = self._process(target.name, target.command, runner.permissions.workspace)
         turn.progress("Waiting model" if process.has_started else "Starting the agent")
+        self._turns[process] += 1
         try:
             await process.started()
             session, text = await self._session(process, turn, runner.permissions.workspace)
@@ -124,6 +128,21 @@ class ACPAgents:
         except ECAError as error:
             turn.fail(await user_error(error, process))
             return None
+        finally:
+            self._turns -= Counter([process])
+            self._end_replaced()
+
+    def follow(self, commands: Mapping[str, tuple[str, ...]]) -> None:
+        """End agents with other than these configured commands, each after its running turns."""
+        for name, process in tuple(self._processes.items()):
+            if commands.get(name) != process.command:
+                self._replaced.add(self._processes.pop(name))
+        self._end_replaced()
+
+    def _end_replaced(self) -> None:
+        for process in [each for each in self._replaced if each not in self._turns]:
+            process.close()
+            self._replaced.discard(process)
 
     async def _prompt(
         self,
@@ -168,17 +187,19 @@ class ACPAgents:
         """Return the running process of an agent; start it if there is none."""
         process = self._processes.get(name)
         if process is not None and process.command != command:
-            process.close()
+            self._replaced.add(process)
+            self._end_replaced()
+            process = None
         if process is None or process.is_over:
-            process = AgentProcess(
+            new: AgentProcess = AgentProcess(
                 name,
                 command,
                 environment=self._environment(),
                 directory=default_directory(workspace),
-                handlers=self._handlers(name),
+                handlers=self._handlers(lambda: new),
                 drained=self._drained,
             )
-            self._processes[name] = process
+            process = self._processes[name] = new
             self._nursery.start_soon(process.run)
         return process
 
@@ -266,7 +287,7 @@ class ACPAgents:
         else:
             self._on_modes(name, session.modes)
 
-    def _handlers(self, agent: str) -> dict[str, Callable[[Any], Any]]:
+    def _handlers(self, process: Callable[[], AgentProcess]) -> dict[str, Callable[[Any], Any]]:
         """Return the handlers of an agent's messages, each for the turn of its session."""
 
         def session_of(session_id: str) -> AgentSession | None:
@@ -274,7 +295,7 @@ class ACPAgents:
                 (
                     each
                     for each in self._sessions.values()
-                    if each.id == session_id and each.process.name == agent
+                    if each.id == session_id and each.process is process()
                 ),
                 None,
             )
@@ -318,7 +339,7 @@ class ACPAgents:
 
     async def close(self) -> Sequence[str]:
         """End all agents; return descriptions of what did not end."""
-        processes = tuple(self._processes.values())
+        processes = (*self._processes.values(), *self._replaced)
         for process in processes:
             process.close()
         with trio.move_on_after(_END_SECONDS):

@@ -6,7 +6,7 @@ the configuration restarts only the changed servers; no two servers run under on
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -56,7 +56,6 @@ class Manager:
         self._on_removed = on_removed
         self._servers: dict[str, Server] = {}
         self._leaving: set[Server] = set()
-        self._delayed: set[Server] = set()
         self._spawning = trio.Lock()
         self._is_closed = False
 
@@ -76,14 +75,13 @@ class Manager:
         """Start a server; return False if there is none with this name."""
         server = self._servers.get(name)
         if server is not None and not self._is_closed:
-            self._start(server)
+            server.start()
         return server is not None
 
     def stop(self, name: str) -> bool:
         """Stop a server; return False if there is none with this name."""
         server = self._servers.get(name)
         if server is not None and not self._is_closed:
-            self._delayed.discard(server)
             server.stop()
         return server is not None
 
@@ -120,7 +118,7 @@ class Manager:
         server = self._servers[name] = Server(
             name,
             settings,
-            connect=partial(self._connect_in_turn, self._connect_to(name, settings)),
+            connect=partial(self._connect_in_turn, name, self._connect_to(name, settings)),
             nursery=self._nursery,
             on_change=self._changed,
             on_listed=self._on_listed,
@@ -128,36 +126,22 @@ class Manager:
         if settings.disabled:
             self._on_change(server)
         else:
-            self._start(server)
+            server.start()
 
     @asynccontextmanager
-    async def _connect_in_turn(self, connect: Connect) -> AsyncIterator[Session]:
-        """Connect after a checkpoint: spawning many processes in one step blocks the event loop."""
+    async def _connect_in_turn(self, name: str, connect: Connect) -> AsyncIterator[Session]:
+        """Connect after predecessors of the same name have ended, and after a checkpoint.
+
+        Spawning many processes in one step would block the event loop.
+        """
+        for predecessor in [each for each in self._leaving if each.name == name]:
+            await predecessor.ended()
         async with self._spawning:
             await trio.lowlevel.checkpoint()
         async with connect() as session:
             yield session
 
-    def _start(self, server: Server) -> None:
-        """Start a server after predecessors of the same name have ended."""
-        predecessors = [
-            each for each in self._leaving if each.name == server.name and each.is_alive
-        ]
-        if predecessors:
-            self._delayed.add(server)
-            self._nursery.start_soon(self._start_after, predecessors, server)
-        else:
-            server.start()
-
-    async def _start_after(self, predecessors: Iterable[Server], server: Server) -> None:
-        for each in predecessors:
-            await each.ended()
-        if server in self._delayed and not self._is_closed:
-            self._delayed.discard(server)
-            server.start()
-
     def _remove(self, server: Server) -> None:
-        self._delayed.discard(server)
         self._leaving.add(server)
         server.stop()
         self._nursery.start_soon(self._forget_when_ended, server)
@@ -177,7 +161,7 @@ class Manager:
         return tuple(server.name for server in self._newly_starting())
 
     def _newly_starting(self) -> list[Server]:
-        return [each for each in self if each.state is State.STARTING and not each.was_awaited]
+        return [each for each in self if each.is_newly_starting]
 
     async def settled(self, seconds: float = START_WAIT_SECONDS) -> tuple[str, ...]:
         """Wait for starting servers, once for each start; return the names of those still starting.
@@ -191,7 +175,7 @@ class Manager:
                 await server.settled()
         for server in new:
             server.was_awaited = True
-        return tuple(server.name for server in new if server.state is State.STARTING)
+        return tuple(server.name for server in new if server.is_starting)
 
     async def close(self) -> tuple[str, ...]:
         """Stop all servers in parallel; return the names of those that did not end in time."""

@@ -148,8 +148,20 @@ class Server:
         """True if it runs, starts or stops."""
         return not self._run.ended.is_set()
 
+    @property
+    def is_starting(self) -> bool:
+        """True if it starts, or will start once it has ended."""
+        return self.state is State.STARTING or self._starts_again
+
+    @property
+    def is_newly_starting(self) -> bool:
+        """True if it starts, and no prompt has waited for this start."""
+        return self._starts_again or (self.state is State.STARTING and not self.was_awaited)
+
     async def settled(self) -> None:
         """Wait while it is starting."""
+        if self._starts_again:
+            await self.ended()
         if self.state is State.STARTING:
             await self._run.settled.wait()
 

@@ -141,11 +141,14 @@ class Composition:
         """Connect the events of parts with the parts that follow them."""
 
         def follow_settings(before: LoadedConfig) -> None:
-            if before.config != self.settings.config:
+            if before.config != self.settings.config or self.models.logins_changed:
                 self.models.renew()
             self.folders.follow_settings()
             self.announcer.announce_changes()
             self.follow_servers()
+            if self.acp.made is not None:
+                providers = self.settings.config.providers.items()
+                self.acp.made.follow({name: each.command for name, each in providers})
 
         def settings_changed(before: LoadedConfig) -> None:
             try:

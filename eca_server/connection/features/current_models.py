@@ -57,6 +57,7 @@ class CurrentModels:
         self._options = host.options
         self._accesses: dict[object, Access] = {}
         self._modes: dict[str, tuple[str, ...]] = {}
+        self._stored: object = None
         self._models = Lazy(self._make_models)
         self._child_variables = Lazy(self._make_child_variables)
 
@@ -69,6 +70,14 @@ class CurrentModels:
     def child_variables(self) -> Mapping[str, str]:
         """The environment of child processes: the server's without its secrets."""
         return self._child_variables.get()
+
+    @property
+    def logins_changed(self) -> bool:
+        """True if a login was stored or removed since the models were made, by any server.
+
+        Renewed tokens do not count: `Tokens` follows those. Reads the disk.
+        """
+        return self._models.made is not None and self._logins.get().read().fixed != self._stored
 
     def renew(self) -> None:
         """Recreate the models at their next use, because settings or keys changed."""
@@ -155,6 +164,8 @@ class CurrentModels:
         config, environ, logins = self._settings.config, self._options.environ, self._logins.get()
         self._http.ca_file = config.network.ca_cert_file
         self._http.client_certificate = config.network.client_certificate(environ)
+        stored = logins.read()
+        self._stored = stored.fixed
         discovered: dict[str, Any] = {}
         if self._options.discovers:
             discovered = {"listing": self._discovery.listing, "catalog": self._discovery.catalog}
@@ -162,7 +173,7 @@ class CurrentModels:
             config,
             environ=environ,
             http=self._http,
-            stored=logins.read(),
+            stored=stored,
             logins=logins,
             accesses=self._accesses,
             hide=self.hide,

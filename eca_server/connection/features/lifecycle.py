@@ -22,7 +22,7 @@ from eca_protocol.server.greeting import Greeting
 from eca_protocol.server.roots import parse_roots
 from eca_server.client.profiles import profile_for
 from eca_server.client.session import Session
-from eca_server.config.directories import home_directory
+from eca_server.config.directories import home_directory, logins_file
 from eca_server.config.loading import load
 from eca_server.connection.features.gate import ConfigurationGate
 from eca_server.connection.features.host import Host
@@ -111,6 +111,7 @@ class Connection:
             trusts_workspace=self._host.options.trusts_workspace,
             known_providers=known_providers,
             logins=lambda: self._logins.get().names(),
+            watched=[logins_file(self._host.options.environ)],
         )
         has_more = any(map(os.path.exists, self._slow_places()))
         loaded = self.settings.load(is_first=has_more, runs_commands=False)

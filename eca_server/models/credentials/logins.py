@@ -20,7 +20,7 @@ from typing import Any, Final
 import attrs
 
 from eca_protocol.errors import ECAError
-from eca_server.config.directories import data_directory
+from eca_server.config.directories import logins_file
 from eca_server.config.files import Unreadable, read_text
 from eca_server.config.lock import changing
 from eca_server.config.private_file import make_private, replace_file
@@ -54,6 +54,11 @@ class StoredKeys:
     tokens: Mapping[str, TokenSet] = attrs.field(factory=dict)
     problem: Problem | None = None
 
+    @property
+    def fixed(self) -> Mapping[str, Secret | None]:
+        """The keys by provider, None for a token set: what a renewal of tokens leaves unchanged."""
+        return {name: None if name in self.tokens else key for name, key in self.keys.items()}
+
 
 class Logins:
     """The user's stored logins.
@@ -70,7 +75,7 @@ class Logins:
     def __init__(
         self, environ: Mapping[str, str], *, in_keyring: Callable[[], bool] = lambda: False
     ) -> None:
-        self.path = data_directory(environ) / "logins.json"
+        self.path = logins_file(environ)
         self._in_keyring = in_keyring
         self._unlocked: dict[str, dict[str, Any]] = {}
 

@@ -22,6 +22,7 @@ from tests.eca_protocol.testing.watching.session import (
     good_session,
     news,
     params,
+    refuses,
     result,
     says,
     tells,
@@ -188,9 +189,23 @@ def test_one_text_may_report_a_fork_or_a_rollback(method: str, *, is_prompted: b
                 says("new", "system", "metadata", title="A title"),
             ],
         ),
+        (
+            "prepare more",
+            [
+                asks(90, "chat/rollback", {"chatId": "c", "contentId": "1"}),
+                refuses(90),
+                asks(91, "chat/queryCommands", {"query": ""}),
+                answers(91, {"commands": []}),
+            ],
+        ),
         ("usage", [HOOK, says("c", "user", "text", text="Go on", contentId="m-9")]),
     ],
-    ids=["a running chat is opened", "a stopped one with its title", "a hook adds a message"],
+    ids=[
+        "a running chat is opened",
+        "a stopped one with its title",
+        "a refused rollback",
+        "a hook adds a message",
+    ],
 )
 def test_what_current_servers_do_is_not_reported(place: str, messages: list[Any]) -> None:
     session = good_session()

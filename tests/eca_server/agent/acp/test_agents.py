@@ -1,8 +1,10 @@
 """An ACP agent answers the chat of an editor: a scripted agent in a process of its own."""
 
 import os
+from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 import trio
 
@@ -490,3 +492,32 @@ async def test_an_agent_answers_as_a_subagent(tmp_path):
         got = await ours.turn(f"call eca_spawn_agent {task}", model="simulator/script")
         (called,) = of_type(got, "toolCalled")
         assert called["outputs"] == [{"type": "text", "text": "found it"}]
+
+
+def configure(ours: Editor, providers: Any) -> None:
+    """Put different providers in force."""
+    settings = ours.connection.parts.settings
+    config = attrs.evolve(settings.config, providers=providers)
+    settings.put_in_force(attrs.evolve(settings.loaded, config=config))
+
+
+async def until_ended(pid: int) -> None:
+    with trio.fail_after(20):
+        while Path(f"/proc/{pid}").exists():
+            await trio.sleep(0.01)
+
+
+async def test_a_changed_or_removed_agent_ends_after_its_running_turns(tmp_path):
+    async with chatting(tmp_path, only="s") as (ours, log):
+        robot = ours.connection.parts.settings.config.providers["robot"]
+        await ours.send(ours.prompt_request(f"say one\n{ask()}", "a", model=MODEL))
+        call = await ours.content("toolCallRun", "a", manualApproval=True)
+        configure(ours, {"robot": attrs.evolve(robot, command=(*robot.command, "more"))})
+        assert text(await turn(ours, "say two")).endswith("two")
+        await ours.approve(call, chatId="a")
+        await ours.expect_finished("a")
+        assert text([each for _, each in contents(ours.received, "a")]).endswith("[allow_once]")
+        [first], [second] = log.of("start")
+        await until_ended(first)
+        configure(ours, {})
+        await until_ended(second)

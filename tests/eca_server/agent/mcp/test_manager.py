@@ -168,6 +168,25 @@ async def test_a_prompt_waits_for_a_slow_server_once_and_a_moment(autojump_clock
         assert trio.current_time() == pytest.approx(START_WAIT_SECONDS)
 
 
+def restart(manager: Manager) -> None:
+    manager.stop("a")
+    manager.start("a")
+
+
+@pytest.mark.parametrize("change", [restart, lambda manager: manager.configure(changed("1"))])
+async def test_a_prompt_waits_for_a_restart_from_the_end_of_the_previous_process_on(
+    autojump_clock, change
+):
+    async with house(a=Place(closing=1)) as ours:
+        await ours.configure({"a": A})
+        await ours.manager.settled()
+        change(ours.manager)
+        assert ours.manager.newly_starting == ("a",)
+        assert await ours.manager.settled() == ()
+        assert [server.name for server in ours.manager.running] == ["a"]
+        assert ours.opened() == (2, 1)
+
+
 @pytest.mark.parametrize(("slowest", "late"), [(0.9, ()), (1_000, ("9",))])
 async def test_all_end_at_once_in_bounded_time_and_late_ones_are_named(
     autojump_clock, slowest, late

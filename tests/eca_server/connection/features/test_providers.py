@@ -12,6 +12,7 @@ import trio.testing
 
 from eca_protocol.errors import HTTPError
 from eca_protocol.http import HTTPClient
+from eca_server.connection.features.settings import Watcher
 from eca_server.models.credentials import flows
 from tests.eca_server.agent.chat.current import refused
 from tests.eca_server.agent.chat.editor import Editor, editor
@@ -114,6 +115,20 @@ async def test_a_key_is_typed_in_counts_at_once_and_is_forgotten_again(tmp_path)
         assert (await providers(ours))["openai"]["auth"] == {"status": "unauthenticated"}
         assert await ours.ask("providers/logout", {"provider": "openai"}) == {}
     assert stored(tmp_path) == {}
+
+
+async def test_a_login_and_a_logout_in_a_second_editor_count_too(tmp_path):
+    async with page(tmp_path) as ours, page(tmp_path) as second:
+        await providers(ours)
+        watcher = Watcher(ours.connection.parts.settings)
+        for method, params, status in (
+            ("providers/loginInput", {"data": {"api-key": KEY}}, "authenticated"),
+            ("providers/logout", {}, "unauthenticated"),
+        ):
+            await second.ask(method, {"provider": "openai", **params})
+            await watcher.look()
+            await watcher.look()
+            assert (await updated(ours, "openai"))["auth"]["status"] == status
 
 
 async def test_a_login_with_a_code_continues_behind_the_answer(tmp_path):
