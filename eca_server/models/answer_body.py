@@ -22,6 +22,9 @@ Framing = Literal["sse", "lines"]
 """The format of a stream: server-sent events, or one JSON value a line."""
 
 MAX_BODY = 64 * 2**20
+"""The limit of an answer that is not streamed, in bytes."""
+MAX_STREAM = 256 * 2**20
+"""The limit of a stream, in bytes: it may consist of values that are not shown, only stored."""
 
 
 class AnswerBody:
@@ -42,6 +45,7 @@ class AnswerBody:
         self._is_stream: bool | None = None if self._lines is None else True
         self._head = b""
         self._whole = bytearray()
+        self._size = 0
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
         """Decode the next bytes; yield the events before an error.
@@ -49,6 +53,10 @@ class AnswerBody:
         Raises:
             BackendError: as `StreamDecoder.feed`, or the body is unreadable.
         """
+        self._size += len(chunk)
+        most = MAX_BODY if self._is_stream is False else MAX_STREAM
+        if self._size > most:
+            raise BackendError("protocol", f"the answer has more than {most} bytes")
         head = self._head
         if len(head) < 200:
             self._head += chunk[: 200 - len(head)]
@@ -58,8 +66,6 @@ class AnswerBody:
                 self._whole += head
         if self._is_stream is False:
             self._whole += chunk
-            if len(self._whole) > MAX_BODY:
-                raise BackendError("protocol", f"the answer has more than {MAX_BODY} bytes")
         elif self._lines is not None:
             for line in self._lines.feed(chunk):
                 if not self.decoder.done:

@@ -176,9 +176,9 @@ def error_from_page(content_type: str, body: bytes) -> BackendError:
         )
     text = body.decode("utf-8", "replace")
     excerpt = _first_words(text) or mask(" ".join(text.split()))[:200]  # some pages are only tags
-    content = f"{content_type[:80]}: {excerpt}" if content_type else excerpt
-    if text.lstrip().startswith("<"):
-        content += " (is it a login page of the network?)"
+    guess = " (is it a login page of the network?)" if text.lstrip().startswith("<") else ""
+    kind = f"{content_type[:80]}{guess}".strip()
+    content = f"{kind}: {excerpt}" if kind else excerpt  # last, since it may end within a key
     return BackendError(
         "protocol", mask(f"expected an answer in JSON, got {content}"), raw=mask(text)[:2000]
     )

@@ -33,6 +33,8 @@ from eca_server.printable import printable_line
 
 MAX_PAGES = 20
 """The most pages that are read of a listing of models."""
+MAX_LISTED = 5_000
+"""The most models that are read of a page; a million would keep all chats waiting for minutes."""
 
 _ATTACHMENT_REJECTED = (
     "The provider refused an image or document; the chat continues without it. Its message: {}"
@@ -182,7 +184,7 @@ class HTTPBackend(ABC):
     def parse_models(self, listed: Any) -> Sequence[ModelInfo]:
         """Read the endpoint's list of models; raise BackendError if it is malformed."""
         try:
-            return self.read_models(listed)
+            return self.read_models(_shortened(listed))
         except (AttributeError, TypeError, KeyError):
             excerpt = printable_line(json.dumps(listed).decode(), longest=200)
             raise BackendError("protocol", f"expected a list of models, got {excerpt}") from None
@@ -270,6 +272,13 @@ class HTTPBackend(ABC):
                 refusal_message = self.client.masked(error).message
             else:
                 raise error
+
+
+def _shortened(listed: Any) -> Any:
+    """Return a listing whose list, in an object or bare, has at most `MAX_LISTED` models."""
+    if isinstance(listed, dict):
+        return {name: _shortened(each) for name, each in listed.items()}
+    return listed[:MAX_LISTED] if isinstance(listed, list) else listed
 
 
 def refused_parameter(

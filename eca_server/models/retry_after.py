@@ -140,7 +140,8 @@ def _duration(text: str) -> float | None:
     """Read a duration in Go's form (`1m2.5s`, `12ms`), or in words (`6 seconds`)."""
     if not re.fullmatch(f"(?:{_PIECE})+", text, re.IGNORECASE):
         return None
-    return sum(
+    seconds = sum(
         float(number) * (0.001 if unit.startswith(("ms", "mil")) else _UNITS[unit[0]])
         for number, unit in re.findall(_PIECE, text.lower())
     )
+    return seconds if math.isfinite(seconds) else None

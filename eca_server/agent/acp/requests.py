@@ -57,6 +57,12 @@ _CANCELLED: Final = acp.RequestPermissionResponse(
     outcome=acp.PermissionOutcome(outcome="cancelled")
 )
 
+MOST_REQUESTS: Final = 256
+"""The number of requests of a turn that are served at once; further ones are refused.
+
+A terminal may have one request that waits for its end.
+"""
+
 R = TypeVar("R")
 
 
@@ -120,9 +126,15 @@ class TurnRequests:
             scope.cancel()
 
     async def _within_turn(self, act: Callable[[], Awaitable[R]]) -> R | None:
-        """Return the result of a function; None if the turn ends before."""
+        """Return the result of a function; None if the turn ends before.
+
+        Raises:
+            RPCError: it failed, or too many requests are being served.
+        """
         if self._is_over:
             return None
+        if len(self._scopes) >= MOST_REQUESTS:
+            raise RPCError(ErrorCode.INVALID_REQUEST, f"{MOST_REQUESTS} requests are being served")
         with trio.CancelScope() as scope:
             self._scopes.add(scope)
             try:

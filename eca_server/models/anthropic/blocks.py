@@ -47,7 +47,7 @@ class _OpenBlock:
     follows_text: bool
     key: str = ""
     pieces: list[str] = attrs.field(factory=list)
-    signature: str = ""
+    signature: list[str] = attrs.field(factory=list)
     citations: list[Any] = attrs.field(factory=list)
     unknown_deltas: bool = False
 
@@ -94,7 +94,7 @@ class Blocks:
             case kind if kind in _THOUGHTS:
                 self._reasonings += 1
                 block.key = f"reasoning_{self._reasonings}"
-                block.signature = text_in(start, "signature")
+                block.signature.append(text_in(start, "signature"))
                 events.append(ReasoningStarted(block.key))
                 events += self.add(index, {**start, "type": "thinking_delta"})
             case "tool_use":
@@ -130,7 +130,7 @@ class Blocks:
                     block.pieces.append(piece)
                     return [ToolCallArguments(block.key, piece)] if block.key else []
             case "signature_delta":
-                block.signature += text_in(delta, "signature")
+                block.signature.append(text_in(delta, "signature"))
             case "citations_delta":
                 block.citations.append(delta.get("citation"))
             case _:
@@ -147,7 +147,7 @@ class Blocks:
             case "text":
                 events = self._end_text(block)
             case "thinking":
-                opaque: dict[str, Any] = {"signature": block.signature}
+                opaque: dict[str, Any] = {"signature": "".join(block.signature)}
                 events.append(ReasoningFinished(key=block.key, opaque=opaque))
             case "redacted_thinking":
                 opaque = {"data": block.start.get("data")}

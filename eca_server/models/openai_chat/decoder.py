@@ -27,9 +27,10 @@ from eca_server.models.events import (
     Usage,
 )
 from eca_server.models.openai_chat.pieces import (
+    ReasoningDetails,
     ToolCalls,
     is_sealed,
-    merge_details,
+    joined,
     merge_thinking,
     read_usage,
 )
@@ -85,7 +86,7 @@ class ChatDecoder(TaggedDecoder):
         self._refused = False
         self._raw_reason: str | None = None
         self._usage: Usage | None = None
-        self._details: list[dict[str, Any]] = []
+        self._details = ReasoningDetails()
         self._thinking: list[dict[str, Any]] = []
         self._opaque: str | None = None  # from Copilot
         self._cited: set[str] = set()
@@ -197,7 +198,7 @@ class ChatDecoder(TaggedDecoder):
         return []
 
     def _reasoning_of(self, delta: Mapping[str, Any]) -> list[Event]:
-        detailed = merge_details(self._details, delta.get("reasoning_details"))
+        detailed = self._details.feed(delta.get("reasoning_details"))
         merge_thinking(self._thinking, delta.get("thinking_blocks"))
         if isinstance(opaque := delta.get("reasoning_opaque"), str) and opaque:
             self._opaque = opaque
@@ -211,7 +212,7 @@ class ChatDecoder(TaggedDecoder):
     def _reasoning_opaque(self) -> Any:
         opaque: dict[str, Any] = {"field": self._reasoning_field}
         if self._details:
-            opaque["details"], self._details = self._details, []
+            opaque["details"] = self._details.take()
         if self._opaque is not None:
             opaque["reasoning_opaque"], self._opaque = self._opaque, None
         return opaque
@@ -241,7 +242,7 @@ class ChatDecoder(TaggedDecoder):
         if self._details or self._opaque:  # they came after the text, and must be sent back, too
             field = "reasoning_details" if self._details else "reasoning_text"
             events += [*self._begin_reasoning(field), *self._end_reasoning()]
-        if sealed := [block for block in self._thinking if is_sealed(block)]:
+        if sealed := [joined(block) for block in self._thinking if is_sealed(block)]:
             events.append(Block(raw={"thinking_blocks": sealed}))
         named = (self._raw_reason or "").partition(":")[0]  # Gemini adds its own reason
         reason = _REASONS.get(named.lower(), "other")

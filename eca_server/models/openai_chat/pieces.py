@@ -26,11 +26,13 @@ from eca_server.models.events import (
 _RETURNED = ("extra_content", "provider_specific_fields", "thoughtSignature")
 """Fields of a call with Gemini's signature, to be sent back: Google's, LiteLLM's, Databricks'."""
 
+MAX_CHECKED = 64 * 2**20
+"""The most characters of one answer that are parsed to find out whether a call is complete."""
+
 
 @attrs.define(kw_only=True)
 class _Call:
     key: str
-    index: int | None
     provider_id: str | None
     name: str | None = None
     pieces: list[str] = attrs.field(factory=list)
@@ -54,6 +56,9 @@ class ToolCalls:
     def __init__(self, new_key: Callable[[], str]) -> None:
         self._new_key = new_key
         self._calls: list[_Call] = []
+        self._by_index: dict[Any, _Call] = {}  # the latest ones
+        self._by_id: dict[tuple[str, Any], _Call] = {}  # by id and index, and by the id alone
+        self._checkable = MAX_CHECKED
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -111,48 +116,67 @@ class ToolCalls:
         return events
 
     def _call_for(self, fragment: Mapping[str, Any], name: str | None, text: str) -> _Call:
-        index, provider_id = fragment.get("index"), fragment.get("id") or None
+        index, provider_id = _labels(fragment)
         existing = self._known(index, provider_id, name)
-        if existing is not None and not _is_next_call(existing, name, text):
+        if existing is not None and not self._is_next_call(existing, name, text):
             return existing
         if name is None and provider_id is None:
             raise BackendError(
                 "protocol", f"a piece of tool call {index!r} came, which was never opened"
             )
-        call = _Call(key=self._new_key(), index=index, provider_id=provider_id)
+        call = _Call(key=self._new_key(), provider_id=provider_id)
         self._calls.append(call)
+        self._by_index[index] = call
+        if provider_id is not None:
+            self._by_id[provider_id, index] = self._by_id[provider_id, None] = call
         return call
 
     def _is_repeated(self, fragment: Mapping[str, Any], name: str | None, text: str) -> bool:
         """Return whether a fragment repeats a complete call, as those of some gateways do."""
-        index, provider_id = fragment.get("index"), fragment.get("id")
+        index, provider_id = _labels(fragment)
         may_repeat = provider_id and text.startswith(("{", '"'))
         call = self._known(index, provider_id, name) if may_repeat else None
         if call is None or not call.pieces or name not in (None, call.name):
             return False
-        if not call.pieces[-1].rstrip().endswith("}") or not _is_object(call.raw):
+        if not self._is_complete(call):
             return False
         arguments = read_arguments(call.raw, truncated=True)[0]
         return arguments == read_arguments(_unquoted(text), truncated=True)[0]
 
-    def _known(self, index: int | None, provider_id: str | None, name: str | None) -> _Call | None:
-        latest_first = self._calls[::-1]
+    def _known(self, index: Any, provider_id: str | None, name: str | None) -> _Call | None:
         if provider_id is not None:
-            for call in latest_first:
-                if call.provider_id == provider_id and index in (None, call.index):
-                    return call
+            if (call := self._by_id.get((provider_id, index))) is not None:
+                return call
             if name is not None:
                 return None
         if index is not None:
-            return next((call for call in latest_first if call.index == index), None)
-        return latest_first[0] if latest_first else None
+            return self._by_index.get(index)
+        return self._calls[-1] if self._calls else None
+
+    def _is_next_call(self, existing: _Call, name: str | None, text: str) -> bool:
+        """Return whether a fragment starts a new call, although it has the labels of `existing`."""
+        if name is None or existing.name is None:
+            return False
+        return name != existing.name or (text.startswith("{") and self._is_complete(existing))
+
+    def _is_complete(self, call: _Call) -> bool:
+        """Return whether the arguments are an object; False once too much was checked."""
+        last = call.pieces[-1].rstrip() if call.pieces else ""
+        if (last and not last.endswith("}")) or self._checkable <= 0:
+            return False
+        raw = call.raw
+        self._checkable -= len(raw)
+        is_object = raw.rstrip().endswith("}")
+        return is_object and read_arguments(raw, truncated=True)[0] is not None
 
 
-def _is_next_call(existing: _Call, name: str | None, text: str) -> bool:
-    """Return whether a fragment starts a new call, although its labels are those of `existing`."""
-    if name is None or existing.name is None:
-        return False
-    return name != existing.name or (text.startswith("{") and _is_object(existing.raw))
+def _labels(fragment: Mapping[str, Any]) -> tuple[Any, str | None]:
+    """Return the index and the id of a fragment; None: it has none."""
+    index, provider_id = fragment.get("index"), fragment.get("id")
+    return (
+        index if isinstance(index, int | str) else None,
+        str(provider_id) if provider_id else None,
+    )
 
 
 def _arguments_text(arguments: Any) -> str:
@@ -170,48 +194,79 @@ def _unquoted(text: str) -> str:
     return value if isinstance(value, str) else text
 
 
-def _is_object(raw: str) -> bool:
-    return raw.rstrip().endswith("}") and read_arguments(raw, truncated=True)[0] is not None
+class _Pieces(list[str]):
+    """The pieces of a text that is still growing; joining them each time would be quadratic."""
 
 
-def merge_details(details: list[dict[str, Any]], fragments: Any) -> str:
-    """Merge a delta's `reasoning_details` into the collected ones; return the text it added.
+class ReasoningDetails:
+    """The `reasoning_details` of a block of reasoning, merged from their fragments.
 
     Fragments of one index and type belong together: their texts are joined, other fields replaced.
     """
-    added = []
-    for fragment in fragments if isinstance(fragments, list) else ():
-        if not isinstance(fragment, dict):
-            continue
-        text = fragment.get("text") or fragment.get("summary")
-        if isinstance(text, str):
-            added.append(text)
-        index, kind = fragment.get("index"), fragment.get("type")
-        same = (existing for existing in details if existing.get("index") == index is not None)
-        existing = next((existing for existing in same if existing.get("type") == kind), None)
-        if existing is None:
-            details.append(dict(fragment))
-            continue
-        for name, value in fragment.items():
-            grows = name in ("text", "summary", "data") and isinstance(value, str)
-            if grows and isinstance(existing.get(name), str):
-                existing[name] += value
-            elif value is not None:
-                existing[name] = value
-    return "".join(added)
+
+    def __init__(self) -> None:
+        self._details: dict[Any, dict[str, Any]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._details)
+
+    def feed(self, fragments: Any) -> str:
+        """Add the list of a delta; return the text it added."""
+        added = []
+        for fragment in fragments if isinstance(fragments, list) else ():
+            if not isinstance(fragment, dict):
+                continue
+            text = fragment.get("text") or fragment.get("summary")
+            if isinstance(text, str):
+                added.append(text)
+            index = fragment.get("index")
+            key = object() if index is None else (str(index), str(fragment.get("type")))
+            is_new = key not in self._details
+            detail = self._details.setdefault(key, {})
+            for name, value in fragment.items():
+                if name in ("text", "summary", "data") and isinstance(value, str):
+                    _grow(detail, name, value)
+                elif value is not None or is_new:
+                    detail[name] = value
+        return "".join(added)
+
+    def take(self) -> list[dict[str, Any]]:
+        """Return the details, and forget them."""
+        details, self._details = self._details, {}
+        return [joined(detail) for detail in details.values()]
 
 
 def merge_thinking(blocks: list[dict[str, Any]], fragments: Any) -> None:
-    """Merge a delta's `thinking_blocks`, which LiteLLM streams for Claude; a signature ends one."""
+    """Merge a delta's `thinking_blocks`, which LiteLLM streams for Claude; a signature ends one.
+
+    `joined` returns a merged block.
+    """
     for fragment in fragments if isinstance(fragments, list) else ():
         if not isinstance(fragment, dict):
             continue
         last = blocks[-1] if blocks else {}
         if not last or is_sealed(last) or last.get("type") != fragment.get("type"):
-            blocks.append(dict(fragment))
-            continue
-        last["thinking"] = f"{last.get('thinking') or ''}{fragment.get('thinking') or ''}"
-        last["signature"] = fragment.get("signature")
+            blocks.append(last := dict(fragment))
+        else:
+            last["signature"] = fragment.get("signature")
+        if isinstance(thought := fragment.get("thinking"), str):
+            _grow(last, "thinking", thought)
+
+
+def _grow(block: dict[str, Any], name: str, text: str) -> None:
+    pieces = block.get(name)
+    if isinstance(pieces, _Pieces):
+        pieces.append(text)
+    else:
+        block[name] = _Pieces([text])
+
+
+def joined(block: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a merged block with its texts."""
+    return {
+        name: "".join(value) if isinstance(value, _Pieces) else value
+        for name, value in block.items()
+    }
 
 
 def is_sealed(block: Mapping[str, Any]) -> bool:

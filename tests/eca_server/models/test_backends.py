@@ -10,6 +10,7 @@ import pytest
 from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import Provider, Reply, chunk, finish, reasoning, reply
 from eca_server.config.settings import Model
+from eca_server.models import http_backend
 from eca_server.models.backend import BackendError, ModelInfo, Request, Tool
 from eca_server.models.facts import ModelFacts
 from eca_server.models.http_backend import HTTPBackend
@@ -375,6 +376,14 @@ async def test_models_are_listed_over_all_pages_with_what_they_can_do(api, pages
     assert not pages
 
 
+async def test_only_the_first_models_of_a_huge_page_are_read(monkeypatch):
+    monkeypatch.setattr(http_backend, "MAX_LISTED", 2)
+    listed = {"data": [{"id": name} for name in "abc"]}
+    async with HTTPClient() as http:
+        models = listing_backend("openai-chat", http).parse_models(listed)
+    assert [model.name for model in models] == ["a", "b"]
+
+
 JSON = "application/json"
 
 
@@ -389,7 +398,7 @@ JSON = "application/json"
         ("ollama", JSON, b'{"data": []}', "expected a list of models"),
         ("openai-chat", JSON, '{"data":"\x9b31m\u202e"}'.encode(), r'got {"data":"\x9b31m\u202e'),
         ("openai-chat", "", b"\0\x1b[31m", "got binary data, not text"),
-        ("openai-chat", "text/html", b"<title>Log in</title>", "got text/html: Log in"),
+        ("openai-chat", "text/html", b"<title>Log in</title>", "network?): Log in"),
         (
             "openai-chat",
             "image/png",

@@ -213,6 +213,7 @@ def test_no_part_of_a_key_stays_where_a_text_is_cut(key, shown, limit):
         error_from_response(401, {}, text.encode()),
         error_from_response(401, {}, payload),
         error_from_page("text/plain", text.encode()),
+        error_from_page("text/html", f"<title>{text}".encode()),
         error_in_payload(metadata),
     ]
     for error in errors:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from eca_protocol.testing.provider import Reply, close, hang, raw, reset, wait
 from eca_protocol.testing.script import Step
-from eca_server.models import answer_reader
+from eca_server.models import answer_body, answer_reader
 from eca_server.models.access import Access, Target
 from eca_server.models.answer import Answer
 from eca_server.models.answer_body import AnswerBody
@@ -119,6 +119,16 @@ def test_what_is_no_answer_is_reported_as_what_it_is(api, is_typed):
             list(itertools.chain(decoding.feed(body), decoding.close()))
         assert caught.value.kind == kind, body[:60]
         assert caught.value.message.isprintable()
+
+
+@each_api
+def test_a_stream_that_only_grows_in_memory_has_a_limit(api, monkeypatch):
+    monkeypatch.setattr(answer_body, "MAX_STREAM", 1000)
+    decoding = AnswerBody(content_type=api.content_type, decoder=api.decoder(), framing=api.framing)
+    silence = b": ping\n\n" * 50 if api.framing == "sse" else b"\n" * 400
+    assert list(itertools.chain(decoding.feed(silence), decoding.feed(silence))) == []
+    with pytest.raises(BackendError, match="more than 1000 bytes"):
+        list(decoding.feed(silence))
 
 
 def cut_replies(api: ScriptedAPI, ends: Iterable[int]) -> Iterator[Reply]:

@@ -250,6 +250,7 @@ def test_the_wait_that_headers_demand(headers, seconds):
         (None, "Try again in 1 minute 30 seconds", 90),
         (None, "retry in 2 hours", 7200),
         (None, "retry after 3 sunsets", None),
+        (None, f"try again in {'9' * 400}s", None),
         ([], "try again later", None),
         ({"error": "text"}, "", None),
     ],

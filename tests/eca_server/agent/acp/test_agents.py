@@ -10,7 +10,7 @@ import trio
 
 from eca_protocol import json
 from eca_protocol.server.roots import uri_of
-from eca_server.agent.acp import agents, terminals
+from eca_server.agent.acp import agents, requests, terminals
 from tests.eca_server.agent.acp.chatting import (
     DONE,
     MODEL,
@@ -265,6 +265,13 @@ async def test_a_flood_waits_for_a_client_that_does_not_read(tmp_path):
         assert now < 3000 / 50
         await ours.expect_finished()
         assert len(text(since(ours, begun))) == 3_000_000
+
+
+async def test_too_many_requests_at_once_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(requests, "MOST_REQUESTS", 1)
+    async with chatting(tmp_path) as (ours, _):
+        await begin(ours, 'leave {"id": "a"}\nread b.txt')
+        await ours.content("text", text="[failed: 1 requests are being served]")
 
 
 async def test_a_call_that_still_asks_when_the_agent_ends_is_rejected(tmp_path):

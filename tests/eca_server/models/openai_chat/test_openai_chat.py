@@ -267,7 +267,7 @@ def test_a_page_in_place_of_an_answer_is_reported_by_its_type_and_its_beginning(
     with pytest.raises(BackendError) as caught:
         list(itertools.chain(page.feed(body), page.close()))
     result = caught.value.message
-    assert result.startswith("expected an answer in JSON, got text/html; charset=utf-8: ")
+    assert result.startswith("expected an answer in JSON, got text/html; charset=utf-8 (is it ")
     assert words in result
     assert "hidden" not in result
     assert "login page of the network" in result
