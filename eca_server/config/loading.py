@@ -91,30 +91,27 @@ def load(
     """Read, check and merge the whole configuration.
 
     Args:
-        initialization_options: as the client sent them, any JSON; `pureConfig: true` makes them
-            the only source, `workspaceTrusted` says whether the editor trusts the roots. Their
-            `chatBehavior` is no layer (ruling W-28).
+        initialization_options: any JSON. With `pureConfig: true` they are the only source;
+            `workspaceTrusted` trusts the roots, or not; `chatBehavior` is no layer (W-28).
         roots: the workspace roots, in the client's order.
         environ: the environment variables.
         config_file: replaces the user's and the workspace's files.
         home: the user's home; by default from `environ`.
         previous: the previous result from the same sources.
         stored_secret: resolves `${stored_secret:NAME}` in the saved settings.
-        trusts_workspace: trust every root for this session, except settings that use variables or
-            files of the user's.
+        trusts_workspace: trust the roots now, except settings with the user's variables or files.
         known_providers: returns the names of the providers that need no configuration.
         logins: returns the names of the providers with a stored login.
         watched: further files after whose change the configuration is not current.
         is_first: read only the user's own settings, without agents in files: enough to answer
             `initialize`.
-        runs_commands: run the commands of `${cmd:...}`, which takes time; else they stay
-            unresolved.
+        runs_commands: run the commands of `${cmd:...}`, which takes time, or leave them as text.
     """
     home = home or home_directory(environ)
-    stamps = {path: stamp_of(path) for path in watched}
     commands = CommandOutputs(environ, home, may_run=runs_commands)
     before = previous.values if previous else {}
     sources = Sources(environ=environ, home=home, previous=before, commands=commands)
+    sources.files.update((path, stamp_of(path)) for path in watched)
     is_pure = sources.add_options(initialization_options)
     if not is_pure:
         _add_user_sources(sources, config_file, reads_agents=not is_first)
@@ -134,7 +131,6 @@ def load(
         sources.append(last)
     sources.report_missing_bases()
     asks = not is_pure and _editor_trust(initialization_options) is not False
-    sources.files.update(stamps)
     return _loaded(sources, commands, workspace, is_pure=is_pure, may_ask=asks)
 
 

@@ -73,7 +73,7 @@ class Chats:
     def _on_ending(self, method: str, chat_id: str, index: int) -> None:
         if chat_id in self._chats:
             chat = self._chats[chat_id]
-            if method == "chat/rollback" and not chat.is_stopped:
+            if method == "chat/rollback" and chat.turn is not None and chat.turn.stopped is None:
                 self._rollbacks[index] = chat
             chat.stop()
             chat.may_be_reported = method == "chat/rollback"
@@ -153,8 +153,9 @@ class Chats:
             self._on_prompt_answered(prompt, chat_id, result, is_error=is_error)
         elif request.index in self._rollbacks:
             chat = self._rollbacks.pop(request.index)
-            if is_error:
-                chat.withdraw_stop(request.index)
+            if is_error and chat.turn is not None and chat.turn.withdraw_stop(request.index):
+                for prompt in chat.prompts:
+                    prompt.is_free = prompt.is_to_be_repeated = False
         elif request.index in self._deletes and not is_error:
             self._on_deleted(self._deletes.pop(request.index), request.index)
 

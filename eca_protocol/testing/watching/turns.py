@@ -77,6 +77,13 @@ class Turn:
     is_users_stop: bool = False
     """True if the stop was neither a delete nor a shutdown."""
 
+    def withdraw_stop(self, index: int) -> bool:
+        """Handle the refusal of the request at `index`; return whether it had stopped the turn."""
+        if self.stopped != index:
+            return False
+        self.stopped, self.is_users_stop, self.calls.was_stopped = None, False, False
+        return True
+
 
 @attrs.define
 class EarlyResponses:
@@ -167,19 +174,6 @@ class ChatTurns:
         for prompt in self.prompts:
             prompt.is_to_be_repeated = not prompt.is_free and not prompt.is_secret
         self.end()
-
-    @property
-    def is_stopped(self) -> bool:
-        """True if the running turn was stopped."""
-        return self.turn is not None and self.turn.stopped is not None
-
-    def withdraw_stop(self, index: int) -> None:
-        """Handle the refusal of the request at `index`, which would have stopped the turn."""
-        turn = self.turn
-        if turn is not None and turn.stopped == index:
-            turn.stopped, turn.is_users_stop, turn.calls.was_stopped = None, False, False
-            for prompt in self.prompts:
-                prompt.is_free = prompt.is_to_be_repeated = False
 
     def end(self) -> None:
         """Handle a stop, a delete or the end of the client."""

@@ -270,7 +270,10 @@ async def test_a_flood_waits_for_a_client_that_does_not_read(tmp_path):
 async def test_too_many_requests_at_once_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(requests, "MOST_REQUESTS", 1)
     async with chatting(tmp_path) as (ours, _):
-        await begin(ours, 'leave {"id": "a"}\nread b.txt')
+        shown = tmp_path / "shown"
+        await begin(ours, f"{ask().replace('ask', 'leave', 1)}\nuntil {shown}\nread b.txt")
+        await ours.content("toolCallRun", manualApproval=True)
+        shown.touch()
         await ours.content("text", text="[failed: 1 requests are being served]")
 
 
