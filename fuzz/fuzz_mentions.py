@@ -5,7 +5,7 @@ from __future__ import annotations
 from runner import instrumented, main
 
 with instrumented():
-    from eca_server.agent.context.mentions import find_mentions
+    from eca_server.agent.context.mentions import _MOST_ENDS, find_mentions
 
 
 def check(data: bytes) -> None:
@@ -16,7 +16,7 @@ def check(data: bytes) -> None:
     for mention in mentions:
         assert mention.text.startswith("@")
         at = message.index(mention.text, at)
-        assert 1 <= len(mention.targets) <= 2
+        assert 1 <= len(mention.targets) <= 2 * (1 + _MOST_ENDS)
         for target in mention.targets:
             assert target.path
             assert target.path in message[at:].replace('"', "")
