@@ -170,12 +170,21 @@ async def test_a_change_of_the_user_s_configuration_needs_approval(tmp_path, lin
         await ours.expect_stopped()
 
 
-async def test_a_change_of_a_script_of_the_user_s_hooks_needs_approval(tmp_path):
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("write_file", {"path": "tools/hook.sh", "content": ""}),
+        ("move_file", {"source": "tools", "destination": "other"}),
+    ],
+)
+async def test_a_change_of_a_script_of_the_user_s_hooks_needs_approval(tmp_path, tool, arguments):
     script = tmp_path / "tools" / "hook.sh"
+    script.parent.mkdir()
+    script.write_text("")
     hook = {"type": "postRequest", "actions": [{"type": "shell", "file": str(script)}]}
     config = {"toolCall": {"approval": {"byDefault": "allow"}}, "hooks": {"h": hook}}
     async with current(config, folder=tmp_path) as ours:
-        await ours.prompt(call("write_file", path=str(script), content=""), model=SCRIPT)
+        await ours.prompt(call(tool, **arguments), model=SCRIPT)
         pending_call = await ours.content("toolCallRun")
         assert pending_call["manualApproval"] is True
         await ours.expect_stopped()
