@@ -52,8 +52,12 @@ class Profile:
     headers: Mapping[str, str] = attrs.field(factory=dict)
 
 
-_LOCAL = Profile(short_call_ids=True, null_content=False)
-"""Templates of Mistral's models require short ids on any server; no other template does."""
+_LOCAL = Profile(reasoning_back=True, short_call_ids=True, null_content=False)
+"""The options of servers that write the prompt by the model's own template.
+
+Templates of Mistral's models require short ids; no other template does. Models that think between
+calls (gpt-oss, Qwen 3, MiniMax) need their reasoning back; templates of others leave it out.
+"""
 
 PROFILES: Mapping[str, Profile] = {
     "openai": Profile(

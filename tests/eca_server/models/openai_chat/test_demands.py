@@ -12,6 +12,7 @@ from eca_server.models.history import Origin
 from eca_server.models.openai_chat import OpenAIChat
 from eca_server.models.openai_chat.profiles import PROFILES
 from tests.eca_server.models.histories import PICTURE, model, tool, tool_call, tool_result, user
+from tests.eca_server.models.openai_chat.scripted import delta
 from tests.eca_server.models.reading import ask, notes, talking
 
 ORIGIN = Origin(api="openai-chat", provider="test", model="m")
@@ -70,6 +71,22 @@ async def test_calls_without_text_have_no_text_that_a_gateway_would_fill(server,
         await ask(backend, Request(messages=STOPPED))
         [request] = provider.requests
     assert request.body["messages"][1]["content"] == content
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+@pytest.mark.parametrize(
+    ("server", "is_back"),
+    [("llama-cpp", True), ("vllm", True), ("lmstudio", True), ("deepseek", True), ("test", False)],
+)
+async def test_reasoning_goes_back_in_its_field_where_it_is_known_to_be_accepted(
+    server, is_back, field
+):
+    replies = [reply(chunk(delta(**{field: "Hm"})), "Hi"), reply("Ho")]
+    async with talking(replies, profile=PROFILES.get(server)) as (provider, backend):
+        answer, _ = await ask(backend)
+        await ask(backend, Request(messages=[user(), answer.message(ORIGIN), user()]))
+        [_, request] = provider.requests
+    assert request.body["messages"][1].get(field) == ("Hm" if is_back else None)
 
 
 async def test_several_options_may_be_demanded_of_one_request():
