@@ -47,9 +47,9 @@ def replace_file(
 ) -> Fingerprint:
     """Replace the content of a file atomically; preserve its permissions.
 
-    The owner and the extended attributes are preserved if that is permitted. A symbolic link is
-    followed to its file in the workspace. A file with several hard links is separated from the
-    others.
+    The owner, the group and the extended attributes are each preserved if that is permitted. A
+    symbolic link is followed to its file in the workspace. A file with several hard links is
+    separated from the others.
 
     Args:
         place: the file; missing parents are created.
@@ -82,6 +82,7 @@ def replace_file(
         else:
             ensure_unchanged(parent, entry.name, expected, place, checkpoint)
             if not os.access(entry.at, os.W_OK, dir_fd=parent.fd):
+                os.close(parent.open(entry.name, os.O_WRONLY))  # its error gives the reason
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
             with _temporary(entry, _pieces(data), checkpoint, like=entry, name=temporary) as new:
                 ensure_unchanged(parent, entry.name, expected, place, checkpoint)
@@ -317,13 +318,11 @@ def _copy_permissions(entry: _Entry, target: int) -> int:
     """Give an open file the owner and the extended attributes of an entry; return its new mode."""
     source = open_regular(entry.directory, entry.name, entry.place.path)
     try:
-        status = os.fstat(source)
-        with contextlib.suppress(PermissionError):
-            platforms.set_owner(target, status)
+        mode = platforms.set_owner(target, os.fstat(source))
         is_safe = platforms.copy_attributes(source, target)
     finally:
         os.close(source)
-    return status.st_mode if is_safe else status.st_mode & ~stat.S_IRWXG
+    return mode if is_safe else mode & ~stat.S_IRWXG
 
 
 def _make_durable(directory: Directory) -> None:
