@@ -134,7 +134,8 @@ def move_file(source: Place, destination: Place, *, checkpoint: Checkpoint = lam
     Raises:
         AlreadyExists: the destination exists.
         OutsideWorkspace: a symbolic link leads out of the workspace.
-        FileError: the source is a link, or a directory that would move into itself.
+        FileError: the source is a link, or a directory that would move into itself or to a
+            different file system.
         NotRegularFile: the source is a pipe, a socket or a device.
         PathChanged: a path leads to a different file now.
         OSError: it cannot be moved.
@@ -160,7 +161,7 @@ def move_file(source: Place, destination: Place, *, checkpoint: Checkpoint = lam
             new = _Entry(directory=target, name=destination.real_path.name, place=destination)
             _ensure_free(new)
             if stat.S_ISDIR(status.st_mode):
-                _rename(old, new)  # a race can at worst replace an empty directory
+                _rename_directory(old, new)
             else:
                 ensure_regular(status, source.path)
                 _move_regular(old, new, checkpoint)
@@ -260,6 +261,19 @@ def _take_with_placeholder(old: _Entry, new: _Entry) -> None:
 
 def _rename(old: _Entry, new: _Entry) -> None:
     os.replace(old.at, new.at, src_dir_fd=old.fd, dst_dir_fd=new.fd)
+
+
+def _rename_directory(old: _Entry, new: _Entry) -> None:
+    """Rename a directory; a race can at worst replace an empty one."""
+    try:
+        _rename(old, new)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        raise FileError(
+            f"{str(old.place.path)!r} cannot be moved as a whole: it is on a different file system "
+            "or in the image of a container. Move its files one by one, or use shell_command"
+        ) from None
 
 
 def _pieces(data: bytes) -> Iterator[memoryview]:

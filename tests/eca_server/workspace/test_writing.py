@@ -404,6 +404,13 @@ def test_a_failed_move_leaves_everything_as_it_was(move, file, project, monkeypa
         move("file", "a/moved")
     assert file.read_bytes() == b"old"
     assert entries(project) == ("file link" if platform == "walked" else "a file link")
+    (project / "b").mkdir()
+    monkeypatch.setattr(os, "replace", fails_with(errno.EXDEV))
+    with pytest.raises(FileError, match=r"project/b' cannot be moved as a whole: .*one by one"):
+        move("b", "c")
+    monkeypatch.setattr(os, "replace", fails_with(errno.EROFS))
+    with pytest.raises(OSError, match="Read-only"):
+        move("b", "c")
 
 
 @pytest.mark.parametrize("is_elsewhere", [False, True])
