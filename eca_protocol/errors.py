@@ -24,6 +24,7 @@ byte stream can continue.
 
 from __future__ import annotations
 
+import errno
 from typing import Any, Literal
 
 __all__ = [
@@ -53,6 +54,9 @@ INTERNAL_ERROR = -32603
 SERVER_NOT_INITIALIZED = -32002
 REQUEST_CANCELLED = -32800
 
+_EXHAUSTED = frozenset({errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""Errors of a machine without a free thread, process, open file or memory."""
+
 
 def describe_internal_error(error: BaseException) -> str:
     """Return a description of an unexpected error for the user, without internal details."""
@@ -61,6 +65,8 @@ def describe_internal_error(error: BaseException) -> str:
             "a part of the program cannot be loaded. It was probably upgraded or removed while "
             "it ran: restart it"
         )
+    if isinstance(error, OSError) and error.errno in _EXHAUSTED:
+        return f"the system is at a limit: {error.strerror}"
     return "internal error"
 
 

@@ -16,7 +16,7 @@ import attrs
 
 from eca_protocol.errors import HTTPError, HTTPErrorKind, HTTPTimeout
 from eca_protocol.proxies import PROXY_LOGIN
-from eca_protocol.tls import explain_tls_error, is_answered_in_plain_text
+from eca_protocol.tls import explain_tls_error, is_answered_in_plain_text, is_cut_off
 
 __all__ = [
     "NO_DESCRIPTORS",
@@ -83,6 +83,8 @@ def _error_of_kind(error: Exception, kind: HTTPErrorKind, message: str) -> HTTPE
         return HTTPError("resources", f"cannot connect: {NO_DESCRIPTORS}")
     if kind == "connect" and is_answered_in_plain_text(error):
         return HTTPError("config", "the server or proxy speaks HTTP without TLS: use http://")
+    if kind == "connect" and is_cut_off(error):  # a new attempt may succeed
+        return HTTPError("connect", "cannot connect: the TLS handshake was cut off")
     if trouble := explain_tls_error(error, is_connecting=kind == "connect"):
         return HTTPError("tls", f"TLS failed: {trouble}")
     match kind:

@@ -22,6 +22,7 @@ __all__ = [
     "TLSObject",
     "explain_tls_error",
     "is_answered_in_plain_text",
+    "is_cut_off",
     "make_context",
 ]
 
@@ -170,6 +171,11 @@ def is_answered_in_plain_text(error: Exception) -> bool:
     """Return whether TLS failed because the server answered without it, as one for HTTP does."""
     cause = _ssl_error(error)
     return cause is not None and cause.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
+
+
+def is_cut_off(error: Exception) -> bool:
+    """Return whether TLS failed only because the connection was closed, as a firewall does."""
+    return isinstance(_ssl_error(error), ssl.SSLEOFError | ssl.SSLZeroReturnError)
 
 
 def explain_tls_error(error: Exception, *, is_connecting: bool) -> str | None:

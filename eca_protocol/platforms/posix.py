@@ -186,9 +186,26 @@ def set_mode(descriptor: int, mode: int) -> None:
     os.fchmod(descriptor, mode)
 
 
-def set_owner(descriptor: int, status: os.stat_result) -> None:
-    """Give an open file the owner and group of a different one."""
-    os.fchown(descriptor, status.st_uid, status.st_gid)
+def set_owner(descriptor: int, status: os.stat_result) -> int:
+    """Give an open file the group and the owner of a different one, each if that is permitted.
+
+    Returns:
+        The permissions of the other file. A group that could not be set leaves the file's own group
+        no more of them than all users have.
+    """
+    mode, own = stat.S_IMODE(status.st_mode), os.fstat(descriptor)
+    # In a user namespace an id without a mapping is an invalid argument.
+    try:
+        if own.st_gid != status.st_gid:
+            os.fchown(descriptor, -1, status.st_gid)
+    except OSError:
+        mode &= ~(stat.S_ISGID | stat.S_IRWXG) | (mode & stat.S_IRWXO) << 3
+    try:
+        if own.st_uid != status.st_uid:
+            os.fchown(descriptor, status.st_uid, -1)
+    except OSError:
+        mode &= ~stat.S_ISUID
+    return mode
 
 
 _ACCESS_LIST = "system.posix_acl_access"

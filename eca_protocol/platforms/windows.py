@@ -10,6 +10,7 @@ import ctypes
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -263,8 +264,9 @@ def set_mode(descriptor: int, mode: int) -> None:
     """Do nothing: a file has the permissions of its directory."""
 
 
-def set_owner(descriptor: int, status: os.stat_result) -> None:
-    """Do nothing: a file has the owner of its directory."""
+def set_owner(descriptor: int, status: os.stat_result) -> int:
+    """Return the permissions of the other file: a file has the owner of its directory."""
+    return stat.S_IMODE(status.st_mode)
 
 
 def copy_attributes(source: int, target: int) -> bool:

@@ -47,9 +47,9 @@ def replace_file(
 ) -> Fingerprint:
     """Replace the content of a file atomically; preserve its permissions.
 
-    The owner and the extended attributes are preserved if that is permitted. A symbolic link is
-    followed to its file in the workspace. A file with several hard links is separated from the
-    others.
+    The owner, the group and the extended attributes are each preserved if that is permitted. A
+    symbolic link is followed to its file in the workspace. A file with several hard links is
+    separated from the others.
 
     Args:
         place: the file; missing parents are created.
@@ -82,6 +82,7 @@ def replace_file(
         else:
             ensure_unchanged(parent, entry.name, expected, place, checkpoint)
             if not os.access(entry.at, os.W_OK, dir_fd=parent.fd):
+                os.close(parent.open(entry.name, os.O_WRONLY))  # its error gives the reason
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
             with _temporary(entry, _pieces(data), checkpoint, like=entry, name=temporary) as new:
                 ensure_unchanged(parent, entry.name, expected, place, checkpoint)
@@ -133,7 +134,8 @@ def move_file(source: Place, destination: Place, *, checkpoint: Checkpoint = lam
     Raises:
         AlreadyExists: the destination exists.
         OutsideWorkspace: a symbolic link leads out of the workspace.
-        FileError: the source is a link, or a directory that would move into itself.
+        FileError: the source is a link, or a directory that would move into itself or to a
+            different file system.
         NotRegularFile: the source is a pipe, a socket or a device.
         PathChanged: a path leads to a different file now.
         OSError: it cannot be moved.
@@ -159,7 +161,7 @@ def move_file(source: Place, destination: Place, *, checkpoint: Checkpoint = lam
             new = _Entry(directory=target, name=destination.real_path.name, place=destination)
             _ensure_free(new)
             if stat.S_ISDIR(status.st_mode):
-                _rename(old, new)  # a race can at worst replace an empty directory
+                _rename_directory(old, new)
             else:
                 ensure_regular(status, source.path)
                 _move_regular(old, new, checkpoint)
@@ -261,6 +263,19 @@ def _rename(old: _Entry, new: _Entry) -> None:
     os.replace(old.at, new.at, src_dir_fd=old.fd, dst_dir_fd=new.fd)
 
 
+def _rename_directory(old: _Entry, new: _Entry) -> None:
+    """Rename a directory; a race can at worst replace an empty one."""
+    try:
+        _rename(old, new)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        raise FileError(
+            f"{str(old.place.path)!r} cannot be moved as a whole: it is on a different file system "
+            "or in the image of a container. Move its files one by one, or use shell_command"
+        ) from None
+
+
 def _pieces(data: bytes) -> Iterator[memoryview]:
     view = memoryview(data)
     return (view[start : start + PIECE] for start in range(0, len(view), PIECE))
@@ -317,13 +332,11 @@ def _copy_permissions(entry: _Entry, target: int) -> int:
     """Give an open file the owner and the extended attributes of an entry; return its new mode."""
     source = open_regular(entry.directory, entry.name, entry.place.path)
     try:
-        status = os.fstat(source)
-        with contextlib.suppress(PermissionError):
-            platforms.set_owner(target, status)
+        mode = platforms.set_owner(target, os.fstat(source))
         is_safe = platforms.copy_attributes(source, target)
     finally:
         os.close(source)
-    return status.st_mode if is_safe else status.st_mode & ~stat.S_IRWXG
+    return mode if is_safe else mode & ~stat.S_IRWXG
 
 
 def _make_durable(directory: Directory) -> None:

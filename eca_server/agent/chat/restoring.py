@@ -103,9 +103,9 @@ class Rollbacks:
             why = "another server is restoring files" if is_locked else fault.strerror
             raise RollbackRefused(f"Nothing was undone: {why}. Try again in a moment.") from fault
 
-    async def was_undone(self, chat_id: str, message_id: str) -> bool:
-        """Return whether another server has removed this message in a rollback."""
-        return await self._store.has_message(chat_id, message_id) is False
+    async def first_stored(self, chat_id: str, message_ids: Sequence[str]) -> str | None:
+        """Return the first of these messages in a chat, or ""; None if it cannot be read."""
+        return await self._store.first_stored(chat_id, message_ids)
 
     async def stored_messages(self, chat_id: str) -> Sequence[Message] | None:
         """Return the stored messages of a chat; None: they cannot be read now."""

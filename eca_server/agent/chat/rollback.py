@@ -99,12 +99,27 @@ async def roll_back(
         )
     first = await rollbacks.first_change(chat.id, cut.content_ids, needed=request.files)
     if first is None or not request.files:
-        return await _undo(chat, rollbacks, request, cut)
+        stored = await _stored_cut(chat, rollbacks, cut)
+        return await _undo(chat, rollbacks, request, stored or cut)
     async with rollbacks.alone(chat.id):  # no other server changes the stored chat from here on
-        if cut.named_by is not None and await rollbacks.was_undone(chat.id, cut.named_by):
+        stored = await _stored_cut(chat, rollbacks, cut)
+        if stored is None:
             await _reload(chat, rollbacks, cut)
             return RollbackResult()
-        return await _undo(chat, rollbacks, request, cut)
+        return await _undo(chat, rollbacks, request, stored)
+
+
+async def _stored_cut(chat: Chat, rollbacks: Rollbacks, cut: Cut) -> Cut | None:
+    """Return the cut, named by a message that is stored; None: another server has removed all.
+
+    The store has lost the first messages if its file was removed or replaced.
+    """
+    if cut.named_by is None:
+        return cut
+    stored = await rollbacks.first_stored(chat.id, [cut.named_by, *cut.content_ids])
+    if stored in {None, cut.named_by}:
+        return cut
+    return attrs.evolve(cut, named_by=stored, earlier=0) if stored else None
 
 
 async def _bodies_ended(chat: Chat) -> bool:

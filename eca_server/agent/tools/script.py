@@ -6,6 +6,7 @@ cancelled; see `RunningShell`. A process with a session of its own (`setsid`, a 
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
@@ -80,10 +81,12 @@ async def open_working_directory(directory: Path) -> AsyncIterator[Path | int]:
 
 def _enter(stack: ExitStack, path: Path) -> Directory:
     try:
-        return stack.enter_context(open_directory(path))
+        opened = stack.enter_context(open_directory(path))
+        opened.stat(os.curdir)  # may it be entered? The shell's error would name a descriptor.
     except OSError as error:
         error.filename = str(path)  # in place of one step of the walk
         raise
+    return opened
 
 
 async def enter_sandbox(script: Script) -> SandboxedCommand | None:

@@ -1,7 +1,9 @@
 """The POSIX half of `platforms`, with the branches of macOS."""
 
+import errno
 import os
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -69,6 +71,39 @@ def test_a_lock_is_exclusive_or_shared(tmp_path):
         platforms.lock(first.fileno(), shared=True)
         with pytest.raises(BlockingIOError):
             platforms.lock(first.fileno())
+
+
+@pytest.mark.parametrize(
+    ("refused", "mode", "expected"),
+    [
+        ((), 0o6664, 0o6664),
+        (("owner",), 0o6664, 0o2664),
+        (("owner", "group"), 0o6664, 0o0644),
+        (("group",), 0o660, 0o600),
+        (("group",), 0o640, 0o600),
+        (("group",), 0o604, 0o604),
+    ],
+)
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EINVAL], ids=errno.errorcode.get)
+def test_a_group_that_cannot_be_set_gives_no_other_group_its_permissions(
+    monkeypatch, tmp_path, refused, mode, expected, number
+):
+    changes = []
+
+    def change(descriptor, owner, group):
+        changes.append((owner, group))
+        if ("owner" if group == -1 else "group") in refused:
+            raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fchown", change)
+    with (tmp_path / "file").open("wb") as file:
+        own = os.fstat(file.fileno())
+        fields = [mode, *own[1:4], own.st_uid + 1, own.st_gid + 1, *own[6:]]
+        assert platforms.set_owner(file.fileno(), os.stat_result(fields)) == expected
+        assert changes == [(-1, own.st_gid + 1), (own.st_uid + 1, -1)]
+        changes.clear()
+        assert platforms.set_owner(file.fileno(), own) == stat.S_IMODE(own.st_mode)
+    assert not changes  # a file system without owners may refuse any change
 
 
 def test_a_duplicate_is_above_the_standard_streams_and_not_inherited(tmp_path):

@@ -6,6 +6,7 @@ import importlib.util
 import inspect
 import os
 import signal
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -209,7 +210,7 @@ def test_descriptors_block_and_have_neither_mode_nor_owner(windows, tmp_path):
     assert not windows.can_wait(5)
     windows.set_blocking(5, False)
     windows.set_mode(5, 0o600)
-    windows.set_owner(5, tmp_path.stat())
+    assert windows.set_owner(5, tmp_path.stat()) == stat.S_IMODE(tmp_path.stat().st_mode)
     assert windows.copy_attributes(5, 6)
     with pytest.raises(NotImplementedError):
         windows.change_directory(5)

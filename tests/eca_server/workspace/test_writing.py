@@ -327,6 +327,16 @@ def test_what_is_no_file_or_may_not_be_written_is_left_alone(write, move, file, 
     monkeypatch.setattr(os, "access", lambda *args, **kwargs: False)  # as for any user but root
     with pytest.raises(PermissionError, match="project/file"):
         write("file")
+    real = os.open
+
+    def open_read_only(name: str, flags: int, *args: Any, **kwargs: Any) -> int:
+        if flags & os.O_WRONLY:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        return real(name, flags, *args, **kwargs)
+
+    monkeypatch.setattr(os, "open", open_read_only)
+    with pytest.raises(OSError, match=r"Read-only file system.*project/file"):
+        write("file")
     assert file.read_bytes() == b"old"
 
 
@@ -394,6 +404,13 @@ def test_a_failed_move_leaves_everything_as_it_was(move, file, project, monkeypa
         move("file", "a/moved")
     assert file.read_bytes() == b"old"
     assert entries(project) == ("file link" if platform == "walked" else "a file link")
+    (project / "b").mkdir()
+    monkeypatch.setattr(os, "replace", fails_with(errno.EXDEV))
+    with pytest.raises(FileError, match=r"project/b' cannot be moved as a whole: .*one by one"):
+        move("b", "c")
+    monkeypatch.setattr(os, "replace", fails_with(errno.EROFS))
+    with pytest.raises(OSError, match="Read-only"):
+        move("b", "c")
 
 
 @pytest.mark.parametrize("is_elsewhere", [False, True])

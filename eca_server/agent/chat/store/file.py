@@ -74,6 +74,7 @@ class ChatFile:
     def __init__(self, path: Path, on_problem: Callable[[str], None]) -> None:
         """Open nothing yet; `on_problem` is called with a sentence for the user."""
         self.path = path
+        self._log_path = Path(f"{path}-wal")
         self.last: dict[str, int] = {}
         self.rewrite_is_due = self.log_is_due = False
         self._on_problem = on_problem
@@ -83,6 +84,7 @@ class ChatFile:
         self._presence: Presence | None = None
         self._connection: sqlite3.Connection | None = None
         self._opened: os.stat_result | None = None
+        self._opened_log: os.stat_result | None = None
         self._unwritten: deque[tuple[str, Callable[[ChatFile], object]]] = deque()
         self._deleted = 0
         self._may_salvage = True
@@ -253,8 +255,10 @@ class ChatFile:
             f"{self.path} was removed or replaced while it was in use: earlier messages of open "
             "chats are not in the new file."
         )
+        is_own_log = _leads_to(self._log_path, self._opened_log)  # or that of a restored backup
         self._drop()
-        remove_log(self.path)
+        if is_own_log:
+            remove_log(self.path)
         self.last.clear()
         if self._owner is not None:
             self._owner.leave()
@@ -274,6 +278,8 @@ class ChatFile:
                 f"{self.path} had {repaired} damaged values, which were repaired or left out."
             )
         self.rewrite_is_due = any(self.execute("SELECT 1 FROM rewrite_due LIMIT 1"))
+        with suppress(FileNotFoundError):
+            self._opened_log = self._log_path.stat()
         self.log_is_due = True  # entries of a killed server, or of our own first writes
         if self._may_salvage:
             self._may_salvage = False  # once: it may take long
@@ -282,7 +288,7 @@ class ChatFile:
 
     def _drop(self) -> None:
         connection, presence = self._connection, self._presence
-        self._connection = self._presence = None
+        self._connection = self._presence = self._opened_log = None
         self.rewrite_is_due = self.log_is_due = False
         if connection is not None:
             with suppress(sqlite3.Error):
@@ -400,8 +406,7 @@ def _fill(row: sqlite3.Cursor, body: bytes) -> None:
 
 def _leads_to(path: Path, opened: os.stat_result | None) -> bool:
     """Return whether a path leads to the open file; SQLite does not notice if it was replaced."""
-    assert opened is not None
     try:
-        return os.path.samestat(opened, path.stat())
+        return opened is not None and os.path.samestat(opened, path.stat())
     except FileNotFoundError:
         return False

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
 
+from eca_protocol import json
 from eca_server.agent.chat.store.place import UNKNOWN_WORKSPACE, Damage
 from eca_server.agent.chat.store.rows import (
     ChatRow,
@@ -110,10 +111,14 @@ def _is_deleted(file: ChatFile, chat: str, turn: str, added: Sequence[StoredMess
     return not is_new and file.execute(query, (chat, turn)).fetchone() is None
 
 
-def has_message(file: ChatFile, chat: str, message: str) -> bool | None:
-    """Return whether a chat has a message; None while writes wait."""
-    query = "SELECT 1 FROM message WHERE chat = ? AND id = ?"
-    return None if file.is_behind else any(file.execute(query, (chat, message)))
+def first_stored(file: ChatFile, chat: str, message_ids: Sequence[str]) -> str | None:
+    """Return the id of the first of these messages in a chat, or ""; None while writes wait."""
+    rows = file.execute(
+        "SELECT id FROM message WHERE chat = ?1 AND id IN (SELECT value FROM json_each(?2))"
+        " ORDER BY sequence LIMIT 1",
+        (chat, json.dumps(list(message_ids)).decode()),
+    )
+    return None if file.is_behind else next((str(name) for (name,) in rows), "")
 
 
 def load(file: ChatFile, chat_id: str) -> LoadResult:

@@ -110,9 +110,11 @@ class Store:
         await call.done.wait()
         return bool(call.result)
 
-    async def has_message(self, chat_id: str, message_id: str) -> bool | None:
-        """Return whether a chat has a message; None if the store cannot be read."""
-        return await self._worker.read(lambda file: queries.has_message(file, chat_id, message_id))
+    async def first_stored(self, chat_id: str, message_ids: Sequence[str]) -> str | None:
+        """Return the first of these messages in a chat, or ""; None if it cannot be read."""
+        return await self._worker.read(
+            lambda file: queries.first_stored(file, chat_id, message_ids)
+        )
 
     @property
     def is_late(self) -> bool:

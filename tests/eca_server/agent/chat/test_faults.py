@@ -76,6 +76,17 @@ async def test_a_turn_that_breaks_off_keeps_what_came_and_says_why(ours, autojum
         await assert_goes_on(ours)
 
 
+async def test_a_turn_on_a_machine_without_a_free_thread_says_so(ours, monkeypatch, autojump_clock):
+    async def refuse(*arguments: Any, **options: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(trio.to_thread, "run_sync", refuse)
+        received = await ours.turn("say hi", model=SCRIPT)
+    assert "the system is at a limit: no thread can be started" in error_of(received)
+    await assert_goes_on(ours)
+
+
 @pytest.mark.parametrize("lost", ["usage", "last words", "history"])
 async def test_what_fails_at_its_end_ends_a_turn_too(lost, tmp_path, monkeypatch, caplog):
     def emit(session: Session, chat_id: str, role: Role, content: Any) -> None:

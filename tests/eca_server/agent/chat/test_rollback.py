@@ -83,6 +83,19 @@ async def test_messages_and_files_go_back_each_without_the_other(tmp_path, folde
         assert tree(folder) == {}
 
 
+@pytest.mark.parametrize("include", [(), ("messages",)])
+async def test_later_messages_go_with_one_that_the_store_has_lost(tmp_path, folder, include):
+    async with current(data=tmp_path, folder=folder) as ours:
+        lost = await send_prompt(ours, writes(a="1"))
+        for file in tmp_path.rglob("chats.sqlite*"):
+            file.unlink()
+        await send_prompt(ours, writes(a="2"))
+        assert values(await roll_back(ours, lost, *include)) == []
+        assert tree(folder) == {"a": "2" if include else "1"}
+    async with current(data=tmp_path, folder=folder) as ours:
+        assert (await ours.ask("chat/list"))["chats"] == []
+
+
 @pytest.mark.requirement("VALUE:ChatRollbackInclude=tools")
 @pytest.mark.parametrize("patiently", [True, False])
 async def test_a_file_changed_by_others_stops_a_rollback(tmp_path, folder, monkeypatch, patiently):

@@ -132,6 +132,18 @@ async def test_a_removed_workspace_is_named_by_its_whole_path(tool, root):
     assert str(root) in await refusal(tool, command="pwd")
 
 
+async def test_a_folder_that_may_not_be_entered_is_named(tool, root, monkeypatch):
+    real = os.stat
+
+    def stat(name: Any, **options: Any) -> os.stat_result:
+        if name == os.curdir:  # as for any user but root
+            raise PermissionError(13, "Permission denied")
+        return real(name, **options)
+
+    monkeypatch.setattr(os, "stat", stat)
+    assert f"Permission denied: '{root}'" in await refusal(tool, command="pwd")
+
+
 async def test_a_summary_is_one_short_line_that_names_the_directory(root, tmp_path):
     (root / "a" / "b\x1b[2J\u202e").mkdir(parents=True)
     other = tmp_path / "other"

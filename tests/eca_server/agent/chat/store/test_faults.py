@@ -165,19 +165,25 @@ async def test_a_corrupt_file_that_another_server_has_open_stays_in_its_place(pa
     assert len(set_aside(path)) == 1
 
 
-@pytest.mark.parametrize("what", ["its directory", "the file", "replaced"])
+@pytest.mark.parametrize("what", ["its directory", "the file", "replaced", "a backup with a log"])
 async def test_a_file_that_is_removed_while_it_is_open_is_made_anew(path: Path, what: str) -> None:
     other = path.with_name("other")
+    backup = [path.with_name("backup"), path.with_name("backup-wal")]
     async with opened(other) as before:
         await before.store.append("other", WORKSPACE, messages_of("theirs"))
+        for copy, suffix in zip(backup, ("", "-wal"), strict=True):
+            shutil.copy(f"{other}{suffix}", copy)
     async with opened(path) as ours:
         await ours.store.append("c", WORKSPACE, messages_of("lost"))
         if what == "its directory":
             shutil.rmtree(path.parent)
         elif what == "the file":
             path.unlink()
-        else:
+        elif what == "replaced":
             other.replace(path)
+        else:
+            for copy, suffix in zip(backup, ("", "-wal"), strict=True):
+                copy.replace(f"{path}{suffix}")
         assert await ours.store.append("c", WORKSPACE, messages_of("new"))
         assert await ours.store.append("d", WORKSPACE, messages_of("another"))
         (problem,) = ours.problems
@@ -186,7 +192,7 @@ async def test_a_file_that_is_removed_while_it_is_open_is_made_anew(path: Path, 
         assert await afterwards.texts("c") == ["new"]
         assert await afterwards.texts("d") == ["another"]
         assert [chat.id for chat in await afterwards.store.list(WORKSPACE, 9)][2:] == (
-            ["other"] if what == "replaced" else []
+            ["other"] if what in {"replaced", "a backup with a log"} else []
         )
         assert afterwards.problems == []
 
