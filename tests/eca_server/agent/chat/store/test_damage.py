@@ -19,7 +19,6 @@ from tests.eca_server.agent.chat.store.keeping import (
     texts_of,
 )
 
-
 UNTYPED = 6
 """The last version of the schema without STRICT tables."""
 
