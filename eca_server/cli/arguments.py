@@ -379,7 +379,13 @@ def _add_trust(commands: _Commands) -> None:
 
 
 def _add_read_chat(commands: _Commands) -> None:
-    read = add_command(commands, "read-chat", _READ_CHAT)
+    read = add_command(
+        commands,
+        "read-chat",
+        _READ_CHAT,
+        usage="eca-server read-chat [-h] (--db-cache-path PATH | --workspace PATH)\n"
+        "    [--chat-id ID [--role ROLE]] [--since DATE] [--until DATE]",
+    )
     source = read.add_mutually_exclusive_group()
     source.add_argument(
         "--db-cache-path", type=Path, metavar="PATH", help="the file of chats, or its directory"
@@ -394,7 +400,7 @@ def _add_read_chat(commands: _Commands) -> None:
     )
     read.add_argument("--chat-id", metavar="ID", help="print the messages of this chat")
     read.add_argument(
-        "--role", help="only messages of this role, such as user, assistant or tool_call"
+        "--role", help="with --chat-id: only messages of this role, such as user or tool_call"
     )
     read.add_argument("--since", metavar="DATE", help="from this time on")
     read.add_argument("--until", metavar="DATE", help="before this time")
