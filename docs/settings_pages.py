@@ -44,9 +44,9 @@ _ABOUT = """\
 # The configuration, key by key
 
 Every key of `~/.config/eca/config.json`, of `.eca/config.json` in a folder, of `ECA_CONFIG` and of
-the editor's `initializationOptions`, made from the settings that the server reads. All of them
-exist since 0.1.0. `eca-server config schema` prints the same as a JSON Schema, with which an editor
-completes the file. Files may have comments and trailing commas, and texts `${{env:NAME}}`,
+the editor's `initializationOptions`, made from the settings that the server reads.
+`eca-server config schema` prints the same as a JSON Schema, with which an editor completes the
+file. Files may have comments and trailing commas, and texts `${{env:NAME}}`,
 `${{file:path}}` and `${{cmd:COMMAND}}`. A null unsets the value of an earlier file. NAME is a name
 of your choice, and `[]` an item of a list.
 
