@@ -46,9 +46,10 @@ _ABOUT = """\
 Every key of `~/.config/eca/config.json`, of `.eca/config.json` in a folder, of `ECA_CONFIG` and of
 the editor's `initializationOptions`, made from the settings that the server reads.
 `eca-server config schema` prints the same as a JSON Schema, with which an editor completes the
-file. Files may have comments and trailing commas, and texts `${{env:NAME}}`,
-`${{file:path}}` and `${{cmd:COMMAND}}`. A null unsets the value of an earlier file. NAME is a name
-of your choice, and `[]` an item of a list.
+file. Files may have comments and trailing commas, and texts `${{env:NAME}}`, `${{file:path}}` and
+`${{cmd:COMMAND}}`. A relative path begins at the folder of its configuration file, unless the key
+says otherwise; elsewhere paths are absolute or begin with `~/`. A null unsets the value of an
+earlier file. NAME is a name of your choice, and `[]` an item of a list.
 
 A later source wins: the defaults, the editor's `initializationOptions`, `ECA_CONFIG`, your file,
 the file of each opened folder in order (`--config-file` replaces these files), the files that you

@@ -15,6 +15,7 @@ from eca_protocol.revisions import Revision
 from eca_protocol.schema import json_schema, typescript
 from eca_protocol.testing.provider import provider_in_thread, reply
 from eca_server.cli.main import _COMMANDS, _WITH_PARSERS, run
+from eca_server.ecp.help_texts import PAGES
 from tests.eca_server.cli.running import eca
 from tests.eca_server.conftest import Start
 from tests.eca_server.fork_server import ECA
@@ -58,6 +59,25 @@ def test_the_help_names_each_command_and_each_edition(capsys: pytest.CaptureFixt
     for edition in Revision:
         assert edition.value in outputs["serve",]
         assert edition.value in outputs["schema",]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *_COMMANDS,
+        *_WITH_PARSERS,
+        *(f"trust {action}" for action in ("add", "list", "remove")),
+        *(f"ecp {name}" for name in PAGES),
+    ],
+)
+def test_each_help_has_examples_and_exit_codes(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        run([*command.split(), "--help"])
+    output = capsys.readouterr().out
+    assert "Examples:\n" in output
+    assert "Exit codes:" in output
 
 
 @pytest.mark.parametrize(
