@@ -119,7 +119,7 @@ def test_every_block_is_of_a_known_kind():
 def test_an_example_prints_what_the_document_says(block, tmp_path, capsys):
     path = tmp_path / "example.py"
     path.write_text(block.code, "utf-8")
-    names = runpy.run_path(str(path), run_name="example")
+    names = runpy.run_path(str(path), run_name="__main__")
     tests = [function for name, function in names.items() if name.startswith("test_")]
     for test in tests:
         test()
