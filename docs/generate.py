@@ -23,7 +23,7 @@ from eca_protocol.revisions import EVER, Revision, Window
 from eca_protocol.server.chat_states import TRANSITIONS as CHAT
 from eca_protocol.testing.conformance.untestable import UNBOUND, UNTESTABLE
 from eca_server.agent.mcp.states import TRANSITIONS as MCP_SERVER
-from eca_server.client.profiles import ClientProfile, profile_for
+from eca_server.client.profiles import CLIENTS, ClientProfile, profile_for
 
 TARGET = Path(__file__).resolve().parent / "tables.md"
 
@@ -78,8 +78,8 @@ The new state of a configured server. A start of a stopping server takes effect 
 
 ## What differs by client
 
-The profile of each current client, and of Emacs of October 2025. [How an editor sees this
-server](guides/plugins.md) gives the reasons.
+The profile of each client by its `clientInfo.name`, and of Emacs of October 2025. [How an editor
+sees this server](guides/plugins.md) gives the reasons.
 
 {_clients()}
 
@@ -127,18 +127,20 @@ def _methods() -> str:
 
 def _clients() -> str:
     assistant = {"chat": True, "chatCapabilities": {"askQuestion": True}}
-    profiles = [
-        profile_for(
-            {"clientInfo": {"name": name}, "capabilities": {"codeAssistant": assistant}},
-            Revision.CURRENT,
-        )
-        for name in ("emacs", "VsCode", "IntelliJ", "Desktop", "Neovim", "")
-    ]
-    profiles.insert(1, profile_for({"clientInfo": {"name": "emacs"}}))
+    profiles = {
+        "Emacs of 2025": profile_for({"clientInfo": {"name": "emacs"}}),
+        **{
+            name: profile_for(
+                {"clientInfo": {"name": name}, "capabilities": {"codeAssistant": assistant}},
+                Revision.CURRENT,
+            )
+            for name in (*CLIENTS, "others")
+        },
+    }
     return table(
-        ["", "Emacs", "Emacs of 2025", "VS Code", "IntelliJ", "Desktop", "Neovim", "others"],
+        ["", *profiles],
         [
-            [f"`{field.name}`", *(_trait(getattr(profile, field.name)) for profile in profiles)]
+            [f"`{field.name}`", *(_trait(getattr(each, field.name)) for each in profiles.values())]
             for field in attrs.fields(ClientProfile)
         ],
     )

@@ -44,11 +44,12 @@ _ABOUT = """\
 # The configuration, key by key
 
 Every key of `~/.config/eca/config.json`, of `.eca/config.json` in a folder, of `ECA_CONFIG` and of
-the editor's `initializationOptions`, made from the settings that the server reads. All of them
-exist since 0.1.0. `eca-server config schema` prints the same as a JSON Schema, with which an editor
-completes the file. Files may have comments and trailing commas, and texts `${{env:NAME}}`,
-`${{file:path}}` and `${{cmd:COMMAND}}`. A null unsets the value of an earlier file. NAME is a name
-of your choice, and `[]` an item of a list.
+the editor's `initializationOptions`, made from the settings that the server reads.
+`eca-server config schema` prints the same as a JSON Schema, with which an editor completes the
+file. Files may have comments and trailing commas, and texts `${{env:NAME}}`, `${{file:path}}` and
+`${{cmd:COMMAND}}`. A relative path begins at the folder of its configuration file, unless the key
+says otherwise; elsewhere paths are absolute or begin with `~/`. A null unsets the value of an
+earlier file. NAME is a name of your choice, and `[]` an item of a list.
 
 A later source wins: the defaults, the editor's `initializationOptions`, `ECA_CONFIG`, your file,
 the file of each opened folder in order (`--config-file` replaces these files), the files that you
@@ -68,6 +69,44 @@ The descriptions that the model reads. The tools of the editor exist if the edit
 _ABOUT_UPSTREAM = """\
 These are read by upstream's server and have no effect here. A key with a consequence is named in a
 warning, once."""
+
+
+_VARIABLES = {
+    "ECA_CONFIG": "a configuration as JSON",
+    "XDG_CONFIG_HOME": "the folder with `eca/`, your configuration; default: `~/.config`",
+    "XDG_DATA_HOME": (
+        "the folder with `eca-python/`: chats, logins, recordings, your decisions, and what you "
+        "save in the editor; default: `~/.local/share`, on Windows `%LOCALAPPDATA%`"
+    ),
+    "XDG_CACHE_HOME": (
+        "the folder with `eca-python/`: lists of models and files, which may be deleted; default: "
+        "`~/.cache`"
+    ),
+    "NAME_API_KEY": "the key of the provider NAME, in capitals (`OPENAI_API_KEY`)",
+    "OLLAMA_HOST": "the address of Ollama",
+    "NETRC": "the netrc file, in place of `~/.netrc`; `netrcFile` takes precedence",
+    "ECA_CLIENT_CERT": "`network.clientCert`, if it is not set",
+    "ECA_CLIENT_KEY": "`network.clientKey`, if it is not set",
+    "ECA_CLIENT_KEY_PASSPHRASE": "`network.clientKeyPassphrase`, if it is not set",
+    "HTTPS_PROXY": "as `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`: [proxies](../guides/models.md)",
+    "SSL_CERT_FILE": "as `SSL_CERT_DIR`: [authorities](../guides/models.md)",
+    "OTEL_EXPORTER_OTLP_ENDPOINT": (
+        "as `OTEL_TRACES_EXPORTER`, `OTEL_SERVICE_NAME` and others of OpenTelemetry: "
+        "[traces](../guides/models.md); `OTEL_SDK_DISABLED=true` turns them off"
+    ),
+}
+_SET_VARIABLES = {
+    "ECA_AGENT": "`1`: an agent runs the program",
+    "ECA_CHAT_ID": "the id of the chat, if it runs for one",
+    "ECA_SANDBOX": "the kind of the sandbox, if it runs in one: `bubblewrap` or `sandbox-exec`",
+    "ECA_ACP_AGENT": "`1` for [ACP agents](../guides/agents.md)",
+}
+_ABOUT_VARIABLES = """\
+The variables that the server reads. A relative path in one of the `XDG` variables is ignored.
+`ecp run --help` names those of evaluations."""
+
+_ABOUT_SET_VARIABLES = """\
+The server sets these for commands, background jobs, hooks and tools of your own:"""
 
 
 class _Row(NamedTuple):
@@ -94,7 +133,13 @@ def configuration() -> tuple[str, str]:
     parts += ["## Keys of upstream's server", _ABOUT_UPSTREAM]
     keys = [[f"`{key.replace('*', 'NAME')}`", why or ""] for key, why in UPSTREAM_KEYS.items()]
     parts.append(table(["key", "consequence"], keys))
+    parts += ["## Environment variables", _ABOUT_VARIABLES, _meanings(_VARIABLES)]
+    parts += [_ABOUT_SET_VARIABLES, _meanings(_SET_VARIABLES)]
     return "configuration.md", "\n\n".join(parts) + "\n"
+
+
+def _meanings(variables: Mapping[str, str]) -> str:
+    return table(["variable", "meaning"], [[f"`{name}`", why] for name, why in variables.items()])
 
 
 def _rows(cls: type, prefix: tuple[str, ...], trust: Workspace | None) -> Iterator[_Row]:

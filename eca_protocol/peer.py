@@ -1,12 +1,8 @@
 """An `Endpoint` over a transport: reading, dispatch in wire order, sending.
 
-Rules (design decisions 8, 9, 11):
-
-- A handler is a plain function, called in the order of the messages. Its return value is the
-  answer. A returned coroutine runs in a task with a cancel scope, and its result is the answer.
-  Every request is answered exactly once, even if its handler fails.
-- Sending is a plain call of the transport and never waits, so it cannot be cancelled halfway. Only
-  sources of much data await the transport's `drain()`.
+What the other side sends goes to the handlers (`handler_runner`). What we send is a plain call of
+the transport and never waits, so it cannot be cancelled halfway; only sources of much data await
+the transport's `drain()` (design decision 11).
 
 It is independent of the protocol: table, codec, handlers, dialect, gate and transport are
 arguments.
@@ -14,11 +10,9 @@ arguments.
 
 from __future__ import annotations
 
-import inspect
 import logging
-import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import anyio
 import anyio.abc
@@ -43,11 +37,9 @@ from eca_protocol.errors import (
     ConnectionClosed,
     LocalProtocolError,
     RemoteProtocolError,
-    RequestFailed,
-    RPCError,
-    internal_error,
 )
-from eca_protocol.jsonrpc import ErrorCode, Id
+from eca_protocol.handler_runner import Handler, HandlerRunner, check_names
+from eca_protocol.jsonrpc import Id
 from eca_protocol.message_transport import MessageTransport
 
 if TYPE_CHECKING:  # for other protocols the models of ECA are not loaded
@@ -56,8 +48,6 @@ if TYPE_CHECKING:  # for other protocols the models of ECA are not loaded
 __all__ = ["End", "Handler", "Peer", "PendingCall"]
 
 _log = logging.getLogger("eca_protocol.peer")
-
-Handler: TypeAlias = Callable[[Any], Any]
 
 
 @attrs.frozen
@@ -70,43 +60,6 @@ class End:
 
     kind: Literal["eof", "truncated", "invalid", "broken", "closed"]
     reason: str
-
-
-def is_failure(error: BaseException) -> bool:
-    """Return whether a handler's exception ends only the handler.
-
-    An exception does, and so does the cancellation of a task or future of asyncio that the handler
-    has awaited. A cancellation of the handler's task itself does not.
-    """
-    cancelled = anyio.get_cancelled_exc_class()
-    if not isinstance(error, cancelled):
-        return isinstance(error, Exception)
-    if cancelled.__module__ != "asyncio.exceptions":
-        return False
-    import asyncio  # noqa: PLC0415 - never on trio
-
-    task = asyncio.current_task()
-    is_wanted = task is None or task.cancelling() > 0
-    return not is_wanted and anyio.current_effective_deadline() > -math.inf
-
-
-def _check_names(handlers: Mapping[str, Handler], table: Table, side: Side) -> None:
-    """Refuse handlers of methods that the other side cannot send."""
-    known = table.received_by(side)
-    for name in handlers:
-        if name not in known:
-            import difflib  # noqa: PLC0415 - only for an error
-
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f": did you mean {near[0]!r}?" if near else ""
-            raise LocalProtocolError(f"a {side} receives no method {name!r}{hint}")
-
-
-def _handler_of(handlers: Mapping[str, Handler], name: str) -> Handler:
-    handler = handlers.get(name)  # a mapping of the program's may fail
-    if handler is None:
-        raise RPCError(ErrorCode.METHOD_NOT_FOUND, f"unsupported method: {name}")
-    return handler
 
 
 class Peer:
@@ -127,7 +80,6 @@ class Peer:
 
     Attributes:
         transport: the messages in both directions.
-        codec: typed messages to JSON and back; may be replaced at any time.
         end: the end of the connection; None before it.
         first_unreadable: the first message that could not be read, as an error; None: there was
             none. A client logs it.
@@ -150,26 +102,28 @@ class Peer:
         before_reading: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         if isinstance(handlers, dict):  # to iterate over a lazy mapping may load its handlers
-            _check_names(handlers, table, side)
+            check_names(handlers, table, side)
         self.transport = transport
-        self.codec = codec
         self.end: End | None = None
         self.first_unreadable: RemoteProtocolError | None = None
         self.pending_calls: dict[Id, PendingCall[Any]] = {}
-        self._handlers = handlers
         self._endpoint = Endpoint(side, table, dialect=dialect, gate=gate)
+        self._runner = HandlerRunner(
+            handlers,
+            endpoint=self._endpoint,
+            transport=transport,
+            codec=codec,
+            on_answered=self._release,
+        )
         self._before_reading = before_reading
         self._reading = anyio.CancelScope()
         self._sending = anyio.CancelScope(shield=True)
         self._tasks: anyio.abc.TaskGroup
-        self._scopes: dict[Id | None, anyio.CancelScope] = {}
-        self._handling: dict[anyio.CancelScope, str] = {}
-        self._handler_done = anyio.Event()
         self._started: set[anyio.CancelScope] = set()  # of the tasks by `start_soon`
         self._is_left = False
 
     async def __aenter__(self) -> Self:
-        self._tasks = anyio.create_task_group()
+        self._tasks = self._runner.tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
         self._tasks.start_soon(self._send)
         return self
@@ -181,8 +135,7 @@ class Peer:
         try:
             with anyio.CancelScope(shield=True):
                 await self.cancel_requests(seconds=self.flush_seconds / 2)
-                for request_id in tuple(self._endpoint.running_requests):
-                    self._refuse(request_id, RPCError(ErrorCode.REQUEST_CANCELLED, reason))
+                self._runner.refuse_all(reason)
                 with anyio.move_on_after(self.flush_seconds / 2):
                     await self.transport.drain(0)
         finally:
@@ -192,7 +145,8 @@ class Peer:
             # Not the group's scope: on asyncio its cancellation would be raised from the block, if
             # a request to cancel the task is left from there (CPython's TaskGroup, before 3.13).
             self._is_left = True
-            for scope in (*self._handling, *self._started):
+            self._runner.cancel_tasks()
+            for scope in tuple(self._started):
                 scope.cancel()
             try:
                 with anyio.CancelScope(shield=True):
@@ -248,6 +202,15 @@ class Peer:
         self._reading.cancel()
 
     @property
+    def codec(self) -> MessageCodec:
+        """Typed messages to JSON and back; may be replaced at any time."""
+        return self._runner.codec
+
+    @codec.setter
+    def codec(self, codec: MessageCodec) -> None:
+        self._runner.codec = codec
+
+    @property
     def closed(self) -> bool:
         """True if messages are dropped instead of sent."""
         return self.transport.closed
@@ -259,18 +222,7 @@ class Peer:
             seconds: the limit of the wait.
             but: the method whose requests are not cancelled: that of the calling handler.
         """
-        for scope, name in tuple(self._handling.items()):
-            if name != but:
-                scope.cancel()
-        with anyio.move_on_after(seconds):
-            await self.wait_for_handlers(but=but)
-
-    async def wait_for_handlers(self, *, but: str | None = None) -> None:
-        """Wait until no handler runs, except those of the method `but`."""
-        while any(name != but for name in self._handling.values()):
-            if self._handler_done.is_set():
-                self._handler_done = anyio.Event()
-            await self._handler_done.wait()
+        await self._runner.cancel_requests(seconds=seconds, but=but)
 
     async def _send(self) -> None:
         """Run the transport until the peer is left; an outer cancellation does not stop it."""
@@ -319,119 +271,18 @@ class Peer:
 
     def _act_on(self, event: Event) -> None:
         if isinstance(event, NotificationReceived):
-            self._run_notification(event)
+            self._runner.run_notification(event)
         elif isinstance(event, RequestReceived):
-            self._run_request(event)
+            self._runner.run_request(event)
         elif isinstance(event, CallAnswered):
             call = self.pending_calls.pop(event.id, None)
             if call is not None:
                 call.settle(event)
         elif isinstance(event, RequestCancelled):
-            if event.reply is not None:
-                self.transport.send(event.reply.to_json())
-            scope = self._scopes.pop(event.id, None)
-            if scope is not None:
-                scope.cancel()
-            self._release()
+            self._runner.cancel_request(event)
         else:
             assert isinstance(event, Reply)
             self.transport.send(event.message.to_json())
-
-    def _run_notification(self, event: NotificationReceived) -> None:
-        try:
-            for name, params in self.codec.incoming(event.method.name, event.params):
-                handler = self._handlers.get(name)
-                outcome = None if handler is None else handler(params)
-                if inspect.iscoroutine(outcome):
-                    outcome.close()
-                    _log.error("the handler of the notification %s must not be async", name)
-        except RemoteProtocolError as error:
-            _log.warning("%s was ignored: %s", event.method.name, error)
-        except Exception:  # noqa: BLE001 - one bad handler must not end the connection
-            _log.exception("the handler of %s failed", event.method.name)
-        if event.id is not None:
-            self._respond(event.id, event.method.name, None)
-
-    def _run_request(self, event: RequestReceived) -> None:
-        name, request_id = event.method.name, event.id
-        try:
-            handler = _handler_of(self._handlers, name)
-            params = self.codec.decode_params(name, event.params)
-        except Exception as error:  # noqa: BLE001 - every request is answered
-            if isinstance(error, RemoteProtocolError):
-                error = RPCError(error.code, error.message)
-            self._refuse(request_id, error, name)
-            return
-        try:
-            outcome = handler(params)
-        except Exception as error:  # noqa: BLE001 - every request is answered
-            self._refuse(request_id, error, name)
-            return
-        if not inspect.isawaitable(outcome):
-            self._respond(request_id, name, outcome)
-            return
-        scope = anyio.CancelScope()
-        self._handling[scope] = name
-        if request_id is not None:
-            self._scopes[request_id] = scope
-        self._tasks.start_soon(self._finish_request, request_id, name, outcome, scope)
-
-    async def _finish_request(
-        self,
-        request_id: Id | None,
-        name: str,
-        outcome: Awaitable[Any],
-        scope: anyio.CancelScope,
-    ) -> None:
-        result: Any = None
-        failure: BaseException | None = None
-        try:
-            with scope:
-                result = await outcome
-        except BaseException as error:
-            if not is_failure(error):
-                raise
-            failure = error
-        finally:
-            del self._handling[scope]
-            self._handler_done.set()
-        if self._scopes.get(request_id) is scope:
-            del self._scopes[request_id]
-        else:  # it was cancelled and answered; its id may be in use again
-            request_id = None
-        if failure is None and scope.cancelled_caught:
-            failure = RPCError(ErrorCode.REQUEST_CANCELLED, "the request was cancelled")
-        if failure is None:
-            self._respond(request_id, name, result)
-        else:
-            self._refuse(request_id, failure, name)
-
-    def _respond(self, request_id: Id | None, name: str, result: Any) -> None:
-        if request_id is None or request_id not in self._endpoint.running_requests:
-            return
-        try:
-            raw = self.codec.encode_result(name, result)
-            self.transport.send({"jsonrpc": "2.0", "id": request_id, "result": raw})
-        except Exception as error:  # noqa: BLE001 - every request is answered
-            self._refuse(request_id, error, name)
-            return
-        self._endpoint.respond(request_id, None)
-        self._release()
-
-    def _refuse(self, request_id: Id | None, error: BaseException, name: str = "") -> None:
-        """Answer a request with an error, without internal details."""
-        if not isinstance(error, RPCError) or isinstance(error, RequestFailed):
-            _log.error("the handler of %s failed", name, exc_info=error)
-            error = internal_error(name, error)
-        if request_id is None or request_id not in self._endpoint.running_requests:
-            return
-        refusal = self._endpoint.refuse(request_id, error.code, error.message, error.data)
-        try:
-            self.transport.send(refusal.to_json())
-        except LocalProtocolError as invalid:
-            _log.error("the data of an error cannot be written: %s", invalid)
-            self.transport.send(attrs.evolve(refusal, data=None).to_json())
-        self._release()
 
     def release(self) -> None:
         """Dispatch the messages that the gate has held, after it was opened."""

@@ -25,8 +25,11 @@ import attrs
 import pytest
 
 import eca_protocol
+from eca_server.agent.chat.subagents import SPAWN_TOOL
+from eca_server.agent.tools.native import NATIVE_NAMES
 from eca_server.config.loading import load
 from eca_server.ecp.manifest.reading import load_manifest
+from eca_server.models.apis import APIS
 from eca_server.models.known_providers import KNOWN_PROVIDERS
 from tests.eca_server import fork_server
 
@@ -116,7 +119,7 @@ def test_every_block_is_of_a_known_kind():
 def test_an_example_prints_what_the_document_says(block, tmp_path, capsys):
     path = tmp_path / "example.py"
     path.write_text(block.code, "utf-8")
-    names = runpy.run_path(str(path), run_name="example")
+    names = runpy.run_path(str(path), run_name="__main__")
     tests = [function for name, function in names.items() if name.startswith("test_")]
     for test in tests:
         test()
@@ -184,12 +187,12 @@ def test_the_configuration_of_examples_is_one_that_the_server_takes(environment:
     assert not loaded.problems
 
 
-def test_the_guide_of_models_names_every_known_provider() -> None:
+def test_the_guide_of_models_names_every_api_and_known_provider() -> None:
     words = re.findall(r"[\w-]+", (REPOSITORY / "docs/guides/models.md").read_text())
-    assert not {*KNOWN_PROVIDERS} - {*words}
+    assert not {*KNOWN_PROVIDERS, *APIS} - {*words}
 
 
-def test_every_key_of_the_configuration_reference_has_an_example(
+def test_every_key_of_the_configuration_reference_has_a_meaning_and_an_example(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.syspath_prepend(str(REPOSITORY / "docs"))
@@ -197,8 +200,29 @@ def test_every_key_of_the_configuration_reference_has_an_example(
     settings = page.partition("## Keys of the top level")[2].partition("## Keys of upstream")[0]
     rows = [row for row in settings.splitlines() if row.startswith("| `")]
     assert len(rows) > 100
+    assert not [row for row in rows if "* | Example: " in row], "write its line in the docstring"
     missing = [row for row in rows if "Example: " not in row]
     assert not missing, f"give each an example in a guide or in {EXAMPLES}"
+
+
+def test_every_variable_of_the_server_is_in_the_configuration_reference(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(REPOSITORY / "docs"))
+    _, page = importlib.import_module("settings_pages").configuration()
+    server = (REPOSITORY / "eca_server").rglob("*.py")
+    text = "".join(path.read_text("utf-8") for path in server)
+    names = {*re.findall(r'"((?:ECA|XDG)_[A-Z_]+)"', text)}
+    internal = {"ECA_ARGUMENT_", "XDG_RUNTIME_DIR"}
+    assert names > internal
+    assert not {name for name in names - internal if f"| `{name}` |" not in page}
+
+
+def test_the_reference_of_tools_has_every_native_tool(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(REPOSITORY / "docs"))
+    _, page = importlib.import_module("settings_pages").commands()
+    listed = {*re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)}
+    assert listed == {*NATIVE_NAMES, SPAWN_TOOL} - {"search_tools", "call_tool"}
 
 
 @of_kind("yaml")

@@ -16,7 +16,7 @@ import anyio
 
 from eca_protocol import messages as m
 from eca_protocol.errors import LocalProtocolError
-from eca_protocol.peer import is_failure
+from eca_protocol.handler_runner import is_failure
 from eca_protocol.server.calls import Call, CallState
 from eca_protocol.server.reasonings import Reasonings
 from eca_protocol.server.texts import Paragraphs, Role, closing_text, split

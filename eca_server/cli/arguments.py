@@ -362,12 +362,27 @@ def _add_trust(commands: _Commands) -> None:
     actions = trust.add_subparsers(
         dest="action", metavar="add|list|remove", required=True, parser_class=Parser
     )
-    for action, hint, example in (
-        ("add", "show a folder's waiting settings and accept them", "add . --yes"),
-        ("list", "list the folders you decided about, or a folder's waiting settings", "list"),
-        ("remove", "delete every decision about a folder", "remove ."),
+    for action, hint, example, codes in (
+        (
+            "add",
+            "show a folder's waiting settings and accept them",
+            "add . --yes",
+            "0 trusted, 1 declined or not stored, 2 wrong usage, or no terminal to ask",
+        ),
+        (
+            "list",
+            "list the folders you decided about, or a folder's waiting settings",
+            "list",
+            "0 success, 2 wrong usage",
+        ),
+        (
+            "remove",
+            "delete every decision about a folder",
+            "remove .",
+            "0 success, 1 no decision, or not stored, 2 wrong usage",
+        ),
     ):
-        more = f"Examples:\n  $ eca-server trust {example}\n"
+        more = f"Examples:\n  $ eca-server trust {example}\n\nExit codes: {codes}.\n"
         parser = add_command(actions, action, Page(hint, f"{hint.capitalize()}.", more))
         nargs = "?" if action == "list" else None
         parser.add_argument("folder", metavar="DIR", type=Path, nargs=nargs, help="the folder")
@@ -379,7 +394,13 @@ def _add_trust(commands: _Commands) -> None:
 
 
 def _add_read_chat(commands: _Commands) -> None:
-    read = add_command(commands, "read-chat", _READ_CHAT)
+    read = add_command(
+        commands,
+        "read-chat",
+        _READ_CHAT,
+        usage="eca-server read-chat [-h] (--db-cache-path PATH | --workspace PATH)\n"
+        "    [--chat-id ID [--role ROLE]] [--since DATE] [--until DATE]",
+    )
     source = read.add_mutually_exclusive_group()
     source.add_argument(
         "--db-cache-path", type=Path, metavar="PATH", help="the file of chats, or its directory"
@@ -394,7 +415,7 @@ def _add_read_chat(commands: _Commands) -> None:
     )
     read.add_argument("--chat-id", metavar="ID", help="print the messages of this chat")
     read.add_argument(
-        "--role", help="only messages of this role, such as user, assistant or tool_call"
+        "--role", help="with --chat-id: only messages of this role, such as user or tool_call"
     )
     read.add_argument("--since", metavar="DATE", help="from this time on")
     read.add_argument("--until", metavar="DATE", help="before this time")

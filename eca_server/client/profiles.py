@@ -198,6 +198,9 @@ _BY_NAME = {
     "Desktop": _WEB_PAGE,
 }
 
+CLIENTS = ("emacs", *_BY_NAME)
+"""The names of the clients that have a profile of their own."""
+
 _DROP_PICTURES = frozenset({"VsCode", "IntelliJ", "Desktop"})
 """Clients that drop `image` contents although their revision has them."""
 

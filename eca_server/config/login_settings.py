@@ -24,8 +24,8 @@ class Auth:
     Attributes:
         client_id: the OAuth client id.
         url: the address of the user's own installation (GitHub Enterprise).
-        authorize_url: the authorization endpoint; with `token_url`, for a login in the browser.
-        device_url: the device authorization endpoint; with `token_url`, for a login by a code on
+        authorize_url: the authorization endpoint; with `tokenUrl`, for a login in the browser.
+        device_url: the device authorization endpoint; with `tokenUrl`, for a login by a code on
             another device.
         token_url: the token endpoint.
         scope: the requested scope.

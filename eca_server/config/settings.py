@@ -53,7 +53,13 @@ _WORD_BREAK: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
 
 @attrs.frozen(kw_only=True, repr=False)
 class Limit:
-    """A model's limits, in tokens."""
+    """A model's limits, in tokens.
+
+    Attributes:
+        context: the tokens of a request and its answer together; default: from the endpoint or the
+            catalog.
+        output: the tokens of an answer; default: as above.
+    """
 
     context: int | None = setting(COUNT, "context")
     output: int | None = setting(COUNT, "output")
@@ -64,8 +70,8 @@ class Cost:
     """The price of a model, in US dollars per million tokens.
 
     Attributes:
-        input: the price of input.
-        output: the price of output.
+        input: the price of input, in US dollars per million tokens.
+        output: the price of output, in the same unit.
         cache_read: the price of input read from the provider's cache; default: as other input.
         cache_write: the price of input written to that cache; default: as other input.
     """
@@ -107,13 +113,13 @@ class Model:
 
 @attrs.frozen(kw_only=True, repr=False)
 class Retry:
-    """`retry`: how a failed request is repeated; a None stands for the built-in default.
+    """`retry`: how a failed request is repeated; a None stands for the common or built-in default.
 
     Attributes:
-        max_retries: attempts after the first one; 0 turns retries off.
-        base_delay_ms: the first delay, in milliseconds.
-        backoff_multiplier: the factor from one delay to the next.
-        max_delay_ms: the longest delay, in milliseconds.
+        max_retries: attempts after the first one; 0 turns retries off; common default: 4.
+        base_delay_ms: the first delay, in milliseconds; common default: 1000.
+        backoff_multiplier: the factor from one delay to the next; common default: 2.
+        max_delay_ms: the longest delay, in milliseconds; common default: 30000.
     """
 
     max_retries: int | None = setting(COUNT, "maxRetries")
@@ -182,7 +188,7 @@ class Prompts:
     """`prompts`: replacements of the built-in prompts.
 
     Attributes:
-        chat: the system prompt of every behaviour without its own.
+        chat: the system prompt of every agent without its own.
         chat_title: the prompt for a chat's title.
         compact: the prompt for a summary.
         init: the prompt of `/init`.
@@ -224,14 +230,14 @@ class ChatSettings:
 
     Attributes:
         default_model: `provider/model`; default: the first usable one.
-        default_behavior: the behaviour of a new chat (ruling W-28 ranks it last).
+        default_behavior: the agent of a new chat; `code` is the same as `agent`.
         welcome_message: Markdown, shown by the editor in an empty chat.
         prompts: replacements of the built-in prompts.
         compact_prompt_file: a file with the prompt for a summary, if `prompts.compact` is not set.
         completion_model: `provider/model` for completions; default: the model of chats.
         rewrite_model: `provider/model` for rewrites; default: the model of chats.
         rewrite_file_lines: the most lines of the surrounding file that a rewrite sends.
-        chat_title: whether the model writes a title for each chat (ruling W-25).
+        chat_title: whether the model writes a title for each chat.
         chat_inline: defaults of chats shown inside the edited text.
         auto_compact_percentage: the share of a model's context, in percent, above which a summary
             replaces the chat's history.
@@ -275,11 +281,14 @@ class EndpointSettings:
 
     Attributes:
         providers: endpoints by name, the part before the slash in `provider/model`.
-        connect_timeout: limit of the connection to an endpoint.
-        first_byte_timeout: limit from the end of the request to the first byte of its answer.
-        stream_idle_timeout: limit between two bytes of an answer.
-        no_progress_timeout: limit between two meaningful events of an answer.
-        rate_limit_max_wait: the longest wait that an endpoint may demand before the request fails.
+        connect_timeout: limit of the connection to an endpoint; default: 10.
+        first_byte_timeout: limit from the end of the request to the first byte of its answer;
+            default: 60, or 600 for an endpoint on this machine or network.
+        stream_idle_timeout: limit between two bytes of an answer; default: 120, or 600 for such an
+            endpoint.
+        no_progress_timeout: limit between two meaningful events of an answer; default: 600.
+        rate_limit_max_wait: the longest wait that an endpoint may demand before the request fails;
+            default: 60.
         retry: how a failed request is repeated.
         netrc_file: the netrc file, in place of `~/.netrc`.
         keyring: whether logins are stored in the system's keyring.

@@ -112,12 +112,19 @@ Exit codes:
 Print versions, the judge of llm_judge with its variables (never a key's value), and the
 installed graders.
 """,
-        "Examples:\n  $ ecp doctor\n",
+        "Examples:\n  $ ecp doctor\n\nExit codes:\n  0    printed\n  2    wrong usage\n",
     ),
     "schema": Page(
         "print a JSON Schema",
         "Print the JSON Schema of a file, with which an editor can check and complete it.\n",
-        "Examples:\n  $ ecp schema manifest > manifest.schema.json\n",
+        """\
+Examples:
+  $ ecp schema manifest > manifest.schema.json
+
+Exit codes:
+  0    printed
+  2    wrong usage
+""",
     ),
     "conformance": Page(
         "check an agent's conformance to the protocol",

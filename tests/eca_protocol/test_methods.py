@@ -56,7 +56,8 @@ def test_the_table_has_the_methods_of_every_edition() -> None:
         for each, names in table.items()
         for name in names.split()
     }
-    assert {row.name: (row.direction, row.kind, row.window.since) for row in ECA} == expected
+    table = {row.name: (row.direction, row.kind, row.window.since) for row in ECA}
+    assert table == expected, "the table and the lists above, SPECIFIED and ADDED, differ"
 
 
 def test_a_row_s_constant_has_the_name_of_its_method() -> None:

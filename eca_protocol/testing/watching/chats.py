@@ -11,8 +11,9 @@ from eca_protocol.testing.watching.announcements import Announcements
 from eca_protocol.testing.watching.calls import Calls
 from eca_protocol.testing.watching.contents import Contents
 from eca_protocol.testing.watching.observation import ObservationLog
+from eca_protocol.testing.watching.prompts import EarlyResponses, Prompt
 from eca_protocol.testing.watching.requests import PROMPTS, PendingRequest
-from eca_protocol.testing.watching.turns import ChatTurns, EarlyResponses, Prompt, Turn
+from eca_protocol.testing.watching.turns import ChatTurns, Turn
 
 _OWN_FAULTS: Final = {-32600, -32602, -32800}
 """Error codes of prompts that are invalid, too late or cancelled."""

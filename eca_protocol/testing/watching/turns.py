@@ -4,54 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 import attrs
 
 from eca_protocol.testing.watching.calls import Calls
-from eca_protocol.testing.watching.login_keys import contains_key, is_redacted_echo
 from eca_protocol.testing.watching.observation import ObservationLog
+from eca_protocol.testing.watching.prompts import EarlyResponses, Prompt
 from eca_protocol.testing.watching.reasonings import Reasonings
-
-
-@attrs.define(eq=False, kw_only=True)
-class Prompt:
-    """A `chat/prompt` of the client.
-
-    Attributes:
-        is_answered: whether it has a result; an error removes the prompt from its chat.
-        has_late_answer: whether the model's first content came before the response.
-        breaks_order: whether its response came first, if its turn starts later.
-        was_queued: whether another turn was running when it was sent or answered.
-        is_free: whether it may be dropped: a stop, a delete or the end came while it was queued.
-        is_to_be_repeated: whether its text has to be repeated if a stop drops it.
-        is_key: whether the chat asked for a key.
-        is_guess: whether its chat was guessed: it named none, and this chat started next.
-    """
-
-    index: int
-    message: str
-    is_answered: bool = False
-    has_late_answer: bool = False
-    breaks_order: bool = False
-    was_queued: bool = False
-    is_free: bool = False
-    is_to_be_repeated: bool = False
-    is_key: bool = False
-    is_guess: bool = False
-
-    @property
-    def is_secret(self) -> bool:
-        """True if it may contain a key, which a server may redact."""
-        return self.is_key or contains_key(self.message)
-
-    def expected_echo(self, echo: str) -> str:
-        """Return the text to expect as the echo; a redacted or ended one is accepted as it is."""
-        if echo == f"{self.message}\n":  # some clients need the line end (W-20)
-            return echo
-        if self.is_secret and is_redacted_echo(echo, self.message, is_key=self.is_key):
-            return echo
-        return self.message
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -83,47 +43,6 @@ class Turn:
             return False
         self.stopped, self.is_users_stop, self.calls.was_stopped = None, False, False
         return True
-
-
-@attrs.define
-class EarlyResponses:
-    """The responses of all chats that came before the progress and the echo of their turns.
-
-    Attributes:
-        is_of_idle_chats: whether a chat that was certainly idle was answered so.
-        orderly_chats: the chats that answered a prompt after its echo.
-        doubtful: the index of each such turn, and its chat, that may have found a busy chat.
-    """
-
-    is_of_idle_chats: bool = False
-    orderly_chats: set[str] = attrs.field(factory=set)
-    doubtful: list[tuple[int, str]] = attrs.field(factory=list)
-
-    def check(self, log: ObservationLog, chat_id: str) -> None:
-        """Blame a response before its turn: on the order, or on a chat that was still busy.
-
-        A chat that answers after the echo when it is idle may have been busy after `finished`.
-        A server may also answer in either order; its idle chats show that, maybe later.
-        """
-        if chat_id in self.orderly_chats and not self.is_of_idle_chats:
-            self.doubtful.append((log.index, chat_id))
-            log.is_ambiguous = True
-            return
-        self.is_of_idle_chats = True
-        expected, got = _ORDER
-        log.report("W-20c", expected, got, chat_id=chat_id)
-
-    def finish(self, log: ObservationLog) -> None:
-        """Blame the doubtful ones on busy chats, unless idle ones are answered so, too."""
-        for index, chat_id in () if self.is_of_idle_chats else self.doubtful:
-            expected, got = _ORDER
-            log.report_missing(index, "W-20e", expected, got, chat_id=chat_id)
-
-
-_ORDER: Final = (
-    "the response to the prompt after progress and echo",
-    "the response before them",
-)
 
 
 @attrs.define(kw_only=True)
@@ -288,7 +207,7 @@ class ChatTurns:
         if isinstance(content.get("text"), str) and content["text"]:
             got = repr(content["text"])
             self._report("W-20d", "an empty text in `finished`", got, suppress_rest=False)
-        self._check_echo(turn)
+        self._finish_echo(turn)
         if turn.prompt is not None and not turn.prompt.is_answered:
             turn.prompt.has_late_answer = True
         turn.thoughts.close()
@@ -327,7 +246,7 @@ class ChatTurns:
                 turn, text if isinstance(text, str) else "", content.get("contentId")
             )
             return
-        self._check_echo(turn)
+        self._finish_echo(turn)
         turn.is_behind_progress = False
         if role == "assistant" and turn.prompt is not None and not turn.prompt.is_answered:
             turn.prompt.has_late_answer = True
@@ -440,7 +359,8 @@ class ChatTurns:
                     self._check_queue(turn, prompt, text)
                 return
 
-    def _check_echo(self, turn: Turn) -> None:
+    def _finish_echo(self, turn: Turn) -> None:
+        """Report an echo that is missing or incomplete when the next content comes."""
         if turn.prompt is None or turn.echo_is_done:
             return
         turn.echo_is_done = True

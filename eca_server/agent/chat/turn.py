@@ -89,6 +89,10 @@ class Steer:
 class Turn(Writer):
     """A running prompt.
 
+    It ends in this order: the body has ended (`run`), or is not awaited any longer after a `stop`
+    (`close_late`). `close_messages` makes the messages complete, and they are stored. Then the
+    outlet takes them (`closed`), and writes the end (`finish`).
+
     Attributes:
         about: the text to make a title from: the prompt, or a hook's replacement.
         scope: cancelled by whatever ends the turn early.

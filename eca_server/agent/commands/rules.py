@@ -61,7 +61,7 @@ async def list_hooks(turn: Turn, context: CommandContext) -> None:
     withheld = [each for each in context.loaded.withheld if each.path[0] == "hooks"]
     if withheld:
         lines = list(report_withheld(withheld))
-        opening = "Hooks of the opened folder do not run. Send `/trust` to review and accept them:"
+        opening = "These hooks do not run until you accept them. Send `/trust` to review them:"
         listed = "" if not hooks else f"{listed}\n\n"
         listed += f"{opening}\n\n" + fenced("\n".join(lines))
     turn.say(listed, role="system")

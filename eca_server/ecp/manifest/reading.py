@@ -31,12 +31,12 @@ from eca_server.ecp.manifest.model import (
 GRADER_GROUP: Final = "ecp.graders"
 """The entry-point group of installed graders."""
 
-_BUILT_IN: Final = ("text_match", "llm_judge", "tool_usage")
-_KEYS_OF: Final[Mapping[str, tuple[str, ...]]] = {
+BUILT_IN: Final[Mapping[str, tuple[str, ...]]] = {
     "text_match": ("field", "condition", "value", "pattern"),
     "llm_judge": ("field", "prompt"),
     "tool_usage": ("tool_name", "arguments", "nested", "min_calls", "max_calls"),
 }
+"""The built-in graders, with the keys that have an effect on each."""
 _GRADER_KEYS: Final = (*(field.name for field in attrs.fields(Grader)), "assertion")
 _ROOT_KEYS: Final = ("manifest_version", "name", "target", "require_capabilities", "scenarios")
 
@@ -214,7 +214,7 @@ class _Reader:
         members = document.read_mapping(node, key, _GRADER_KEYS)
         if members is None or not self._require(node, members, key, ("type",)):
             return Grader(type="")
-        kinds = (*_BUILT_IN, *self._installed_types(members["type"][1]))
+        kinds = (*BUILT_IN, *self._installed_types(members["type"][1]))
         kind = document.read_choice(members["type"][1], f"{key}.type", kinds)
         fields: dict[str, Any] = {"type": kind or ""}
         for name, (_, value) in members.items():
@@ -258,7 +258,7 @@ class _Reader:
             document.add_error(node.start_mark, f"{key}.prompt", _NEEDED["prompt"])
         if grader.max_calls is not None and grader.max_calls < grader.min_calls:
             document.add_error(node.start_mark, f"{key}.max_calls", "expected at least min_calls")
-        unused = set(members) - {"type"} - set(_KEYS_OF.get(grader.type, (*members,)))
+        unused = set(members) - {"type"} - set(BUILT_IN.get(grader.type, (*members,)))
         for name in sorted(unused & set(_GRADER_KEYS)):
             mark = members[name][0].start_mark
             document.add_warning(mark, f"{key}.{name}", f"no effect on {grader.type}")
@@ -278,7 +278,7 @@ class _Reader:
 
     def _installed_types(self, node: yaml.Node) -> tuple[str, ...]:
         """Return the types of installed graders; skip the search for a built-in type."""
-        if getattr(node, "value", None) in _BUILT_IN:
+        if getattr(node, "value", None) in BUILT_IN:
             return ()
         if self._installed is None:
             from importlib.metadata import entry_points  # noqa: PLC0415 - slow, and rarely needed

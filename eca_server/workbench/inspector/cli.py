@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from eca_server.printable import printable_line
 from eca_server.system.command_line import Parser, port, repair_streams, run_to_end
 from eca_server.workbench.inspector.command import inspect, newest_transcript, write_page
 
@@ -43,6 +44,9 @@ def _run(options: argparse.Namespace) -> int:
         sys.stderr.write(
             "eca-server inspect: there is no transcript yet; record one with `eca-server tap`\n"
         )
+        return 2
+    if not transcript.exists():
+        sys.stderr.write(f"eca-server inspect: {printable_line(str(transcript))} does not exist\n")
         return 2
     if options.out is not None:
         return write_page(transcript, options.out)

@@ -87,6 +87,7 @@ class Inventory:
     def samples_of(self, interface: str) -> Iterator[dict[str, Any]]:
         """Yield a full value, a minimal one, and one per further value of each field."""
         self.sampled.add(interface)
+        assert interface in self.interfaces, f"{interface} is in no file interfaces*.txt"
         fields = list(spelled_fields(self.interfaces[interface]))
         choices = {
             name: list(self.values_of(type_, f"{interface}.{name}")) for name, _, type_ in fields

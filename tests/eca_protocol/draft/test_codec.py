@@ -244,9 +244,10 @@ def types_of(union: Any) -> set[str]:
 
 
 def test_every_method_content_and_context_has_its_row_and_no_row_is_of_another() -> None:
-    assert METHODS.keys() == {method.name for method in ECA}
-    assert CONTENTS.keys() == types_of(m.ChatContent)
-    assert CONTEXTS.keys() == types_of(m.ChatContext)
+    where = "a row in docs/draft_counterparts.py says what becomes of it in the draft"
+    assert METHODS.keys() == {method.name for method in ECA}, where
+    assert CONTENTS.keys() == types_of(m.ChatContent), where
+    assert CONTEXTS.keys() == types_of(m.ChatContext), where
     assert {method.name for method in DRAFT} <= {row.draft for row in METHODS.values()}
     rows = [*METHODS.values(), *CONTENTS.values(), *CONTEXTS.values()]
     assert all(row.note.endswith(".") for row in rows)

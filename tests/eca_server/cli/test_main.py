@@ -1,11 +1,13 @@
 """The command line, for a user in a shell and for an editor."""
 
+import argparse
 import importlib
 import io
 import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,9 @@ import pytest
 from eca_protocol.revisions import Revision
 from eca_protocol.schema import json_schema, typescript
 from eca_protocol.testing.provider import provider_in_thread, reply
-from eca_server.cli.main import _COMMANDS, _WITH_PARSERS, run
+from eca_server.cli.arguments import make_parser
+from eca_server.cli.main import _COMMANDS, _WITH_PARSERS, _WITH_VALUE, run
+from eca_server.ecp.help_texts import PAGES
 from tests.eca_server.cli.running import eca
 from tests.eca_server.conftest import Start
 from tests.eca_server.fork_server import ECA
@@ -58,6 +62,39 @@ def test_the_help_names_each_command_and_each_edition(capsys: pytest.CaptureFixt
     for edition in Revision:
         assert edition.value in outputs["serve",]
         assert edition.value in outputs["schema",]
+
+
+def options_with_a_value(parser: argparse.ArgumentParser) -> Iterator[str]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                yield from options_with_a_value(command)
+        elif action.nargs != 0:
+            yield from action.option_strings
+
+
+def test_each_option_with_a_value_may_precede_its_command() -> None:
+    optional = {"--resume"}  # followed by a command it would be ambiguous
+    assert {*options_with_a_value(make_parser())} - optional == {*_WITH_VALUE}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *_COMMANDS,
+        *_WITH_PARSERS,
+        *(f"trust {action}" for action in ("add", "list", "remove")),
+        *(f"ecp {name}" for name in PAGES),
+    ],
+)
+def test_each_help_has_examples_and_exit_codes(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        run([*command.split(), "--help"])
+    output = capsys.readouterr().out
+    assert "Examples:\n" in output
+    assert "Exit codes:" in output
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from eca_server.ecp.graders import Graders, GraderSettings, SettingsInvalid, rea
 from eca_server.ecp.graders.text_match import match_text
 from eca_server.ecp.graders.tool_usage import equal_json
 from eca_server.ecp.manifest.model import Grader, Step
+from eca_server.ecp.manifest.reading import BUILT_IN
 from eca_server.ecp.results import Check
 
 OUTPUT = "Renewed until 2026-12-01.\nÉtude\n"
@@ -286,3 +288,11 @@ def test_settings_come_from_variables_and_nonsense_is_refused():
     ]:
         with pytest.raises(SettingsInvalid, match=f"{name}: expected .*, got '{text}'"):
             read_settings({name: text})
+
+
+@pytest.mark.parametrize("type_", BUILT_IN)
+async def test_a_built_in_grader_is_made_and_documented(type_: str) -> None:
+    check = await graded(Grader(type=type_), Result())
+    assert f"no grader called {type_}" not in check.reasoning
+    guide = Path(__file__).parents[3] / "docs" / "guides" / "evaluation.md"
+    assert f"\n### {type_}\n" in guide.read_text("utf-8")

@@ -13,6 +13,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import attrs
 
 from eca_protocol import json
+from eca_server.agent.chat.store.coding import (
+    decode_message,
+    decode_settings,
+    encode_message,
+    encode_settings,
+    read_text,
+    read_usage,
+    repair_row,
+)
 from eca_server.agent.chat.store.place import UNKNOWN_WORKSPACE, Damage
 from eca_server.agent.chat.store.rows import (
     ChatRow,
@@ -23,13 +32,6 @@ from eca_server.agent.chat.store.rows import (
     StoredMessage,
     TurnUsage,
     UnreadableRow,
-    decode_message,
-    decode_settings,
-    encode_message,
-    encode_settings,
-    read_text,
-    read_usage,
-    repair_row,
 )
 from eca_server.agent.chat.store.running import Running
 from eca_server.agent.chat.store.running import update as update_running

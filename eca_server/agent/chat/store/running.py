@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from eca_server.agent.chat.store.coding import decode_message, encode_message
 from eca_server.agent.chat.store.place import has_ended, remove_lock
-from eca_server.agent.chat.store.rows import UnreadableRow, decode_message, encode_message
+from eca_server.agent.chat.store.rows import UnreadableRow
 from eca_server.models.history import (
     Message,
     Part,

@@ -9,7 +9,8 @@ import pytest
 
 from eca_server.agent.chat.flags import Flag
 from eca_server.agent.chat.store import queries
-from eca_server.agent.chat.store.rows import ChatSettings, decode_settings, encode_settings
+from eca_server.agent.chat.store.coding import decode_settings, encode_settings
+from eca_server.agent.chat.store.rows import ChatSettings
 from eca_server.models.history import Message, TextPart
 from tests.eca_protocol.wire import notification
 from tests.eca_server.agent.chat.agent_session import ALLOW

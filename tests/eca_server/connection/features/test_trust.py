@@ -214,7 +214,7 @@ async def test_commands_of_the_server_s_own_do_not_ask(folders):
         assert "mcpServers.planted" in doctor
         assert "hooks.guard" in doctor
         hooks = text(await ours.turn("/hooks"))
-        assert "do not run. Send `/trust` to review and accept them" in hooks
+        assert "These hooks do not run until you accept them. Send `/trust`" in hooks
         assert "hooks.guard" in hooks
         assert "withheld until you accept it" in text(await ours.turn("/config"))
         assert questions(ours) == []

@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from eca_server.agent.chat.store import queries, rollbacks
+from eca_server.agent.chat.store.checks import TABLES
 from eca_server.agent.chat.store.file import ChatFile
 from tests.eca_server.agent.chat.store.keeping import (
     WORKSPACE,
@@ -168,6 +169,25 @@ def test_a_large_file_is_rewritten_alone_and_after_a_long_idle_time(
         assert ours.rewrite_is_due is not is_rewritten
         assert ours.read(lambda each: each.execute("SELECT 1").fetchone())
         assert bool(due(filled)) is not is_rewritten
+
+
+def test_a_deleted_chat_has_rows_in_no_table(path: Path) -> None:
+    samples = {"TEXT": "c", "INTEGER": 1, "REAL": 1.0, "BLOB": b""}
+    with opened_file(path) as ours:
+        append(ours, "other", *messages_of("text"))
+        with closing(sqlite3.connect(path)) as connection, connection:
+            tables = {name for name, _ in connection.execute(TABLES)} - {"rewrite_due"}
+            for table in tables:
+                kinds = [row[2] for row in connection.execute(f"PRAGMA table_info({table})")]
+                marks = ", ".join("?" * len(kinds))
+                row = [samples[kind] for kind in kinds]
+                connection.execute(f"INSERT INTO {table} VALUES ({marks})", row)
+        assert ours.write("c", lambda file: queries.delete(file, "c"), deletes=True)
+    with closing(sqlite3.connect(path)) as connection:
+        for table in tables:
+            column = "id" if table == "chat" else "chat"
+            query = f"SELECT count(*) FROM {table} WHERE {column} = 'c'"
+            assert connection.execute(query).fetchone() == (0,), f"delete its rows: {table}"
 
 
 def due(path: Path) -> int:

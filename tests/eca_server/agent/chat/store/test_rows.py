@@ -9,13 +9,8 @@ from hypothesis import strategies as st
 
 from eca_protocol import json
 from eca_protocol.messages import FileChangeDetails, JsonOutputsDetails, SubagentDetails
-from eca_server.agent.chat.store.rows import (
-    ChatSettings,
-    UnreadableRow,
-    decode_message,
-    decode_settings,
-    encode_message,
-)
+from eca_server.agent.chat.store.coding import decode_message, decode_settings, encode_message
+from eca_server.agent.chat.store.rows import ChatSettings, UnreadableRow
 from eca_server.models.history import (
     BlockPart,
     CallView,
