@@ -117,12 +117,8 @@ class Prompts:
         async def body(turn: Turn) -> None:
             target = chosen
             name = None if login is not None else named_command(params.message)
-            uses_model = login is None and not runs_without_model(name)
-            if uses_model and (
-                await self._settle_settings(turn) or await self._settle_models(params, chosen)
-            ):
-                target = self.selection.choose(chat, params)
-                chat.set(model=target.model, variant=target.variant, behavior=target.behavior)
+            if login is None and not runs_without_model(name):
+                target = await self._settle(turn, chat, params, chosen)
             text = params.message if login is None else login.masked_text
             context = self._command_context(chat, params, target, text)
             if login is not None:
@@ -183,6 +179,27 @@ class Prompts:
         params = _of_chat(chat, text)
         return self._command_context(chat, params, self.selection.choose(chat, params), text)
 
+    async def _settle(
+        self, turn: Turn, chat: Chat, params: m.ChatPromptParams, chosen: Chosen
+    ) -> Chosen:
+        """Wait for settings and the first list of models; return the choice with them.
+
+        The simulator is no choice of a user who had no other model: editors name it all the same.
+        """
+        is_unasked = chosen.model == DEFAULT and (
+            not params.model or (_is_an_editors(params) and self._lacks_a_model(chat, chosen))
+        )
+        has_changed = await self._settle_settings(turn)
+        if is_unasked:
+            await self.models.wait_for_first_look()
+            if self.models.current.selected != DEFAULT:
+                params = attrs.evolve(params, model=None, variant=None)
+        elif not has_changed:
+            return chosen
+        target = self.selection.choose(chat, params)
+        chat.set(model=target.model, variant=target.variant, behavior=target.behavior)
+        return target
+
     async def _settle_settings(self, turn: Turn) -> bool:
         """Renew expired settings, and ask about waiting ones; return whether settings changed."""
         before = self.settings.loaded
@@ -196,13 +213,6 @@ class Prompts:
         if self.settings.loaded.withheld:
             await self.trust.settle(turn)
         return self.settings.loaded is not before
-
-    async def _settle_models(self, params: m.ChatPromptParams, chosen: Chosen) -> bool:
-        """Wait for the first list of models if the simulator would answer unasked."""
-        if params.model or chosen.model != DEFAULT:
-            return False
-        await self.models.wait_for_first_look()
-        return True
 
     def _lacks_a_model(self, chat: Chat, chosen: Chosen) -> bool:
         """Return whether the simulator answers first because no model is configured."""
