@@ -193,6 +193,18 @@ class Chat(Outlet):
                 self._adopt(loaded.chat, was_cleared=was_cleared)
             self.storage.erase_cleared()
 
+    async def refresh(self) -> None:
+        """Take what another server has added to the stored chat, if this chat is idle."""
+        stored = await self.storage.read_again()
+        if stored is None or not self.history or self.is_busy or not self.mailbox.idle.is_set():
+            return
+        messages = [restored(each) for each in stored.messages]
+        known_ids = {each.content_id for each in messages}
+        is_longer = len(messages) > len(self.history)
+        if is_longer and all(each.content_id in known_ids for each in self.history):
+            self.history.replace(messages)
+            self.titling.title = stored.title or self.title
+
     def _adopt(self, stored: StoredChat, *, was_cleared: bool) -> None:
         """Take a stored chat, to which the changes since are added."""
         title, turn = self.title, self.turn

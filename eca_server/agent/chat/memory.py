@@ -17,7 +17,13 @@ import attrs
 from eca_protocol.messages import ChatImageContent
 from eca_server.agent.chat.gallery import Gallery
 from eca_server.agent.chat.restoring import Rollbacks
-from eca_server.agent.chat.store.rows import BeforeImage, BeforeImageBatch, ChatSummary, LoadResult
+from eca_server.agent.chat.store.rows import (
+    BeforeImage,
+    BeforeImageBatch,
+    ChatSummary,
+    LoadResult,
+    StoredChat,
+)
 from eca_server.agent.chat.store.running import Piece
 from eca_server.agent.chat.store.store import Store
 from eca_server.agent.chat.stored_messages import ChatRecord, stored
@@ -160,6 +166,13 @@ class Storage:
         if loaded is None and self.state is RestoreState.UNKNOWN:
             self.state = RestoreState.LATE
         return loaded
+
+    async def read_again(self) -> StoredChat | None:
+        """Read the stored part of a restored chat; None: there is none, or not now."""
+        if self._memory is None or not self.is_restored:
+            return None
+        loaded = await self._memory.find(self._chat_id, waits=False)
+        return None if loaded is None else loaded.chat
 
     async def store(self, record: ChatRecord | None = None) -> None:
         """Store additions, the title and the settings, within a time limit; never raise."""

@@ -21,7 +21,7 @@ from eca_protocol.messages import (
     ChatTextContent,
 )
 from eca_protocol.server.calls import Naming
-from eca_protocol.server.texts import Role
+from eca_protocol.server.texts import OpenCode, Role
 from eca_server.agent.chat.citations import source_contents
 from eca_server.agent.chat.flags import Flag
 from eca_server.agent.chat.pictures import picture_content
@@ -129,6 +129,12 @@ class _Replay:
                     self._cite(url, title, is_linked=url in text_so_far)
                 case _:
                     pass
+        code = OpenCode()
+        for each in self.contents:
+            if each.role == "assistant" and each.subagent_chat_id is None:
+                code.read(each.content)
+        if code.ending is not None:
+            self._emit(code.ending)
 
     def _emit(self, content: ChatContent) -> None:
         self.contents.append(ReplayedContent("assistant", content))

@@ -305,6 +305,7 @@ def _show(turn: Turn, answer: Answer, event: Event) -> None:
         case Note(text):
             turn.say(text, role="system")
         case Finished(reason=reason) if reason in _ENDINGS:
+            turn.end_code()
             turn.say(_ENDINGS[reason], role="system")
         case _:
             pass

@@ -298,6 +298,7 @@ class Turn(Writer):
     def finish(self, last_words: str = "") -> None:
         """Write `last_words` if there are any, then the one `finished`, and nothing more."""
         self.is_closing = True
+        self.end_code()
         if last_words:
             self.write("system", ChatTextContent(text=last_words))
         self.write("system", ChatProgressContent(state="finished", text=""))

@@ -20,7 +20,7 @@ from eca_protocol.messages import (
     ChatTextContent,
 )
 from eca_protocol.server.reasonings import Reasonings
-from eca_protocol.server.texts import Paragraphs, Role
+from eca_protocol.server.texts import OpenCode, Paragraphs, Role
 from eca_server.agent.chat.citations import source_contents
 from eca_server.agent.chat.merging import Merger
 from eca_server.agent.chat.outlet import Outlet
@@ -51,6 +51,7 @@ class Writer:
         self._cited: set[str] = set()
         self._hooks: dict[str, ChatHookActionFinishedContent] = {}
         self._paragraphs = Paragraphs()
+        self._open_code = OpenCode()
         self._merger = Merger(outlet.emit, self.session.profile, outlet.services.nursery)
 
     def emit(self, role: Role, content: ChatContent) -> None:
@@ -66,6 +67,8 @@ class Writer:
             spaced = self._paragraphs.spaced(role, content)
             if spaced is not None:
                 self._merger.write(role, spaced)
+                if role == "assistant":
+                    self._open_code.read(spaced)
         except Exception:
             if not self.is_closing:
                 raise
@@ -82,7 +85,14 @@ class Writer:
     def fail(self, text: str) -> None:
         """Show why there is no complete answer; the turn then ends like any other."""
         self.failed = True
+        self.end_code()
         self.say(text, role="system")
+
+    def end_code(self) -> None:
+        """End the block of code that an answer left open when it ended."""
+        ending = self._open_code.ending
+        if ending is not None:
+            self.write("assistant", ending)
 
     def cite(self, url: str, title: str, *, linked: bool) -> None:
         """Show a source on the web, once; `linked`: the text has its link already (W-26)."""

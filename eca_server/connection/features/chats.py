@@ -70,6 +70,9 @@ class ChatRequests:
         )
 
     async def _open(self, params: m.ChatOpenParams) -> m.ChatOpenResponse:
+        live = self.chats.get(params.chat_id)
+        if live is not None:
+            await live.refresh()
         chat = await self.chats.find(params.chat_id)
         if chat is None:
             return m.ChatOpenResponse(found=False)

@@ -146,6 +146,8 @@ class Composition:
             self.folders.follow_settings()
             self.announcer.announce_changes()
             self.follow_servers()
+            if self.mcp.made is not None:
+                self.host.nursery.start_soon(self.mcp.made.follow_logins)
             if self.acp.made is not None:
                 providers = self.settings.config.providers.items()
                 self.acp.made.follow({name: each.command for name, each in providers})

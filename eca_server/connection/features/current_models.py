@@ -1,7 +1,7 @@
 """The models of a connection, made anew when settings, keys or the facts about models change.
 
 Invariant of the discovery: the client and its turns never wait for it (W-11), except a first prompt
-that names no model, as long as no model is known.
+that chose no model, as long as no model is known.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ The module is imported only if a server is configured or named.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -41,6 +42,8 @@ from eca_server.system.browser import open_page
 if TYPE_CHECKING:
     from eca_server.agent.mcp.authorization.login import Login
     from eca_server.agent.mcp.session import Session as ServerSession
+
+_log = logging.getLogger("eca_server")
 
 _TRANSPORTS: Final[Mapping[str | None, Literal["http", "sse"]]] = {
     "http": "http",
@@ -107,6 +110,21 @@ class MCPServers:
         if settings.url and (name not in known or known[name][0] != settings):
             known[name] = settings, self._make_login(name, settings.url, settings)
         return known[name][1] if settings.url else None
+
+    async def follow_logins(self) -> None:
+        """Start the servers whose required login another server has stored."""
+        for server in self.manager:
+            _, login = self._logins_at.get(server.name, (None, None))
+            if login is None or server.state is not State.REQUIRES_AUTH:
+                continue
+            try:
+                is_stored = await login.was_made_elsewhere()
+            except MCPError as error:
+                _log.info("MCP server %s: %s", server.name, error)
+                continue
+            if is_stored and server.state is State.REQUIRES_AUTH:
+                login.give_up()
+                server.start()
 
     async def close(self) -> list[str]:
         """Stop all servers; return a sentence for each that did not end in time."""

@@ -114,15 +114,15 @@ class Prompts:
         login = self._login_of(params.message, chat.awaits_key_of)
         chat.awaits_key_of = None if login is None else login.awaits_key_of
 
+        is_unasked = chosen.model == DEFAULT and (
+            not params.model or (_is_an_editors(params) and self._lacks_a_model(chosen))
+        )
+
         async def body(turn: Turn) -> None:
             target = chosen
             name = None if login is not None else named_command(params.message)
-            uses_model = login is None and not runs_without_model(name)
-            if uses_model and (
-                await self._settle_settings(turn) or await self._settle_models(params, chosen)
-            ):
-                target = self.selection.choose(chat, params)
-                chat.set(model=target.model, variant=target.variant, behavior=target.behavior)
+            if login is None and not runs_without_model(name):
+                target = await self._settle(turn, params, chosen, is_unasked=is_unasked)
             text = params.message if login is None else login.masked_text
             context = self._command_context(chat, params, target, text)
             if login is not None:
@@ -130,7 +130,8 @@ class Prompts:
             elif name:
                 await run_command(name, turn, context)
             else:
-                if self._lacks_a_model(chat, target) and _is_an_editors(params):
+                is_first = not chat.history
+                if is_first and self._lacks_a_model(target) and _is_an_editors(params):
                     turn.say(self._advice_without_a_model(), role="system")
                 note = self._unknown_agent(chat, params, target)
                 if note and self.session.is_first(f"{chat.id}: {note}"):
@@ -183,6 +184,24 @@ class Prompts:
         params = _of_chat(chat, text)
         return self._command_context(chat, params, self.selection.choose(chat, params), text)
 
+    async def _settle(
+        self, turn: Turn, params: m.ChatPromptParams, chosen: Chosen, *, is_unasked: bool
+    ) -> Chosen:
+        """Wait for settings and the first list of models; return the choice with them.
+
+        `is_unasked`: the simulator was chosen for lack of another model; editors name it then, too.
+        """
+        has_changed = await self._settle_settings(turn)
+        if is_unasked:
+            await self.models.wait_for_first_look()
+            if self.models.current.selected != DEFAULT:
+                params = attrs.evolve(params, model=None, variant=None)
+        elif not has_changed:
+            return chosen
+        target = self.selection.choose(turn.outlet, params)
+        turn.outlet.set(model=target.model, variant=target.variant, behavior=target.behavior)
+        return target
+
     async def _settle_settings(self, turn: Turn) -> bool:
         """Renew expired settings, and ask about waiting ones; return whether settings changed."""
         before = self.settings.loaded
@@ -197,20 +216,12 @@ class Prompts:
             await self.trust.settle(turn)
         return self.settings.loaded is not before
 
-    async def _settle_models(self, params: m.ChatPromptParams, chosen: Chosen) -> bool:
-        """Wait for the first list of models if the simulator would answer unasked."""
-        if params.model or chosen.model != DEFAULT:
-            return False
-        await self.models.wait_for_first_look()
-        return True
-
-    def _lacks_a_model(self, chat: Chat, chosen: Chosen) -> bool:
-        """Return whether the simulator answers first because no model is configured."""
+    def _lacks_a_model(self, chosen: Chosen) -> bool:
+        """Return whether the simulator is chosen because no model is configured."""
         models, config = self.models.current, self.settings.config
         return (
             chosen.model == models.selected == models.names[0] == DEFAULT
             and config.default_model is None
-            and not chat.history
         )
 
     def _advice_without_a_model(self) -> str:

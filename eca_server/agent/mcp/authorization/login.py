@@ -166,6 +166,10 @@ class Login:
         self._tokens = None
         self._times_forgotten += 1
 
+    async def was_made_elsewhere(self) -> bool:
+        """Return whether another server has stored the login that this one lacks."""
+        return self._tokens is None and await self.token() is not None
+
     def give_up(self) -> None:
         """Cancel the pending login and free its port."""
         self._waiting.cancel()

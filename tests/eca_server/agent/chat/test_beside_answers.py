@@ -7,11 +7,11 @@ import pytest
 
 from eca_protocol.messages import ChatProgressContent, ChatTextContent, ChatToolCallRunContent
 from eca_protocol.server.texts import Paragraphs, Role
-from eca_protocol.testing.provider import Reply, hang, reply
+from eca_protocol.testing.provider import Provider, Reply, finish, hang, reply, reset, text
 from eca_server.agent.chat.usage import SessionUsage
 from eca_server.models.events import Usage
 from tests.eca_server.agent.chat.agent_session import older
-from tests.eca_server.agent.chat.current import CURRENT, current
+from tests.eca_server.agent.chat.current import CURRENT, current, reopened
 from tests.eca_server.agent.chat.editor import (
     ECHO,
     SCRIPT,
@@ -19,6 +19,7 @@ from tests.eca_server.agent.chat.editor import (
     call,
     contents,
     editor,
+    provider_config,
 )
 
 
@@ -204,3 +205,31 @@ def test_a_blank_line_parts_what_clients_append(texts, expected):
         progress = ChatProgressContent(state="running", text="Working")
         assert paragraphs.spaced(SYSTEM, progress) is progress
     assert "".join(written) == expected
+
+
+@pytest.mark.parametrize(
+    ("ending", "note"),
+    [
+        ([], None),
+        ([finish("length")], "The answer was cut"),
+        ([reset()], "the answer broke off"),
+        ([hang()], "Stopped."),
+    ],
+)
+async def test_a_block_of_code_that_an_answer_leaves_open_is_ended(tmp_path, ending, note):
+    async with (
+        Provider([reply(text("Look:\n```py\nx = 1"), *ending)]) as provider,
+        current(provider_config(provider.url), data=tmp_path) as ours,
+    ):
+        await ours.prompt("hi")
+        await ours.content("text", text="Look:\n```py\nx = 1")
+        if note == "Stopped.":
+            await ours.stop()
+        await ours.expect_finished("c")
+        answer, *notes = [each["text"] for each in ours.contents(kind="text")][1:]
+        ended = "".join([answer, *notes[:1]])
+        assert ended == "Look:\n```py\nx = 1\n```\n"
+        assert [note in each for each in notes[1:]] == ([] if note is None else [True])
+        _, *shown = await reopened(ours)
+        assert "".join(shown).startswith(ended)
+        assert "```\n" not in repr(ours.connection.chats.get("c").history[-1].parts)

@@ -241,3 +241,31 @@ async def test_it_fails_if_a_chat_could_not_be_stored_or_deleted(tmp_path, is_de
             assert await ours.ask("chat/delete", {"chatId": "c"}) == {}
         error = (await shut_down(ours))["error"]
         assert error == {"code": -32603, "message": f"shutdown: {UNWRITTEN}"}
+
+
+async def test_a_chat_that_is_opened_again_shows_what_another_server_added(tmp_path):
+    async with current(data=tmp_path) as ours, current(data=tmp_path) as theirs:
+        await send_prompt(ours, "one", model=ECHO)
+        await theirs.ask("chat/open", {"chatId": "c"})
+        await send_prompt(theirs, "two", model=ECHO)
+        await theirs.ask("chat/update", {"chatId": "c", "title": "theirs"})
+        title, texts = await shown_title_and_texts(ours)
+        assert (title, texts) == ("theirs", ["one", "one", "two", "two"])
+        await send_prompt(ours, "three", model=ECHO)
+        assert "two" in repr(ours.connection.chats.get("c").history.model_context)
+
+
+async def test_a_turn_that_is_not_on_the_disk_stays_when_the_chat_is_opened_again(
+    tmp_path, monkeypatch
+):
+    async with current(data=tmp_path) as ours, current(data=tmp_path) as theirs:
+        await send_prompt(ours, "one", model=ECHO)
+        await ours.ask("chat/update", {"chatId": "c", "title": "ours"})
+        await theirs.ask("chat/open", {"chatId": "c"})
+        for text in ("two", "three"):
+            await send_prompt(theirs, text, model=ECHO)
+        with monkeypatch.context() as patch:
+            patch.setattr(queries, "append", full_disk)
+            await send_prompt(ours, "unstored", model=ECHO)
+            _, texts = await shown_title_and_texts(ours)
+        assert texts == ["one", "one", "unstored", "unstored"]

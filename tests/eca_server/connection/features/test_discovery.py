@@ -73,7 +73,14 @@ async def test_who_lists_the_first_models_there_are_is_selected_unless_the_user_
             assert ours.connection.parts.selection.client_model == "simulator/script"
 
 
-async def test_a_first_prompt_waits_for_the_first_list_of_models(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "named",
+    [
+        pytest.param({}, id="no model"),
+        pytest.param({"model": "simulator/echo", "agent": "code"}, id="what an editor shows"),
+    ],
+)
+async def test_a_first_prompt_waits_for_the_first_list_of_models(tmp_path, monkeypatch, named):
     may_ask = trio.Event()
     monkeypatch.setattr("eca_server.models.discovery._check_port", lambda _: may_ask.wait())
     async with (
@@ -81,11 +88,16 @@ async def test_a_first_prompt_waits_for_the_first_list_of_models(tmp_path, monke
         discovering(tmp_path, p=provider(there.url)) as ours,
     ):
         await ours.turn("hi", "other", model="simulator/echo")
-        await ours.prompt("hi")
-        may_ask.set()
-        await ours.content("text", text="Hi")
+        await ours.prompt("stopped", **named)
+        await ours.tell("chat/promptStop", {"chatId": "c"})
         await ours.expect_finished("c")
-    assert [request.body["model"] for request in there.requests] == ["m"]
+        for _ in range(2):
+            await ours.prompt("hi", **named)
+        may_ask.set()
+        for _ in range(2):
+            await ours.content("text", text="Hi")
+            await ours.expect_finished("c")
+    assert [request.body["model"] for request in there.requests] == ["m", "m"]
 
 
 async def test_who_was_asked_just_now_is_not_asked_at_the_next_start(tmp_path, monkeypatch):

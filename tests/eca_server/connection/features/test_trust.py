@@ -9,6 +9,7 @@ from eca_server.config.trust_texts import NEVER, NOT_NOW, PREFIX, TRUST
 from eca_server.connection.features import trust
 from tests.eca_server.agent.chat.agent_session import calls
 from tests.eca_server.agent.chat.editor import (
+    ECHO,
     SCRIPT,
     contents,
     finishes,
@@ -58,6 +59,15 @@ async def test_the_first_turn_asks_and_runs_with_what_was_accepted(folders):
         await status(ours, "planted", "running")
         await ours.turn("say done", model=SCRIPT)
         assert questions(ours) == []
+
+
+async def test_the_turn_that_asks_uses_the_first_model_that_the_folder_brings(folders):
+    async with Provider([reply("there")]) as there:
+        folders.configure(**provider_config(there.url))
+        async with folders.editor() as ours:
+            await ours.prompt("hi", model=ECHO, agent="code")
+            await answer_and_finish(ours, await next_question(ours), TRUST)
+            assert text(ours.contents()).endswith("there")
 
 
 WORDS = (NOT_NOW, None, "trust this folder", "yes", f"{TRUST}.", "", 7)

@@ -1,0 +1,53 @@
+"""Logins of MCP servers that another server of the user's makes."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from eca_server.agent.mcp.errors import MCPError
+from eca_server.connection.features import mcp
+from eca_server.connection.features.settings import Watcher
+from eca_server.models.credentials.logins import Logins
+from eca_server.models.credentials.oauth import Client, TokenSet
+from eca_server.secret import Secret
+from tests.eca_server.agent.chat.mcp_session import status
+from tests.eca_server.agent.mcp.fake import Place
+from tests.eca_server.connection.features.test_mcp_control import SECRET, Home
+
+URL = "https://mcp.example/mcp"
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+async def test_a_login_that_another_server_stores_starts_the_server_once(
+    tmp_path, monkeypatch, is_refused
+):
+    client = Client(id="i", token_url="https://login.example/token")
+    tokens = TokenSet(access=Secret(SECRET), obtained_at=0, expires_at=None, client=client)
+    starts: list[bool] = []
+
+    @asynccontextmanager
+    async def connect(*_: Any, login: Any, **__: Any) -> AsyncIterator[Any]:
+        token = await login.token()
+        starts.append(token is not None)
+        if token is None or is_refused:
+            raise MCPError("it wants a login", kind="login", url="https://login.example/page")
+        async with Place().connect() as session:
+            yield session
+
+    monkeypatch.setattr(mcp, "connect", connect)
+    home = Home(tmp_path)
+    home.configure(web={"url": URL})
+    logins = Logins({"XDG_DATA_HOME": str(home.data)})
+    async with home.editor() as ours:
+        await status(ours, "web", "requires-auth")
+        watcher = Watcher(ours.connection.parts.settings)
+        for name in ("openai", f"mcp:{URL}", "anthropic"):
+            logins.store(name, tokens if name.startswith("mcp") else Secret(SECRET))
+            for _ in range(2):
+                await watcher.look()
+            if name.startswith("mcp"):
+                await status(ours, "web", "requires-auth" if is_refused else "running")
+        await ours.connection.parts.mcp.get().follow_logins()
+    assert starts == [False, True]
