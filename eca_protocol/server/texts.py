@@ -22,16 +22,7 @@ from eca_protocol.messages import (
     ChatToolCallRunContent,
 )
 
-__all__ = [
-    "OpenCode",
-    "Paragraphs",
-    "Role",
-    "arguments_of",
-    "closing_text",
-    "named_command",
-    "pieces",
-    "split",
-]
+__all__ = ["Paragraphs", "Role", "arguments_of", "closing_text", "named_command", "pieces", "split"]
 
 Role: TypeAlias = Literal["user", "system", "assistant"]
 
@@ -71,47 +62,6 @@ class Paragraphs:
             text = "\n" * _missing(self._before, text) + text
         self._before, self._begins_paragraph = text, role == "system"
         return content if text == content.text else ChatTextContent(text=text)
-
-
-_FENCE = re.compile(r"([ \t]*)(`{3,}|~{3,})(.*)")
-_LONGEST_FENCE = 200
-
-
-class OpenCode:
-    """The block of code that an answer in Markdown has begun and not ended.
-
-    Clients that show a chat as one Markdown text would show what follows as code.
-    """
-
-    def __init__(self) -> None:
-        self._fence = self._line = ""
-
-    def read(self, content: ChatContent) -> None:
-        """Read the next visible content of an answer: only the last texts in a row count."""
-        if not isinstance(content, ChatTextContent):
-            self._fence = self._line = ""
-            return
-        *lines, last = (self._line + content.text).split("\n")
-        for line in lines:
-            self._fence = _fence_after(self._fence, line)
-        self._line = last[:_LONGEST_FENCE]
-
-    @property
-    def ending(self) -> ChatTextContent | None:
-        """The text that ends the block; None: there is none."""
-        fence = _fence_after(self._fence, self._line)
-        return ChatTextContent(text="\n" * bool(self._line) + fence + "\n") if fence else None
-
-
-def _fence_after(fence: str, line: str) -> str:
-    """Return the indented fence of the block that is open after a line, or an empty text."""
-    match = _FENCE.match(line)
-    if match is None:
-        return fence
-    indent, marks, rest = match.groups()
-    if not fence:
-        return "" if marks[0] == "`" in rest else indent + marks
-    return "" if marks.startswith(fence.strip()) and not rest.strip() else fence
 
 
 def _is_hidden_call(content: ChatContent) -> bool:

@@ -53,6 +53,8 @@ class ClientProfile:
         shows_other_chats: whether it shows the chats that commands begin (`/btw`, `/import`).
         forgets_announcements: whether its page, when loaded late or again, knows only the last
             `config/updated`, no servers and no jobs.
+        shows_one_text: whether it shows a chat as one Markdown text, in which a block of code that
+            an answer leaves open would contain all that follows.
         shows_messages: whether it shows `$/showMessage`; else a chat repeats the message (W-15).
         formats_messages: whether it uses the text of `$/showMessage` as a format, so that a single
             `%` is an error by which it loses the rest of its read.
@@ -90,6 +92,7 @@ class ClientProfile:
     replaces_rewrites: bool = True
     shows_other_chats: bool = True
     forgets_announcements: bool = False
+    shows_one_text: bool = False
     shows_messages: bool = True
     formats_messages: bool = False
     has_plain_own_texts: bool = False
@@ -136,6 +139,7 @@ _EMACS = ClientProfile(
     names_changed_files=True,
     formats_messages=True,
     first_positions=_EMACS_POSITIONS,
+    shows_one_text=True,
     merge_seconds=_MERGE_SECONDS,
 )
 
@@ -150,6 +154,7 @@ _OLD_EMACS = ClientProfile(
     names_changed_files=True,
     formats_messages=True,
     first_positions=_EMACS_POSITIONS,
+    shows_one_text=True,
     merge_seconds=_MERGE_SECONDS,
 )
 
@@ -162,6 +167,7 @@ _NEOVIM = ClientProfile(
     drops_repeats=True,
     first_positions=_ZERO_BASED,
     shows_messages=False,
+    shows_one_text=True,
     merge_seconds=_MERGE_SECONDS,
 )
 

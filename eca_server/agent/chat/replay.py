@@ -21,9 +21,10 @@ from eca_protocol.messages import (
     ChatTextContent,
 )
 from eca_protocol.server.calls import Naming
-from eca_protocol.server.texts import OpenCode, Role
+from eca_protocol.server.texts import Role
 from eca_server.agent.chat.citations import source_contents
 from eca_server.agent.chat.flags import Flag
+from eca_server.agent.chat.open_code import OpenCode
 from eca_server.agent.chat.pictures import picture_content
 from eca_server.agent.chat.subagent_work import chat_id_of, details_of
 from eca_server.agent.chat.tool_call import ToolCall
@@ -64,14 +65,20 @@ def replayed(
     flags: Mapping[str, Flag],
     describe: Describe,
     shows_subagents: bool = False,
+    ends_code: bool = False,
 ) -> Generator[ReplayedContent]:
-    """Yield the contents of messages, in order."""
+    """Yield the contents of messages, in order.
+
+    `ends_code`: end a block of code that an answer has left open.
+    """
     replay = _Replay(describe, _results(messages), shows_subagents, flags)
     for message in messages:
         if message.role == "user":
             replay.user(message)
         elif message.role == "assistant":
             replay.assistant(message)
+            if ends_code:
+                replay.end_code()
         yield from replay.contents
         replay.contents.clear()
 
@@ -129,6 +136,9 @@ class _Replay:
                     self._cite(url, title, is_linked=url in text_so_far)
                 case _:
                     pass
+
+    def end_code(self) -> None:
+        """End the block of code that the model's message has left open."""
         code = OpenCode()
         for each in self.contents:
             if each.role == "assistant" and each.subagent_chat_id is None:

@@ -20,9 +20,10 @@ from eca_protocol.messages import (
     ChatTextContent,
 )
 from eca_protocol.server.reasonings import Reasonings
-from eca_protocol.server.texts import OpenCode, Paragraphs, Role
+from eca_protocol.server.texts import Paragraphs, Role
 from eca_server.agent.chat.citations import source_contents
 from eca_server.agent.chat.merging import Merger
+from eca_server.agent.chat.open_code import OpenCode
 from eca_server.agent.chat.outlet import Outlet
 
 _log = logging.getLogger("eca_server.agent.chat")
@@ -51,8 +52,9 @@ class Writer:
         self._cited: set[str] = set()
         self._hooks: dict[str, ChatHookActionFinishedContent] = {}
         self._paragraphs = Paragraphs()
-        self._open_code = OpenCode()
-        self._merger = Merger(outlet.emit, self.session.profile, outlet.services.nursery)
+        profile = self.session.profile
+        self._open_code = OpenCode() if profile.shows_one_text else None
+        self._merger = Merger(outlet.emit, profile, outlet.services.nursery)
 
     def emit(self, role: Role, content: ChatContent) -> None:
         """Write a content; drop it if the turn is stopped or finished."""
@@ -67,7 +69,7 @@ class Writer:
             spaced = self._paragraphs.spaced(role, content)
             if spaced is not None:
                 self._merger.write(role, spaced)
-                if role == "assistant":
+                if self._open_code is not None and role == "assistant":
                     self._open_code.read(spaced)
         except Exception:
             if not self.is_closing:
@@ -89,9 +91,8 @@ class Writer:
         self.say(text, role="system")
 
     def end_code(self) -> None:
-        """End the block of code that an answer left open when it ended."""
-        ending = self._open_code.ending
-        if ending is not None:
+        """End the block of code that an answer left open, for a client that needs it."""
+        if self._open_code is not None and (ending := self._open_code.ending) is not None:
             self.write("assistant", ending)
 
     def cite(self, url: str, title: str, *, linked: bool) -> None:

@@ -137,6 +137,7 @@ class ChatViews:
             flags=chat.settings.flags,
             describe=described,
             shows_subagents=self.session.profile.shows_subagents,
+            ends_code=self.session.profile.shows_one_text,
         )
 
 

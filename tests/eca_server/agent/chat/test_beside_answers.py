@@ -208,28 +208,32 @@ def test_a_blank_line_parts_what_clients_append(texts, expected):
 
 
 @pytest.mark.parametrize(
-    ("ending", "note"),
+    ("client", "fence", "ending", "note"),
     [
-        ([], None),
-        ([finish("length")], "The answer was cut"),
-        ([reset()], "the answer broke off"),
-        ([hang()], "Stopped."),
+        ("emacs", "\n```\n", [], None),
+        ("emacs", "\n```\n", [finish("length")], "The answer was cut"),
+        ("emacs", "\n```\n", [reset()], "the answer broke off"),
+        ("emacs", "\n```\n", [hang()], "Stopped."),
+        ("VsCode", "", [hang()], "Stopped."),
     ],
 )
-async def test_a_block_of_code_that_an_answer_leaves_open_is_ended(tmp_path, ending, note):
+async def test_a_block_of_code_that_an_answer_leaves_open_is_ended_where_it_would_contain_the_rest(
+    tmp_path, client, fence, ending, note
+):
+    config = {"clientInfo": {"name": client}}
     async with (
         Provider([reply(text("Look:\n```py\nx = 1"), *ending)]) as provider,
-        current(provider_config(provider.url), data=tmp_path) as ours,
+        current(provider_config(provider.url), data=tmp_path, **config) as ours,
     ):
         await ours.prompt("hi")
         await ours.content("text", text="Look:\n```py\nx = 1")
         if note == "Stopped.":
             await ours.stop()
         await ours.expect_finished("c")
-        answer, *notes = [each["text"] for each in ours.contents(kind="text")][1:]
-        ended = "".join([answer, *notes[:1]])
-        assert ended == "Look:\n```py\nx = 1\n```\n"
-        assert [note in each for each in notes[1:]] == ([] if note is None else [True])
-        _, *shown = await reopened(ours)
-        assert "".join(shown).startswith(ended)
+        written = "".join(each["text"] for each in ours.contents(kind="text")[1:])
+        again = "".join((await reopened(ours))[1:])
+        for shown in written, again:
+            assert shown.startswith(f"Look:\n```py\nx = 1{fence}")
+            assert shown.count("```") == (2 if fence else 1)
+        assert (note or "") in written
         assert "```\n" not in repr(ours.connection.chats.get("c").history[-1].parts)
