@@ -41,17 +41,31 @@ async def run_in_thread(
 ) -> _T:
     """Return the result of work in a worker thread, as `trio.to_thread.run_sync` does.
 
+    A thread abandoned by a cancelled task takes no place from the others of the default limiter: a
+    dead disk would hold them all.
+
     `seconds`: the longest wait for a thread.
 
     Raises:
         OSError: there was no thread in time.
     """
-    has_started = False
+    has_started = has_ended = is_abandoned = has_own_place = False
+    token = trio.lowlevel.current_trio_token()
+    shared = trio.to_thread.current_default_thread_limiter()
 
     def run() -> _T:
-        nonlocal has_started
+        nonlocal has_started, has_ended
         has_started = True
-        return work()
+        try:
+            return work()
+        finally:
+            has_ended = True
+            if is_abandoned:
+                with contextlib.suppress(trio.RunFinishedError):
+                    token.run_sync_soon(give_place_back)
+
+    def give_place_back() -> None:
+        shared.total_tokens -= has_own_place
 
     ending = trio.current_time() + seconds
     while True:
@@ -59,6 +73,11 @@ async def run_in_thread(
             return await trio.to_thread.run_sync(
                 run, abandon_on_cancel=abandon_on_cancel, limiter=limiter
             )
+        except trio.Cancelled:
+            is_abandoned = True
+            has_own_place = has_started and not has_ended and limiter is None
+            shared.total_tokens += has_own_place
+            raise
         except RuntimeError as error:
             if has_started:
                 raise
@@ -107,6 +126,8 @@ async def run_on_disk(work: Callable[[], _T], *, seconds: float = math.inf) -> _
     token = trio.lowlevel.current_trio_token()
 
     def run() -> None:
+        if not result.set_running_or_notify_cancel():
+            return
         try:
             result.set_result(work())
         except BaseException as error:  # noqa: BLE001 - raised in the task
@@ -120,6 +141,8 @@ async def run_on_disk(work: Callable[[], _T], *, seconds: float = math.inf) -> _
         await run_in_thread(run, seconds=seconds, abandon_on_cancel=True)
     except trio.Cancelled:
         is_cancelled = True
+        if result.cancel():  # there was no thread for it yet
+            raise
         if not result.done():
             with trio.move_on_after(_GRACE, shield=True):
                 await has_ended.wait()

@@ -116,13 +116,12 @@ class TurnRequests:
     writer: TurnWriter
     terminals: Terminals
     directory: str
-    _scopes: set[trio.CancelScope] = attrs.field(factory=set, init=False)
     _is_over: bool = attrs.field(default=False, init=False)
 
     def end(self) -> None:
         """End every request: the turn is over."""
         self._is_over = True
-        for scope in self._scopes:
+        for scope in self.turn.outer_scopes:
             scope.cancel()
 
     async def _within_turn(self, act: Callable[[], Awaitable[R]]) -> R | None:
@@ -131,16 +130,17 @@ class TurnRequests:
         Raises:
             RPCError: it failed, or too many requests are being served.
         """
-        if self._is_over:
+        if self._is_over or self.turn.stopped:
             return None
-        if len(self._scopes) >= MOST_REQUESTS:
+        scopes = self.turn.outer_scopes
+        if len(scopes) >= MOST_REQUESTS:
             raise RPCError(ErrorCode.INVALID_REQUEST, f"{MOST_REQUESTS} requests are being served")
         with trio.CancelScope() as scope:
-            self._scopes.add(scope)
+            scopes.add(scope)
             try:
                 return await act()
             finally:
-                self._scopes.discard(scope)
+                scopes.discard(scope)
         return None
 
     async def serve(self, act: Callable[[], Awaitable[R]]) -> R:

@@ -147,7 +147,7 @@ class Calls(dict[str, ToolCall]):
 
     def stop(self, reason: Reason = "user-choice") -> None:
         """Close the open calls; reject those that did not run, with this reason."""
-        for call in self.values():
+        for call in filter(lambda each: each.is_open, self.values()):
             call.stop(reason)
 
     def with_arguments(self, answer: Message) -> Message:
@@ -184,7 +184,8 @@ class Calls(dict[str, ToolCall]):
         parts = [part for message in messages for part in message.parts]
         made = {part.id for part in parts if isinstance(part, ToolCallPart)}
         answered = {part.call_id for part in parts if isinstance(part, ToolResultPart)}
-        return tuple(call.result_part() for key, call in self.items() if key in made - answered)
+        missing = made - answered
+        return tuple(call.result_part() for key, call in self.items() if key in missing)
 
 
 def _failure(text: str) -> ToolOutput:

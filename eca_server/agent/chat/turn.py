@@ -96,6 +96,8 @@ class Turn(Writer):
     Attributes:
         about: the text to make a title from: the prompt, or a hook's replacement.
         scope: cancelled by whatever ends the turn early.
+        outer_scopes: the scopes of tasks outside `scope` that work for the turn; a stop cancels
+            them, too.
         ended: set when the body has ended.
         is_closed: the turn has ended for the client and the chat.
         messages: the messages that the turn adds to the chat's history when it is closed.
@@ -110,6 +112,7 @@ class Turn(Writer):
         self.prompt = prompt
         self.about = prompt.text
         self.scope = trio.CancelScope()
+        self.outer_scopes: set[trio.CancelScope] = set()
         self.ended = trio.Event()
         self.is_closed = False
         self.messages: list[Message] = [self.unsent] if prompt.is_for_model else []
@@ -247,7 +250,8 @@ class Turn(Writer):
         self.finish_open()
         self.calls.stop("user-choice")
         self.stopped = True
-        self.scope.cancel()
+        for scope in (self.scope, *self.outer_scopes):
+            scope.cancel()
 
     async def close_late(self) -> None:
         """Close the stopped turn without its body, if the body does not end soon."""

@@ -59,10 +59,12 @@ class Background:
                     prefix=script_to_run.prefix,
                     cleanup=None if visit is None else partial(visit.leave, sets_aside=False),
                 )
-        except (JobRefused, StartFailed) as error:
+        except BaseException as error:
             if visit is not None:
                 await visit.leave()
-            raise ToolError(str(error)) from error
+            if isinstance(error, (JobRefused, StartFailed)):
+                raise ToolError(str(error)) from error
+            raise
         with trio.move_on_after(_FIRST_OUTPUT):
             await job.ended.wait()
         output, is_complete = self.read(job, script.cap)

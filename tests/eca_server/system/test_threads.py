@@ -96,6 +96,31 @@ async def test_a_disk_that_does_not_answer_holds_up_no_stop(autojump_clock):
     work.answers.set()
 
 
+async def test_threads_of_a_disk_that_does_not_answer_leave_places_to_others(autojump_clock):
+    limiter = trio.to_thread.current_default_thread_limiter()
+    places = limiter.total_tokens
+    works = [Work("late") for _ in range(3)]
+    for work in works:
+        await work.run_and_stop()
+    assert limiter.available_tokens == places
+    for work in works:
+        work.answers.set()
+    while (limiter.total_tokens, limiter.borrowed_tokens) != (places, 0):
+        await trio.to_thread.run_sync(lambda: None)
+
+
+async def test_work_that_waits_for_a_thread_holds_up_no_stop(autojump_clock):
+    limiter = trio.to_thread.current_default_thread_limiter()
+    free, limiter.total_tokens = limiter.total_tokens, 1
+    limiter.acquire_on_behalf_of_nowait("a different work")
+    began = trio.current_time()
+    with trio.move_on_after(1):
+        await run_on_disk(pytest.fail)
+    assert trio.current_time() - began == pytest.approx(1)
+    limiter.release_on_behalf_of("a different work")
+    limiter.total_tokens = free
+
+
 @pytest.mark.parametrize("result", ["written", None])
 async def test_a_stop_waits_until_the_work_ends_or_sees_it(result):
     work = Work(result)

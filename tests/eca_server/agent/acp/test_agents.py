@@ -11,6 +11,8 @@ import trio
 from eca_protocol import json
 from eca_protocol.server.roots import uri_of
 from eca_server.agent.acp import agents, requests, terminals
+from eca_server.agent.tools.approval import Decision
+from eca_server.agent.tools.permissions import Permissions
 from tests.eca_server.agent.acp.chatting import (
     DONE,
     MODEL,
@@ -422,6 +424,23 @@ async def test_a_stop_is_sent_at_once_and_the_session_continues(tmp_path, script
         assert len(log.of("new")) == 1
         assert "late" not in text(ours.contents())
         assert not (tmp_path / "work" / "a.txt").exists()
+
+
+async def test_a_stop_while_a_permission_is_decided_cancels_it(tmp_path, monkeypatch, caplog):
+    decide_on = Permissions.decide
+
+    async def stopped_meanwhile(self: Permissions, *arguments: Any, server: str) -> Decision:
+        decision = await decide_on(self, *arguments, server=server)
+        stops.pop()()
+        return decision
+
+    monkeypatch.setattr(Permissions, "decide", stopped_meanwhile)
+    async with chatting(tmp_path) as (ours, log):
+        stops = [lambda: ours.connection.chats.get("c").stop()]
+        await begin(ours, ask())
+        await ours.expect_finished()
+        assert await log.wait_for("permission") == [["cancelled"]]
+    assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == []
 
 
 async def test_an_agent_with_one_session_answers_one_chat_at_a_time(tmp_path):

@@ -26,7 +26,7 @@ from eca_protocol.server.calls import CallInput, Naming
 from eca_protocol.server.chat_states import ChatState
 from eca_server.agent.chat import Chat, Prompt, Turn
 from eca_server.agent.chat.outlet import ChatServices
-from eca_server.agent.chat.tool_call import ToolCall
+from eca_server.agent.chat.tool_call import Calls, ToolCall
 from eca_server.agent.chat.turn import STOP_SECONDS, Steer
 from eca_server.agent.tools.tool import ToolOutput
 from eca_server.client.profiles import ClientProfile
@@ -348,3 +348,14 @@ async def test_what_a_server_s_tool_says_in_json_is_laid_out(texts, shown):
     call.start()
     call.finish(ToolOutput(parts=tuple(map(TextPart, texts))))
     assert contents[-1].details == (None if shown is None else JsonOutputsDetails(jsons=shown))
+
+
+async def test_a_stop_moves_open_calls_only():
+    moves: list[None] = []
+    calls = Calls(lambda _: None, lambda: moves.append(None))
+    call = calls.begin(NAMING)
+    calls.stop()
+    assert call.result is not None
+    begun = len(moves)
+    calls.stop()
+    assert len(moves) == begun == 1

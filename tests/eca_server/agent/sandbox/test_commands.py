@@ -235,6 +235,28 @@ async def test_a_job_runs_in_the_sandbox_and_reports_new_guarded_paths(world):
     assert not (world.root / ".vscode").exists()
 
 
+@needs_bubblewrap
+async def test_a_job_that_is_stopped_before_its_start_leaves_the_sandbox(world):
+    with trio.CancelScope() as scope:
+        prepares = True
+
+        def detect() -> Capability:
+            if not prepares:
+                trio.from_thread.run_sync(scope.cancel)
+            return capability()
+
+        async with trio.open_nursery() as nursery:
+            jobs = Jobs(nursery, lambda: None)
+            background = Background(jobs=jobs, chat_id="c", reader="c")
+            tool = world.tool(world.sandbox(detect=detect), background=background)
+            prepared = await tool.prepare({"command": "touch x", "background": "job"})
+            prepares = False
+            await prepared.run()
+    assert scope.cancelled_caught
+    assert not any(jobs)
+    assert list(world.root.iterdir()) == []
+
+
 def custom(world: World, **options: Any) -> CustomCommand:
     """Return a custom tool; without options there is no sandbox for it."""
     (tool,), problems = custom_commands(
