@@ -70,9 +70,9 @@ async def test_a_prompt_that_is_stopped_while_its_contexts_are_read_is_sent_with
         await is_reading.wait()
         await ours.expect_stopped()
         await ours.turn("second")
-        asked = str(provider.requests[-1].body["messages"])
-        assert "first" in asked
-        assert "second" in asked
+        conversation = str(provider.requests[-1].body["messages"])
+        assert "first" in conversation
+        assert "second" in conversation
 
 
 @pytest.mark.parametrize("script", ["call nothing {}", "call nothing {"])
