@@ -75,6 +75,20 @@ async def test_a_prompt_that_is_stopped_while_its_contexts_are_read_is_sent_with
         assert "second" in conversation
 
 
+@pytest.mark.parametrize("hooks", [{}, {"guard": {"type": "preRequest"}}])
+async def test_a_prompt_that_is_stopped_at_once_is_sent_with_the_next_one_unless_hooks_wait(hooks):
+    async with (
+        Provider(otherwise=reply("ok")) as provider,
+        editor(provider_config(provider.url, hooks=hooks)) as ours,
+    ):
+        stop = notification("chat/promptStop", {"chatId": "c"})
+        await ours.send(ours.prompt_request("first"), stop)
+        await ours.expect_finished()
+        await ours.turn("second")
+        conversation = str(provider.requests[-1].body["messages"])
+        assert ("first" in conversation) == (not hooks)
+
+
 @pytest.mark.parametrize("script", ["call nothing {}", "call nothing {"])
 async def test_a_stop_before_an_unusable_call_is_looked_at_is_no_error(script, caplog, monkeypatch):
     run_calls = CallRunner.run_all
