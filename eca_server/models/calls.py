@@ -75,6 +75,8 @@ def is_too_deep(arguments: Mapping[str, Any]) -> bool:
     """Return whether a call's arguments are nested deeper than `MAX_NESTING`."""
     level: list[Any] = [arguments]
     for _ in range(MAX_NESTING):
+        if not level:
+            return False
         level = [
             inner
             for each in level

@@ -110,17 +110,19 @@ class Agent:
                 turn.messages.clear()  # a blocked prompt is not stored
                 return
             added, last = outcome
+        prompt_text = turn.prompt.text
+        opening = attrs.evolve(
+            last,
+            parts=(*added, *last.parts),
+            content_id=turn.prompt.content_id,
+            shown=None if last.parts[-1:] == (TextPart(prompt_text),) else prompt_text,
+        )
+        turn.messages[:] = [*before, opening]
         built = await self.gather()  # after the hooks: some contexts are reported only once
         for note in built.notes:
             turn.say(note, role="system")
         _report_dropped_reasoning(turn, self.model.origin)
-        prompt_text = turn.prompt.text
-        opening = attrs.evolve(
-            last,
-            parts=(*built.parts, *added, *last.parts),
-            content_id=turn.prompt.content_id,
-            shown=None if last.parts[-1:] == (TextPart(prompt_text),) else prompt_text,
-        )
+        opening = attrs.evolve(opening, parts=(*built.parts, *opening.parts))
         turn.messages[:] = [*before, opening]
         if self.hooks is not None:
             self.hooks.mark_greeted()

@@ -275,8 +275,8 @@ class CallsInOrder:
                 self._turn.calls[following].prepare("".join(pieces))
 
 
-_AFTER_THOUGHTS = (TextDelta, ToolCallStarted)
-"""Events that end a block of reasoning, which llama.cpp ends only with the answer."""
+_AFTER_THOUGHTS = (ReasoningStarted, TextDelta, ToolCallStarted)
+"""Events that end a block of reasoning; some servers end it only with the answer, or never."""
 
 _OF_CALLS = (ToolCallStarted, ToolCallArguments, ToolCallFinished)
 _VISIBLE = (TextDelta, ReasoningStarted, RefusalDelta, Citation, Image, ToolCallStarted)

@@ -60,12 +60,13 @@ class Prompt:
     Attributes:
         body: run once, when the prompt leaves the queue.
         content_id: the message's stable id, written with its echo.
-        is_for_model: whether the prompt is stored even if the body never starts.
+        unstarted: the parts for the model of a prompt whose body never starts; None: it is not
+            stored then.
     """
 
     text: str
     body: Body
-    is_for_model: bool = False
+    unstarted: tuple[TextPart, ...] | None = None
     content_id: str = attrs.field(factory=lambda: str(uuid.uuid4()))
 
 
@@ -115,7 +116,9 @@ class Turn(Writer):
         self.outer_scopes: set[trio.CancelScope] = set()
         self.ended = trio.Event()
         self.is_closed = False
-        self.messages: list[Message] = [self.unsent] if prompt.is_for_model else []
+        self.messages: list[Message] = []
+        if prompt.unstarted is not None:
+            self.messages.append(attrs.evolve(self.unsent, parts=prompt.unstarted))
         self.usages: list[Usage] = []
         self.limit: UsageLimit | None = None
         self.last_request: LastRequest | None = None

@@ -19,7 +19,7 @@ from eca_server.agent.skills.files import SkillFiles
 from eca_server.config.loading import LoadedConfig
 from eca_server.config.problems import Source
 from eca_server.models.credentials.logins import Logins
-from eca_server.models.history import Message
+from eca_server.models.history import Message, TextPart
 from eca_server.models.models import Models
 from eca_server.secret import Secret, mask
 from eca_server.workspace.boundary import Workspace
@@ -197,8 +197,15 @@ def mask_keys(text: str, keys: Iterable[Secret]) -> str:
 
 
 async def ask_model(turn: Turn, context: CommandContext, text: str) -> None:
-    """Ask the model a text as if the user had written it."""
-    turn.messages[:] = [turn.unsent]
+    """Ask the model a text as if the user had written it.
+
+    A prompt that is stopped before the first request goes to the model with the next one, unless
+    hooks have yet to see it.
+    """
+    parts = () if context.loaded.config.hooks else (TextPart(text),)
+    turn.messages[:] = [attrs.evolve(turn.unsent, parts=parts)]
     agent = await context.make_agent(turn, text)
-    if agent is not None:
+    if agent is None:
+        turn.messages[:] = [turn.unsent]
+    else:
         await agent.run(turn)

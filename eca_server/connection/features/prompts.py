@@ -32,6 +32,7 @@ from eca_server.connection.features.settings import Settings
 from eca_server.connection.features.trust import Trust
 from eca_server.models.backend import BackendError
 from eca_server.models.credentials.logins import Logins
+from eca_server.models.history import TextPart
 from eca_server.models.models import Models
 from eca_server.models.simulator import DEFAULT
 from eca_server.printable import printable_line
@@ -98,9 +99,18 @@ class Prompts:
         if params.model and knows_variants and self.session.profile.names_variants:
             params = attrs.evolve(params, variant=params.variant or "")
         accepted = self.accept(chat, params)
-        needs_model = accepted.needs_model
-        chat.prompt(Prompt(text=accepted.text, body=accepted.body, is_for_model=needs_model))
+        text, needs_model = accepted.text, accepted.needs_model
+        unstarted = self._unstarted(text) if needs_model else None
+        chat.prompt(Prompt(text=text, body=accepted.body, unstarted=unstarted))
         return self.answer(chat, params, needs_model=needs_model)
+
+    def _unstarted(self, text: str) -> tuple[TextPart, ...]:
+        """Return what a model is sent of a prompt that is stopped before its body starts.
+
+        Nothing if there are hooks, or settings that may have some: they have not seen it.
+        """
+        loaded = self.settings.loaded
+        return () if loaded.config.hooks or loaded.withheld else (TextPart(text),)
 
     def accept(self, chat: Chat, params: m.ChatPromptParams) -> Accepted:
         """Choose the model and the command of a prompt."""

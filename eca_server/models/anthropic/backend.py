@@ -35,8 +35,8 @@ _MARGIN = 256
 """Tokens that the same prompt may count more the next time."""
 _LEAST_ANSWER = 1_024
 
-_OVER_WINDOW = re.compile(r"exceed context limit: (\d+) \+ \d+ > (\d+)")
-_OVER_LIMIT = re.compile(r"max_tokens: \d+ > (\d+)")
+_OVER_WINDOW = re.compile(r"exceed context limit: (\d{1,15}) \+ \d+ > (\d{1,15})\b")
+_OVER_LIMIT = re.compile(r"max_tokens: \d+ > 0*([1-9]\d{,14})\b")
 _THINKING_REFUSED = re.compile(
     r"\A(?=.*thinking)(?=.*(block|signature|expected|modified))", re.IGNORECASE | re.DOTALL
 )

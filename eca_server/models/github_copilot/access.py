@@ -7,6 +7,7 @@ own; for a service that requires a different one, the user sets it (`extraHeader
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Mapping
 from typing import Any, Final
@@ -19,6 +20,7 @@ from eca_protocol.errors import HTTPError, InvalidJSON
 from eca_protocol.http import Deadlines
 from eca_server.models.access import LoginAccessConfig, Target, join_url
 from eca_server.models.backend import BackendError, Request
+from eca_server.models.credentials.oauth import seconds_in
 from eca_server.models.errors import error_from_fault, error_from_page, error_from_response
 from eca_server.models.history import ImagePart, Part, ToolResultPart
 from eca_server.secret import Secret, parse_key
@@ -32,6 +34,7 @@ _IDENTITY: Final[Mapping[str, str]] = {
     "x-github-api-version": "2025-05-01",
 }
 _DEADLINES: Final = Deadlines(connect=10, write=10, first_byte=20, idle=10)
+_BASE_URL: Final = re.compile(r"https://|http://127\.0\.0\.1:\d+(/|\Z)")
 _LIFETIME: Final = 1500.0
 """Seconds until a token is renewed, if GitHub does not say."""
 
@@ -153,14 +156,12 @@ class CopilotAccess:
         if secret is None:
             raise BackendError("protocol", "expected a Copilot token, got something else")
         self._config.hide([secret])
-        lifetime, endpoints = answer.get("refresh_in"), answer.get("endpoints")
+        endpoints = answer.get("endpoints")
         listed = str(endpoints.get("api")) if isinstance(endpoints, dict) else ""
-        is_base = listed.startswith(("https://", "http://127.0.0.1:"))
-        seconds = lifetime if isinstance(lifetime, int | float) and lifetime > 0 else _LIFETIME
         return _Token(
             secret=secret,
-            base=self._config.url or (listed if is_base else BASE),
-            due=trio.current_time() + seconds,
+            base=self._config.url or (listed if _BASE_URL.match(listed) else BASE),
+            due=trio.current_time() + (seconds_in(answer, "refresh_in") or _LIFETIME),
         )
 
 

@@ -160,8 +160,8 @@ class GeminiDecoder(StreamDecoder):
     def _candidate(self, candidate: Mapping[str, Any]) -> list[Event]:
         events: list[Event] = []
         for part in list_in(object_in(candidate, "content"), "parts"):
-            if isinstance(part, dict):
-                events += self._part(part)
+            if isinstance(part, dict):  # gateways write absent fields as nulls
+                events += self._part({k: v for k, v in part.items() if v is not None})
         events += self._sources.read(candidate, searches=not self._server_tools_used)
         reason = text_in(candidate, "finishReason")
         if reason and reason != "FINISH_REASON_UNSPECIFIED":
@@ -174,12 +174,13 @@ class GeminiDecoder(StreamDecoder):
     def _part(self, part: dict[str, Any]) -> list[Event]:
         extra = {k: v for k, v in part.items() if k not in ("text", "thought")}
         match part:
+            case {"functionCall": dict(call)}:
+                text = self._add_text(text_in(part, "text"), {})
+                return [*text, *self._end_thought(), *self._call(call, part)]
             case {"text": str(text), "thought": True}:
                 return self._add_thought(text, extra)
             case {"text": str(text)}:
                 return self._add_text(text, extra)
-            case {"functionCall": dict(call)}:
-                return [*self._end_thought(), *self._call(call, part)]
             case {"inlineData": {"mimeType": str(kind), "data": str(data)}} if (
                 kind.startswith("image/") and part.get("thought") is not True
             ):
@@ -228,7 +229,7 @@ class GeminiDecoder(StreamDecoder):
             raise BackendError("protocol", "a tool call came without a name")
         arguments = call.get("args")
         raw = "" if arguments is None else json.dumps(arguments).decode()
-        signed = {name: value for name, value in part.items() if name != "functionCall"}
+        signed = {k: v for k, v in part.items() if k not in ("functionCall", "text")}
         self._calls += 1
         self._has_content = True
         return complete_call(

@@ -119,7 +119,7 @@ class ContentWriter:
         parts = parts or self._foreign(message, calls)
         first = next((part for part in parts if "functionCall" in part), None)
         if first is not None and self._generation.signs:
-            first.setdefault(_SIGNATURE, UNSIGNED)
+            first[_SIGNATURE] = first.get(_SIGNATURE) or UNSIGNED
         return parts
 
     def _foreign(

@@ -227,7 +227,7 @@ SENT = {
         ],
     ],
     "ollama": [
-        ["Said \n", "f{'n': 1}"],
+        ["Said \n[used web_search]", "f{'n': 1}"],
         INSIDE,
         [f"See\n\n{NO_PDF}\n\nb.md:\n\n# B\n\n{NO_BLANK}\n\n{NO_ZIP}", "<image/png>"],
     ],

@@ -24,6 +24,8 @@ from tests.eca_server.agent.chat.agent_session import older, today
 from tests.eca_server.agent.chat.current import CURRENT
 from tests.eca_server.agent.chat.editor import contents, editor, provider_config
 from tests.eca_server.agent.chat.editor import text as text_of
+from tests.eca_server.models.every_api import API
+from tests.eca_server.models.openai_responses.scripted import as_bytes, event
 from tests.eca_server.stranger import content_of
 
 KEY = provider_config("")["providers"]["p"]["key"]
@@ -118,3 +120,17 @@ async def test_a_call_whose_answer_breaks_off_is_rejected_as_interrupted(capabil
         await ours.turn("go")
         [rejected] = ours.contents(kind="toolCallRejected")
         assert rejected["reason"] == reason
+
+
+async def test_a_new_reasoning_ends_the_one_before_it() -> None:
+    items = [{"type": "reasoning", "id": f"rs_{place}"} for place in range(2)]
+    added = [event("output_item.added", output_index=n, item=item) for n, item in enumerate(items)]
+    answer = API["openai-responses"].replying([raw(as_bytes(added)), hang()])
+    async with Provider([answer]) as provider:
+        config = provider_config(provider.url, provider={"api": "openai-responses"})
+        async with editor(config) as ours:
+            await ours.prompt("go")
+            first = await ours.content("reasonStarted")
+            await ours.content("reasonFinished", id=first["id"])
+            await ours.content("reasonStarted")
+            await ours.expect_stopped()

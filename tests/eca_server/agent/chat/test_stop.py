@@ -7,13 +7,15 @@ import pytest
 import trio
 import trio.testing
 
+from eca_protocol.testing.provider import Provider, reply
 from eca_server.agent.chat import Turn
 from eca_server.agent.chat.call_runner import CallRunner
+from eca_server.agent.context import web
 from eca_server.models.events import ToolCallFinished
 from eca_server.models.history import Part
 from tests.eca_protocol.wire import notification
 from tests.eca_server.agent.chat.current import current
-from tests.eca_server.agent.chat.editor import SCRIPT, contents, editor, types
+from tests.eca_server.agent.chat.editor import SCRIPT, contents, editor, provider_config, types
 
 
 @pytest.mark.requirement("W-23a", "W-23d", "W-23e", "W-23g", "W-26b", "CHAT-32", "CHAT-34", "W-22e")
@@ -48,6 +50,43 @@ async def test_stops_at_once_end_a_turn_once_and_silently(
     assert await ours.later() == []
     assert ours.contents().finishes == 1
     assert (await ours.turn("say next", model=SCRIPT)).answer == "next"
+
+
+async def test_a_prompt_that_is_stopped_while_its_contexts_are_read_is_sent_with_the_next_one(
+    monkeypatch,
+):
+    is_reading = trio.Event()
+
+    async def never(*_: object, **_options: object) -> None:
+        is_reading.set()
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(web, "fetch_page", never)
+    async with (
+        Provider(otherwise=reply("ok")) as provider,
+        editor(provider_config(provider.url)) as ours,
+    ):
+        await ours.prompt("first", contexts=[{"type": "web", "url": "https://page.example"}])
+        await is_reading.wait()
+        await ours.expect_stopped()
+        await ours.turn("second")
+        conversation = str(provider.requests[-1].body["messages"])
+        assert "first" in conversation
+        assert "second" in conversation
+
+
+@pytest.mark.parametrize("hooks", [{}, {"guard": {"type": "preRequest"}}])
+async def test_a_prompt_that_is_stopped_at_once_is_sent_with_the_next_one_unless_hooks_wait(hooks):
+    async with (
+        Provider(otherwise=reply("ok")) as provider,
+        editor(provider_config(provider.url, hooks=hooks)) as ours,
+    ):
+        stop = notification("chat/promptStop", {"chatId": "c"})
+        await ours.send(ours.prompt_request("first"), stop)
+        await ours.expect_finished()
+        await ours.turn("second")
+        conversation = str(provider.requests[-1].body["messages"])
+        assert ("first" in conversation) == (not hooks)
 
 
 @pytest.mark.parametrize("script", ["call nothing {}", "call nothing {"])

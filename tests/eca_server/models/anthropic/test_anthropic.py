@@ -401,6 +401,7 @@ async def test_an_answer_may_end_where_it_paused_but_not_pause_for_ever():
 OVER = "input length and `max_tokens` exceed context limit"
 
 
+ZERO = "max_tokens: 32000 > 0, which is the maximum allowed number of output tokens"
 MOST = "max_tokens: 32000 > 8192, which is the maximum allowed number of output tokens"
 
 
@@ -415,6 +416,17 @@ async def test_the_limit_of_an_answer_is_learned_from_a_refusal(words, limits):
     async with talking([refusal(words), HI, HI]) as (provider, backend):
         assert (await ask(backend))[0].text == (await ask(backend))[0].text == "Hi"
         assert [request.body["max_tokens"] for request in provider.requests] == limits
+
+
+@pytest.mark.parametrize(
+    "words", [f"{OVER}: {'9' * 5000} + 1 > {'9' * 6000}", f"max_tokens: 1 > {'9' * 6000}", ZERO]
+)
+async def test_an_impossible_limit_in_a_refusal_is_none(words):
+    async with talking([refusal(words), HI]) as (provider, backend):
+        with pytest.raises(BackendError, match="max_tokens"):
+            await ask(backend)
+        await ask(backend)
+        assert provider.requests[1].body["max_tokens"] == provider.requests[0].body["max_tokens"]
 
 
 async def test_a_refused_answer_is_shown_and_is_not_in_the_next_request():

@@ -126,6 +126,20 @@ async def test_a_token_is_renewed_after_its_time_on_our_own_clock() -> None:
         assert ours.sent("authorization") == TOKENS
 
 
+async def test_a_lifetime_beyond_measure_is_long() -> None:
+    async with copilot([reply("Hi"), reply("Hi")]) as ours:
+        ours.github.lives = 10**400
+        await ours.ask()
+        await ours.ask()
+        assert ours.sent("authorization") == TOKENS[:1] * 2
+
+
+async def test_a_token_goes_to_no_host_without_tls() -> None:
+    async with copilot([]) as ours:
+        ours.github.api = "http://127.0.0.1:1@elsewhere.example/"
+        assert (await ours.access.target("/x")).url == "https://api.githubcopilot.com/x"
+
+
 @pytest.mark.parametrize("status", [401, 403])
 async def test_a_refused_token_is_renewed_once(status) -> None:
     refused = Reply(status=status, body={"error": {"message": "token expired tid=planted2;exp=1"}})

@@ -147,6 +147,11 @@ def test_a_call_of_another_model_says_so_and_only_the_first_of_a_step():
     assert "thoughtSignature" not in json.dumps(written(*history, **OLD))
 
 
+def test_an_empty_signature_is_none():
+    _, made, _ = written(user(), answered([{**call("f", {}), "thoughtSignature": ""}]))
+    assert made["parts"][0]["thoughtSignature"] == UNSIGNED
+
+
 @pytest.mark.parametrize(
     ("options", "behind", "word"),
     [(OLD, [picture(b"i")], "shown after"), ({"images": False}, [], "omitted")],
@@ -255,6 +260,14 @@ ANSWERS = {
     "empty parts": (
         answer(text_part(""), thought(""), {}, X, {"content": None}),
         {"text": "x", "opaques": []},
+    ),
+    "absent fields as nulls": (
+        answer({**A, "functionCall": None}, {**call("f"), "text": None, "thoughtSignature": None}),
+        {"text": "a", "calls": [("f", {})], "blocks": [], "call_opaques": [None]},
+    ),
+    "a text in the part of a call": (
+        answer({**call("f", {}, signed=True), "text": "a"}),
+        {"text": "a", "calls": [("f", {})], "blocks": [], "call_opaques": [{"part": SIGNED}]},
     ),
     "ratings of the prompt": ([RATED, *answer(X)], {"text": "x"}),
     "recited sources": (
