@@ -247,12 +247,12 @@ class Client(Session):
             chat._queue.fail(end.reason)
         self._configured.set()
         self._events.close()
-        if self._child is not None:
-            await self._child.wait()  # for `exit_code`; leaving the block ends the wait
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
         self._peer.start_soon(self._serve)
+        if self._child is not None:
+            self._peer.start_soon(self._child.end_output)
         if self._server is not None:
             self._peer.start_soon(self._server.run)
         return self
