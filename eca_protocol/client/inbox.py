@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
 
 import anyio
-import attrs
 
 from eca_protocol import messages as m
 from eca_protocol.calls import PendingCall
 from eca_protocol.client.approvals import WaitingCalls
+from eca_protocol.client.sizes import size_of
 from eca_protocol.errors import DeadlineExceeded, ECAError
 
 CONTENT_WEIGHT = 512
-"""The bytes by which a content counts in addition to its text."""
+"""The bytes by which a content counts in addition to its values."""
 
 
 class Inbox:
@@ -159,19 +158,4 @@ def _weight(content: m.ChatContent) -> int:
         return CONTENT_WEIGHT + len(content.base64)
     if isinstance(content, m.ChatToolCallPrepareContent):
         return CONTENT_WEIGHT + len(content.arguments_text)
-    return CONTENT_WEIGHT + _length(content)
-
-
-def _length(value: Any) -> int:
-    length, rest = 0, [value]
-    while rest:
-        value = rest.pop()
-        if isinstance(value, str):
-            length += len(value)
-        elif isinstance(value, Mapping):
-            rest += [*value.keys(), *value.values()]
-        elif isinstance(value, list | tuple):
-            rest += value
-        elif attrs.has(type(value)):
-            rest += [getattr(value, field.name) for field in attrs.fields(type(value))]
-    return length
+    return CONTENT_WEIGHT + size_of(content)
