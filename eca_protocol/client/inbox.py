@@ -25,6 +25,7 @@ class Inbox:
         size: the approximate size of the unread contents, in bytes.
         call: our `chat/prompt`; None before it is sent.
         error: raised by the reader after the last content.
+        has_content: the server has sent a content of this turn.
         has_ended: the turn has ended, with or without an error.
         is_stopped: our side has stopped the turn.
         questions: the number of unanswered questions to the user.
@@ -52,14 +53,14 @@ class Inbox:
         self._decides_calls = decides_calls
         self._contents: deque[m.ChatContentReceivedParams] = deque()
         self._arrived = anyio.Event()
-        self._has_content = False
+        self.has_content: bool = False
         self._is_abandoned = False
 
     @property
     def has_begun(self) -> bool:
         """True if the server has sent an answer or a content for this turn."""
         is_answered = self.call is not None and self.call.is_answered
-        return self._has_content or is_answered or self._is_abandoned
+        return self.has_content or is_answered or self._is_abandoned
 
     @property
     def awaits_user(self) -> bool:
@@ -74,7 +75,7 @@ class Inbox:
         """Append a content."""
         self._follow_call(received, is_due=False)
         if not isinstance(received.content, m.ChatUsageContent | m.ChatMetadataContent):
-            self._has_content = True
+            self.has_content = True
         if self._is_abandoned:
             return
         self._contents.append(received)
