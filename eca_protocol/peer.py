@@ -78,11 +78,11 @@ def is_failure(error: BaseException) -> bool:
     An exception does, and so does the cancellation of a task or future of asyncio that the handler
     has awaited. A cancellation of the handler's task itself does not.
     """
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(is_failure, error.exceptions))
     cancelled = anyio.get_cancelled_exc_class()
-    if not isinstance(error, cancelled):
+    if not isinstance(error, cancelled) or cancelled.__module__ != "asyncio.exceptions":
         return isinstance(error, Exception)
-    if cancelled.__module__ != "asyncio.exceptions":
-        return False
     import asyncio  # noqa: PLC0415 - never on trio
 
     task = asyncio.current_task()
