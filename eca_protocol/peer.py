@@ -18,7 +18,7 @@ import inspect
 import logging
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypeAlias
 
 import anyio
 import anyio.abc
@@ -102,11 +102,8 @@ def _check_names(handlers: Mapping[str, Handler], table: Table, side: Side) -> N
             raise LocalProtocolError(f"a {side} receives no method {name!r}{hint}")
 
 
-def _handler_of(handlers: Mapping[str, Handler], name: str) -> Handler:
-    handler = handlers.get(name)  # a mapping of the program's may fail
-    if handler is None:
-        raise RPCError(ErrorCode.METHOD_NOT_FOUND, f"unsupported method: {name}")
-    return handler
+def _unsupported(name: str) -> NoReturn:
+    raise RPCError(ErrorCode.METHOD_NOT_FOUND, f"unsupported method: {name}")
 
 
 class Peer:
@@ -354,8 +351,10 @@ class Peer:
 
     def _run_request(self, event: RequestReceived) -> None:
         name, request_id = event.method.name, event.id
+        if request_id is None and len(self._handling) >= self._endpoint.max_running:
+            return  # one with an id is refused
         try:
-            handler = _handler_of(self._handlers, name)
+            handler = self._handlers.get(name) or _unsupported(name)  # a program's mapping may fail
             params = self.codec.decode_params(name, event.params)
         except Exception as error:  # noqa: BLE001 - every request is answered
             if isinstance(error, RemoteProtocolError):
