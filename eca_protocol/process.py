@@ -142,6 +142,9 @@ class Child:
 
     async def end_output(self) -> None:
         """Wait for the child's end, and let its output end there even if others hold the pipe."""
+        popen, group = self._popen, self._group
+        while self._watch is None and not platforms.has_ended(popen, group):  # noqa: ASYNC110 - no event
+            await anyio.sleep(WATCH_SECONDS)
         await self.wait()
         self._fd_transport.end_when_empty()
 

@@ -247,6 +247,8 @@ class Client(Session):
             chat._queue.fail(end.reason)
         self._configured.set()
         self._events.close()
+        if self._child is not None:
+            await self._child.wait()  # for `exit_code`; leaving the block ends the wait
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()

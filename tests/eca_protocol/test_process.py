@@ -159,7 +159,11 @@ async def test_children_that_end_together_share_their_looks_at_all_processes(mon
     assert 2 < len(looks) <= to_terminate + to_kill + as_each_ends
 
 
-async def test_the_output_ends_with_the_child_even_if_others_hold_its_pipe():
+@pytest.mark.parametrize("missing", [[], ["pidfd_open"], ["pidfd_open", "waitid"]])
+async def test_the_output_ends_with_the_child_even_if_others_hold_its_pipe(missing, monkeypatch):
+    monkeypatch.setattr(process, "WATCH_SECONDS", 0.01)
+    for name in missing:
+        monkeypatch.delattr(os, name)
     child = shell(f"echo first; {LEAVES_THE_SESSION} & read line; echo last")
     received = b""
     async with anyio.create_task_group() as tasks:
