@@ -211,7 +211,7 @@ class Endpoint:
         dialect: the protocol's rules for cancellation and invalid messages.
         gate: the protocol's lifecycle, if the other side has to obey one.
         max_running: the limit of the other side's unanswered requests; one more is refused with
-            -32603.
+            -32603, and one without an id is dropped.
     """
 
     def __init__(
@@ -227,7 +227,7 @@ class Endpoint:
         self.table = table
         self.dialect = dialect
         self.gate = gate
-        self._max_running = max_running
+        self.max_running: int = max_running
         self._served = table.received_by(side)
         self._calls: dict[Id, str] = {}
         self._running: dict[Id, str] = {}
@@ -282,7 +282,7 @@ class Endpoint:
                 verdict = self.gate.admit(message.method, "notification")
             except RPCError:
                 return None
-            if verdict is Verdict.HOLD and len(self._held_messages) < self._max_running:
+            if verdict is Verdict.HOLD and len(self._held_messages) < self.max_running:
                 self._held_messages.append(message)
             if verdict is not Verdict.ADMIT:
                 return None
@@ -301,11 +301,11 @@ class Endpoint:
             return _refusal(
                 message, ErrorCode.INVALID_REQUEST, f"the request {message.id!r} is still pending"
             )
-        if len(self._running) >= self._max_running:
+        if len(self._running) >= self.max_running:
             return _refusal(
                 message,
                 ErrorCode.INTERNAL_ERROR,
-                f"{self._max_running} requests are pending: send more when some are answered",
+                f"{self.max_running} requests are pending: send more when some are answered",
             )
         if self.gate is not None:
             try:

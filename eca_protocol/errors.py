@@ -198,7 +198,7 @@ class AnswerNeeded(ECAError):
 
 
 class TurnFailed(ECAError):
-    """A turn without an answer; the message is the server's text with the reason."""
+    """A turn without an answer; the message is the server's text with the reason, if any."""
 
 
 class ConnectionClosed(ECAError):

@@ -49,11 +49,11 @@ def is_failure(error: BaseException) -> bool:
     An exception does, and so does the cancellation of a task or future of asyncio that the handler
     has awaited. A cancellation of the handler's task itself does not.
     """
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(is_failure, error.exceptions))
     cancelled = anyio.get_cancelled_exc_class()
-    if not isinstance(error, cancelled):
+    if not isinstance(error, cancelled) or cancelled.__module__ != "asyncio.exceptions":
         return isinstance(error, Exception)
-    if cancelled.__module__ != "asyncio.exceptions":
-        return False
     import asyncio  # noqa: PLC0415 - never on trio
 
     task = asyncio.current_task()
@@ -133,6 +133,8 @@ class HandlerRunner:
     def run_request(self, event: RequestReceived) -> None:
         """Run the handler of a request, and answer it now or at the end of the handler's task."""
         name, request_id = event.method.name, event.id
+        if request_id is None and len(self._running) >= self._endpoint.max_running:
+            return  # one with an id is refused
         try:
             handler = _handler_of(self._handlers, name)
             params = self.codec.decode_params(name, event.params)

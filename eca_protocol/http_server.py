@@ -273,14 +273,18 @@ class _Connection:
                 head = event
                 self._is_head = event.method == b"HEAD"
                 deadline = anyio.current_time() + self._limits.request_deadline
+                self._check_size(int(dict(event.headers).get(b"content-length", b"0")))
             elif isinstance(event, h11.Data):
                 body += event.data
-                if len(body) > self._limits.max_body:
-                    raise h11.RemoteProtocolError("the body is too large", error_status_hint=413)
+                self._check_size(len(body))
             elif isinstance(event, h11.EndOfMessage) and head is not None:
                 return _request(head, bytes(body))
             else:
                 return None
+
+    def _check_size(self, size: int) -> None:
+        if size > self._limits.max_body:
+            raise h11.RemoteProtocolError("the body is too large", error_status_hint=413)
 
     async def _receive(self) -> bytes:
         try:

@@ -140,6 +140,14 @@ class Child:
     def _signal(self, number: int, table: ProcessTable) -> None:
         self._group.signal(number, self._outside | table.session(self.pid))
 
+    async def end_output(self) -> None:
+        """Wait for the child's end, and let its output end there even if others hold the pipe."""
+        popen, group = self._popen, self._group
+        while self._watch is None and not platforms.has_ended(popen, group):  # noqa: ASYNC110 - no event
+            await anyio.sleep(WATCH_SECONDS)
+        await self.wait()
+        self._fd_transport.end_when_empty()
+
     def send_now(self, data: bytes) -> int:
         """Send as much to stdin as is possible without waiting; see `FdTransport.send_now`."""
         return self._fd_transport.send_now(data)
@@ -155,29 +163,43 @@ class Child:
     async def end(self, grace: GracePeriods | None = None, *, drains: bool = True) -> int | None:
         """End the child; return its exit code, or None if KILL did not end it in time.
 
-        Cancellation takes effect afterwards, at most after the sum of the periods.
+        Cancellation takes effect afterwards, at most after the sum of the periods. That by
+        `task.cancel()` of asyncio also skips the first wait.
 
         Args:
             grace: the limits of the steps.
             drains: read, drop and close the child's output; False leaves it to another task.
         """
         grace = grace or GracePeriods()
-        with anyio.CancelScope(shield=True):
-            self.close_stdin()
-            async with anyio.create_task_group() as group:
-                if drains:
-                    group.start_soon(self._drain)
-                if not await self._ends_within(grace.after_stdin):
-                    await self.signal_group("term")
-                    if not await self._ends_within(grace.after_term):
-                        await self.signal_group("kill")
-                        await self._ends_within(grace.after_kill)
-                group.cancel_scope.cancel()
-            if drains:
-                await self._fd_transport.aclose()
-                if self._stderr is not None:
-                    await self._stderr.aclose()
+        cancelled: BaseException | None = None
+        while True:
+            try:
+                with anyio.CancelScope(shield=True):
+                    await self._end(grace, drains=drains)
+                break
+            except anyio.get_cancelled_exc_class() as error:
+                cancelled = error  # `task.cancel()` of asyncio passes the shield: skip the wait
+                after_term = grace.after_term if grace.after_stdin else 0
+                grace = attrs.evolve(grace, after_stdin=0, after_term=after_term)
+        if cancelled is not None:
+            raise cancelled
         return self._popen.returncode
+
+    async def _end(self, grace: GracePeriods, *, drains: bool) -> None:
+        self.close_stdin()
+        async with anyio.create_task_group() as group:
+            if drains:
+                group.start_soon(self._drain)
+            if not await self._ends_within(grace.after_stdin):
+                await self.signal_group("term")
+                if not await self._ends_within(grace.after_term):
+                    await self.signal_group("kill")
+                    await self._ends_within(grace.after_kill)
+            group.cancel_scope.cancel()
+        if drains:
+            await self._fd_transport.aclose()
+            if self._stderr is not None:
+                await self._stderr.aclose()
 
     async def _ends_within(self, seconds: float) -> bool:
         with anyio.move_on_after(seconds):

@@ -64,6 +64,7 @@ class FdTransport:
         descriptors = [fd for fd in (read_fd, write_fd) if fd is not None]
         self._was_blocking = [fd for fd in descriptors if _make_waitable(fd)]
         self._blocking = _BlockingCalls()
+        self._has_writer = True
         self._is_registered = False
         self._input: anyio.Event | None = None
         self._waits_for_reading = not platforms.is_blocking(read_fd)
@@ -79,6 +80,8 @@ class FdTransport:
             try:
                 data = os.read(fd, CHUNK)
             except BlockingIOError:
+                if not self._has_writer:
+                    return b""
                 await self._wait_for_input(fd)
                 has_waited = True
                 continue
@@ -142,6 +145,15 @@ class FdTransport:
     def has_unread_data(self) -> bool:
         """True if the other side has not read everything; False if that is unknown."""
         return self._write_fd >= 0 and platforms.unread_bytes(self._write_fd) > 0
+
+    def end_when_empty(self) -> None:
+        """Let the incoming stream end instead of waiting: its writer has ended.
+
+        It has no effect on a descriptor for which a thread waits.
+        """
+        self._has_writer = False
+        if self._read_fd >= 0 and self._waits_for_reading:
+            anyio.notify_closing(self._read_fd)
 
     def close_writing(self) -> None:
         """End the outgoing stream; receiving continues."""

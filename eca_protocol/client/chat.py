@@ -13,7 +13,12 @@ from eca_protocol.client.approvals import Rejection, decide
 from eca_protocol.client.inbox import Inbox
 from eca_protocol.client.session import Session
 from eca_protocol.client.turn_queue import TurnQueue, answer_call
-from eca_protocol.errors import LocalProtocolError, RequestFailed, TurnFailed
+from eca_protocol.errors import (
+    DeadlineExceeded,
+    LocalProtocolError,
+    RequestFailed,
+    TurnFailed,
+)
 from eca_protocol.methods import (
     CHAT_CLEAR,
     CHAT_DELETE,
@@ -25,6 +30,9 @@ from eca_protocol.methods import (
     CHAT_QUERY_CONTEXT,
     CHAT_UPDATE,
 )
+
+ERROR_TEXT = 10.0
+"""The limit of the wait for the reason of a prompt's error status, in seconds."""
 
 _Content = TypeVar("_Content")
 
@@ -176,8 +184,9 @@ class Turn:
     when that name is deleted: use the block.
 
     The iteration raises RequestFailed (the server refused the prompt), DecodeError (its answer does
-    not fit its type), ApprovalNeeded and AnswerNeeded (see `connect`), DeadlineExceeded (no content
-    came for the client's `idle_deadline` seconds) and ConnectionClosed.
+    not fit its type), TurnFailed (its answer has the status `error`, and no content follows),
+    ApprovalNeeded and AnswerNeeded (see `connect`), DeadlineExceeded (no content came for the
+    client's `idle_deadline` seconds) and ConnectionClosed.
 
     Attributes:
         params: the prompt.
@@ -330,7 +339,7 @@ class Turn:
             received = None
             while received is None:
                 await self._decide_calls()
-                received = await self._inbox.next(self.chat.client.idle_deadline)
+                received = await self._receive()
                 if received is None and self._inbox.has_ended:
                     return None
         except BaseException:
@@ -345,6 +354,19 @@ class Turn:
         elif isinstance(content, m.ChatProgressContent) and content.state == "finished":
             return None
         return received
+
+    async def _receive(self) -> m.ChatContentReceivedParams | None:
+        """Return the next content, as the inbox; a turn that failed may have none (W-21)."""
+        seconds = self.chat.client.idle_deadline
+        if not self._has_error_status or self._inbox.has_content:
+            return await self._inbox.next(seconds)
+        try:
+            return await self._inbox.next(
+                ERROR_TEXT if seconds is None else min(seconds, ERROR_TEXT)
+            )
+        except DeadlineExceeded:
+            self._queue.finish()
+            raise TurnFailed("the server answered the prompt with the status `error`") from None
 
 
 class _Contents(AsyncIterator[_Content]):

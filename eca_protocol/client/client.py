@@ -253,6 +253,8 @@ class Client(Session):
     async def __aenter__(self) -> Self:
         await super().__aenter__()
         self._peer.start_soon(self._serve)
+        if self._child is not None:
+            self._peer.start_soon(self._child.end_output)
         if self._server is not None:
             self._peer.start_soon(self._server.run)
         return self

@@ -12,6 +12,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 import anyio
 
 from eca_protocol import messages as m
+from eca_protocol.client.sizes import size_of
 from eca_protocol.errors import LocalProtocolError
 
 _log = logging.getLogger("eca_protocol.client")
@@ -37,6 +38,9 @@ Event: TypeAlias = """(
 MAX_EVENTS = 4096
 """The limit of unread events; a new event then replaces the oldest."""
 
+MAX_EVENTS_SIZE = 64 * 2**20
+"""The limit of their approximate size, in bytes; a new event then replaces the oldest ones."""
+
 _EventT = TypeVar("_EventT", bound=Event)
 
 
@@ -44,7 +48,8 @@ class EventQueue:
     """The unread events of a connection, and the functions for some of their types."""
 
     def __init__(self) -> None:
-        self._events: deque[Event] = deque(maxlen=MAX_EVENTS)
+        self._events: deque[tuple[Event, int]] = deque()  # with their sizes
+        self._size = 0
         self._handlers: list[tuple[type, Callable[[Any], None]]] = []
         self._changed = anyio.Event()
         self._is_closed = False
@@ -64,7 +69,11 @@ class EventQueue:
 
     def add(self, event: Event) -> None:
         """Add an event, and call the functions for its type in the order of their registration."""
-        self._events.append(event)
+        size = size_of(event)
+        self._events.append((event, size))
+        self._size += size
+        while len(self._events) > MAX_EVENTS or self._size > MAX_EVENTS_SIZE:
+            self._take()
         self.wake()
         for event_type, handler in tuple(self._handlers):
             if isinstance(event, event_type):
@@ -72,6 +81,11 @@ class EventQueue:
                     handler(event)
                 except Exception:  # noqa: BLE001 - one bad handler must not end the connection
                     _log.exception("a handler of %s failed", event_type.__name__)
+
+    def _take(self) -> Event:
+        event, size = self._events.popleft()
+        self._size -= size
+        return event
 
     def close(self) -> None:
         """End every iteration after the unread events."""
@@ -86,7 +100,7 @@ class EventQueue:
         """Return the next event; None at the end of the connection, or when `is_left()`."""
         while not is_left():
             if self._events:
-                return self._events.popleft()
+                return self._take()
             if self._is_closed:
                 return None
             if self._changed.is_set():  # otherwise another task waits for this event

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
 
 import anyio
-import attrs
 
 from eca_protocol import messages as m
 from eca_protocol.calls import PendingCall
 from eca_protocol.client.approvals import WaitingCalls
+from eca_protocol.client.sizes import size_of
 from eca_protocol.errors import DeadlineExceeded, ECAError
 
 CONTENT_WEIGHT = 512
-"""The bytes by which a content counts in addition to its text."""
+"""The bytes by which a content counts in addition to its values."""
 
 
 class Inbox:
@@ -26,6 +25,7 @@ class Inbox:
         size: the approximate size of the unread contents, in bytes.
         call: our `chat/prompt`; None before it is sent.
         error: raised by the reader after the last content.
+        has_content: the server has sent a content of this turn.
         has_ended: the turn has ended, with or without an error.
         is_stopped: our side has stopped the turn.
         questions: the number of unanswered questions to the user.
@@ -53,14 +53,14 @@ class Inbox:
         self._decides_calls = decides_calls
         self._contents: deque[m.ChatContentReceivedParams] = deque()
         self._arrived = anyio.Event()
-        self._has_content = False
+        self.has_content: bool = False
         self._is_abandoned = False
 
     @property
     def has_begun(self) -> bool:
         """True if the server has sent an answer or a content for this turn."""
         is_answered = self.call is not None and self.call.is_answered
-        return self._has_content or is_answered or self._is_abandoned
+        return self.has_content or is_answered or self._is_abandoned
 
     @property
     def awaits_user(self) -> bool:
@@ -75,7 +75,7 @@ class Inbox:
         """Append a content."""
         self._follow_call(received, is_due=False)
         if not isinstance(received.content, m.ChatUsageContent | m.ChatMetadataContent):
-            self._has_content = True
+            self.has_content = True
         if self._is_abandoned:
             return
         self._contents.append(received)
@@ -159,19 +159,4 @@ def _weight(content: m.ChatContent) -> int:
         return CONTENT_WEIGHT + len(content.base64)
     if isinstance(content, m.ChatToolCallPrepareContent):
         return CONTENT_WEIGHT + len(content.arguments_text)
-    return CONTENT_WEIGHT + _length(content)
-
-
-def _length(value: Any) -> int:
-    length, rest = 0, [value]
-    while rest:
-        value = rest.pop()
-        if isinstance(value, str):
-            length += len(value)
-        elif isinstance(value, Mapping):
-            rest += [*value.keys(), *value.values()]
-        elif isinstance(value, list | tuple):
-            rest += value
-        elif attrs.has(type(value)):
-            rest += [getattr(value, field.name) for field in attrs.fields(type(value))]
-    return length
+    return CONTENT_WEIGHT + size_of(content)

@@ -1,7 +1,8 @@
 """A client's connection: its peer, the server's edition, and the limit of unread contents.
 
 Messages that exist only in CURRENT wait until the server's first `config/updated` shows its edition
-(ruling W-16). Reading waits while the inboxes are full, unless one of our calls is pending.
+(ruling W-16). Reading waits while the inboxes are full; while one of our calls is pending, their
+limit is higher.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ INBOX = 2**20
 """The limit of unread contents, in bytes; above it reading waits."""
 
 AWAITED_INBOX = 64 * 2**20
-"""The limit while a task waits for a content or an event, which may follow the unread ones."""
+"""The limit while a task waits for a content, an event or an answer behind the unread ones."""
 
 
 class Session:
@@ -233,7 +234,8 @@ class Session:
 
     async def _wait_for_space(self) -> None:
         while (unread := sum(inbox.size for inbox in self._inboxes)) > INBOX:
-            if self._peer.pending_calls or (self._forced_reads and unread <= AWAITED_INBOX):
+            is_awaited = self._peer.pending_calls or self._forced_reads
+            if is_awaited and unread <= AWAITED_INBOX:
                 return
             self._space_freed = anyio.Event()
             await self._space_freed.wait()

@@ -60,8 +60,10 @@ async def connect_stdio(
             yield agent
         finally:
             agent.peer.close("the conversation is over")
-            await child.end(_LADDER)
-            await agent.aclose()
+            try:
+                await child.end(_LADDER)
+            finally:
+                await agent.aclose()
 
 
 class StdioAgent(AgentConnection):

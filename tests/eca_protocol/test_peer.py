@@ -118,6 +118,22 @@ async def test_what_has_an_id_is_answered_and_nothing_else_is():
     assert calls == [None, {"a": 1}]
 
 
+async def test_too_many_running_requests_without_an_id_are_dropped():
+    started = 0
+
+    async def wait() -> None:
+        nonlocal started
+        started += 1
+        await anyio.sleep_forever()
+
+    async with conversation({"wait": lambda _: wait(), "add": lambda _: started}) as (peer, wire):
+        peer._endpoint.max_running = 2
+        await wire.send(*[notification("wait")] * 5, request(1, "add"))
+        assert await wire.receive() == success(1, 0)
+        await wire.send(*[notification("wait")] * 5, request(2, "add"))
+        assert await wire.receive() == success(2, 2)
+
+
 async def test_the_codec_may_be_exchanged_in_the_middle_of_a_read():
     class Loud(Bare):
         def decode_params(self, method: str, raw: Any) -> Any:

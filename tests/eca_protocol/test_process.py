@@ -1,5 +1,6 @@
 """Child processes: their start, and their end in every state."""
 
+import asyncio
 import contextlib
 import os
 import resource
@@ -158,6 +159,26 @@ async def test_children_that_end_together_share_their_looks_at_all_processes(mon
     assert 2 < len(looks) <= to_terminate + to_kill + as_each_ends
 
 
+@pytest.mark.parametrize("missing", [[], ["pidfd_open"], ["pidfd_open", "waitid"]])
+async def test_the_output_ends_with_the_child_even_if_others_hold_its_pipe(missing, monkeypatch):
+    monkeypatch.setattr(process, "WATCH_SECONDS", 0.01)
+    for name in missing:
+        monkeypatch.delattr(os, name)
+    child = shell(f"echo first; {LEAVES_THE_SESSION} & read line; echo last")
+    received = b""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(child.end_output)
+        with anyio.fail_after(10):
+            while piece := await child.transport.receive():
+                received += piece
+                if received.count(b"\n") == 2:
+                    await child.transport.send(b"\n")
+    first, descendant, last = received.split()
+    os.kill(int(descendant), signal.SIGKILL)
+    assert (first, last) == (b"first", b"last")
+    await child.end(QUICK)
+
+
 async def test_a_child_without_input_reads_nothing_and_cannot_be_sent_to():
     child = spawn(["cat"], stdin="null")
     assert await child.wait() == 0
@@ -201,6 +222,28 @@ async def test_a_cancelled_caller_still_gets_the_child_ended():
         await child.end(QUICK)
     assert child.returncode == -signal.SIGTERM
     assert not alive(child.pid)
+
+
+IGNORES_TERM = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+
+
+@pytest.mark.parametrize(
+    ("code", "cancellations", "expected"),
+    [("import time; ", 1, -signal.SIGTERM), (IGNORES_TERM, 2, -signal.SIGKILL)],
+)
+def test_a_task_cancelled_by_asyncio_itself_still_ends_the_child(code, cancellations, expected):
+    async def main() -> int | None:
+        child = python(code + SLEEP)
+        await line(child)
+        task = asyncio.create_task(child.end(PATIENT))
+        for _ in range(cancellations):
+            await asyncio.sleep(0.05)
+            task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(asyncio.shield(task), 5)
+        return child.returncode
+
+    assert asyncio.run(main()) == expected
 
 
 @pytest.mark.parametrize(

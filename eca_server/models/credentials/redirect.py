@@ -14,12 +14,14 @@ from urllib.parse import parse_qs
 
 import trio
 
-from eca_protocol.http_server import HTTPRequest, Responder, serve
+from eca_protocol.http_server import HTTPRequest, Responder, ServerLimits, serve
 from eca_server.models.credentials.oauth import OAuthError
 from eca_server.secret import Secret, mask, parse_key
 
 SECONDS: Final = 300.0
 """The time limit of a login."""
+
+_LIMITS: Final = ServerLimits(max_body=1024)  # any page of the browser can send one
 
 _HEADERS: Final = {
     "content-type": "text/html; charset=utf-8",
@@ -97,7 +99,7 @@ async def redirect_page(
     """
     redirect = Redirect(path, state_in_path=state_in_path)
     try:
-        async with serve(redirect.handle, port=port) as server:
+        async with serve(redirect.handle, port=port, limits=_LIMITS) as server:
             redirect.url = f"{server.url}{redirect.path}"
             yield redirect
     except OSError as error:

@@ -195,6 +195,23 @@ async def test_a_turn_behind_a_silent_one_is_not_sent() -> None:
             await client.chat().prompt("hi").text()
 
 
+@ON_A_CLOCK_OF_ITS_OWN
+@pytest.mark.parametrize("idle_deadline", [600, None, 1])
+async def test_a_turn_whose_error_has_no_reason_fails_soon_and_frees_the_chat(
+    idle_deadline,
+) -> None:
+    options: dict[str, Any] = {"speaks": Revision.CURRENT, "config": CURRENT}
+    async with connected(**options, idle_deadline=idle_deadline) as (client, server):
+        failed = m.ChatPromptResponse(chat_id="c", model="a/b", status="error")
+        server.answers("chat/prompt", failed)
+        started = anyio.current_time()
+        with pytest.raises(TurnFailed, match="status `error`"):
+            await client.chat("c").prompt("hi").text()
+        assert anyio.current_time() - started <= 10
+        server.answers_with("x")
+        assert await client.chat("c").prompt("hi").text() == "x"
+
+
 def writes_until_stopped(server: FakeServer) -> None:
     """Answer each prompt with one text, and finish it with very much when it is stopped."""
 

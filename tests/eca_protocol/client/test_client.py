@@ -17,7 +17,7 @@ import pytest
 from eca_protocol import Server as PlainServer
 from eca_protocol import messages as m
 from eca_protocol import methods
-from eca_protocol.client import Client, Rejection, connect
+from eca_protocol.client import Client, Rejection, connect, events
 from eca_protocol.client.request_handlers import RequestHandlers
 from eca_protocol.errors import (
     ApprovalNeeded,
@@ -130,6 +130,18 @@ async def test_events_come_in_order_and_end_with_the_connection() -> None:
         assert client.tool_servers == {"ECA": native}
 
 
+async def test_large_unread_events_are_dropped_the_oldest_first(monkeypatch) -> None:
+    monkeypatch.setattr(events, "MAX_EVENTS_SIZE", 3000)
+    async with connected() as (client, server):
+        for letter in "abcd":
+            server.text("unknown chat", letter * 1000)
+        await client.chat().query_commands()
+        async with client.events() as unread:
+            assert [(await anext(unread)).content.text[0] for _ in "cd"] == ["c", "d"]
+            server.text("unknown chat", "e")
+            assert (await anext(unread)).content.text == "e"
+
+
 async def test_a_function_is_called_with_each_event_of_its_type_in_order(caplog) -> None:
     configs: list[m.ConfigUpdatedParams] = []
 
@@ -237,6 +249,13 @@ async def test_diagnostics_are_answered_by_the_handler_with_anything_that_is_awa
 
 
 PRINTS = "input(); print('Hello, world')"
+LEAVES_A_CHILD = """
+import os, sys
+if os.fork():
+    os._exit(4)
+os.setsid()
+sys.stdin.read()
+"""
 
 
 @pytest.mark.parametrize(
@@ -245,6 +264,7 @@ PRINTS = "input(); print('Hello, world')"
         (["/no/such/program"], "cannot start '/no/such/program': No such file or directory"),
         ([sys.executable, "-c", "raise SystemExit(3)"], r"SystemExit\(3\)'` ended .*exit code 3"),
         ([sys.executable, "-c", PRINTS], "no message of the protocol: .* after 'Hello, world"),
+        ([sys.executable, "-c", LEAVES_A_CHILD], "ended .*exit code 4"),
         (["eca-server", "server"], "SERVER_COMMAND"),
     ],
 )
@@ -253,7 +273,7 @@ async def test_a_server_that_does_not_start_is_reported_with_the_reason(
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(StartFailed, match=words):
-        async with connect(command):
+        async with connect(command, start_deadline=20):
             pytest.fail("it connected")
 
 

@@ -6,8 +6,10 @@ import anyio
 import pytest
 
 from eca_protocol import messages as m
+from eca_protocol import methods
 from eca_protocol.client import Chat, Client, Turn, session
 from eca_protocol.client.session import INBOX
+from eca_protocol.revisions import Revision
 from tests.eca_protocol.client.fake_server import FakeServer, connected
 
 pytestmark = pytest.mark.anyio
@@ -51,14 +53,14 @@ async def test_the_arguments_and_details_of_calls_count_in_the_inbox() -> None:
         turn = chat.prompt("hi")
         await turn.start()
         edit = m.FileChangeDetails(path="/f", diff="x" * 1000, lines_added=1, lines_removed=0)
-        arguments = {"path": "/f", "edits": [{"new": "y" * 2000}]}
+        arguments = {"path": "/f", "edits": [{"new": "y" * 2000}], "empty": [[]] * 100}
         output = m.ToolCallTextOutput(text="z" * 4000)
         names: dict[str, Any] = {"origin": "native", "id": "1", "name": "n", "server": "s"}
         run = m.ChatToolCallRunContent(arguments=arguments, details=edit, **names)
         server.content("c", run)
         server.content("c", m.ChatToolCalledContent(outputs=(output,), **names))
         await client.chat().query_commands()
-        assert 7000 < unread_in(chat) < 9000
+        assert 15_000 < unread_in(chat) < 18_000
         server.finish("c")
         assert [content async for content in turn]
         assert unread_in(chat) == 0
@@ -119,10 +121,17 @@ async def test_a_wait_inside_a_turn_does_not_wait_for_its_reader(wait, send, res
         assert len([each async for each in contents]) == COUNT - 1
 
 
-async def test_a_task_that_waits_for_events_leaves_the_inbox_a_limit(monkeypatch) -> None:
+async def unanswered(client: Client) -> None:
+    await client.request(methods.CHAT_LIST, m.ChatListParams())
+
+
+@pytest.mark.parametrize("wait", [event, unanswered])
+async def test_a_task_that_waits_leaves_the_inbox_a_limit(wait, monkeypatch) -> None:
     monkeypatch.setattr(session, "AWAITED_INBOX", 4 * INBOX)
-    async with connected() as (client, server), anyio.create_task_group() as tasks:
-        tasks.start_soon(event, client)
+    options: dict[str, Any] = {"speaks": Revision.CURRENT, "revision": Revision.CURRENT}
+    async with connected(**options) as (client, server), anyio.create_task_group() as tasks:
+        server.on("chat/list", lambda _: anyio.sleep_forever())
+        tasks.start_soon(wait, client)
         turn = await long_turn(client, server)
         with anyio.move_on_after(0.05) as waited:
             await server.peer.transport.drain()

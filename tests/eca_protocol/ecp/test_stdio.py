@@ -1,5 +1,6 @@
 """Agents over standard input and output: correct ones, and ones that break the protocol."""
 
+import asyncio
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from eca_protocol import json
 from eca_protocol.ecp import AgentError, AgentLimits, connect_agent
 from eca_protocol.ecp.excerpts import first_words
 from eca_protocol.ecp.lines import AgentLineReader, envelope_fault
+from eca_protocol.ecp.stdio_agent import StdioAgent
 from tests.eca_protocol.ecp.agents import BROKEN, ODD, OK, script, stepping
 
 pytestmark = pytest.mark.anyio
@@ -136,6 +138,32 @@ os._exit(4)
     with anyio.fail_after(5):  # a killed process may take a moment to disappear
         while is_alive(int(note.read_text())):
             await anyio.sleep(0.01)
+
+
+def test_a_task_cancelled_by_asyncio_itself_leaves_neither_process_nor_descriptor():
+    pids: list[int] = []
+
+    async def talk() -> None:
+        async with connect_agent(script("time.sleep(60)")) as agent:
+            assert isinstance(agent, StdioAgent)
+            pids.append(agent._child.pid)
+
+    async def main() -> list[int]:
+        counts = []
+        for _ in range(2):
+            task = asyncio.create_task(talk())
+            while not pids:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.05)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert not is_alive(pids.pop())
+            counts.append(len(list(Path("/proc/self/fd").iterdir())))
+        return counts
+
+    first, second = asyncio.run(main())
+    assert first == second
 
 
 def is_alive(pid: int) -> bool:

@@ -34,6 +34,9 @@ async def test_a_cancelled_task_that_a_handler_awaits_fails_only_its_turn_or_req
     async def answer(chat: ServerChat, prompt: Prompt) -> None:
         if prompt.text == "prompt":
             await await_cancelled()
+        elif prompt.text == "group":
+            results = await asyncio.gather(await_cancelled(), return_exceptions=True)
+            raise BaseExceptionGroup("failed", results)
         elif prompt.text == "tool":
             await chat.tool_call("x", {}, run=await_cancelled, approval=False)
         elif prompt.text == "question":
@@ -58,7 +61,7 @@ async def test_a_cancelled_task_that_a_handler_awaits_fails_only_its_turn_or_req
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(wait)
                 await entered.wait()
-                for text in ("prompt", "tool"):
+                for text in ("prompt", "group", "tool"):
                     with pytest.raises(TurnFailed, match="An internal error ended this turn"):
                         await client.chat().prompt(text).text()
                 with pytest.raises(RequestFailed, match="chat/queryContext failed"):
@@ -66,7 +69,7 @@ async def test_a_cancelled_task_that_a_handler_awaits_fails_only_its_turn_or_req
                 texts.append(await client.chat().prompt("question").text())
                 may_end.set()
     assert texts == ["answer: None", "fine"]
-    assert caplog.text.count("the handler of a prompt failed") == 2
+    assert caplog.text.count("the handler of a prompt failed") == 3
     current = asyncio.current_task()
     assert current is not None
     assert current.cancelling() == 0

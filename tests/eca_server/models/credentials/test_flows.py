@@ -44,8 +44,10 @@ class User:
         fields = {name: values[0] for name, values in parse_qs(link.query).items()}
         return f"{link.scheme}://{link.netloc}{link.path}", fields
 
-    async def open(self, url: str, method: str = "GET", **headers: str) -> tuple[int, str]:
-        async with self.http.stream(method, url, headers=headers) as response:
+    async def open(
+        self, url: str, method: str = "GET", *, body: bytes = b"", **headers: str
+    ) -> tuple[int, str]:
+        async with self.http.stream(method, url, headers=headers, content=body) as response:
             return response.status, (await response.read()).decode()
 
 
@@ -126,6 +128,7 @@ async def test_only_the_logins_own_state_is_let_in_and_only_once(user, server):
             assert (await user.open(page.url + strange))[0] == 404
         good = f"{page.url}?state={page.state}&code=right"
         assert (await user.open(good, "POST"))[0] == 404
+        assert (await user.open(good, "POST", body=b"x" * 2000))[0] == 413
         assert (await user.open(good, host="attacker.example"))[0] == 403
         assert (await user.open(good))[0] == 200
         assert (await user.open(good.replace("right", "later")))[0] == 410
