@@ -278,7 +278,7 @@ class _Reader:
 
     def _installed_types(self, node: yaml.Node) -> tuple[str, ...]:
         """Return the types of installed graders; skip the search for a built-in type."""
-        if getattr(node, "value", None) in BUILT_IN:
+        if isinstance(node, yaml.ScalarNode) and node.value in BUILT_IN:
             return ()
         if self._installed is None:
             from importlib.metadata import entry_points  # noqa: PLC0415 - slow, and rarely needed
