@@ -18,11 +18,11 @@ def finding_of(wire: Wire, observation: Observation) -> Finding:
     entry = record[observation.index] if observation.index < len(record) else None
     chat_id = observation.chat_id or (entry.chat_id if entry else "")
     owner = wire.router.owner_of_chat(chat_id)
+    first = max(0, observation.index - 4 * _BEFORE)
     around = [
         recorded.transmission
-        for index, recorded in enumerate(record)
-        if observation.index - 4 * _BEFORE <= index <= observation.index + 4 * _AFTER
-        and (not chat_id or recorded.chat_id in ("", chat_id))
+        for recorded in record[first : observation.index + 4 * _AFTER + 1]
+        if not chat_id or recorded.chat_id in ("", chat_id)
     ]
     place = sum(entry is not None and each.at <= entry.at for each in around)
     first = max(0, place - _BEFORE)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import codecs
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import anyio
 import attrs
@@ -18,6 +19,9 @@ from eca_protocol.testing.watching import Observation, Watcher
 from eca_protocol.testing.watching.observation import other_side
 from eca_protocol.transcript import Side
 from eca_protocol.transcript.splitter import Splitter, message_in
+
+MOST_OBSERVATIONS: Final = 100
+"""The observations of one row that are kept of a conversation; the first ones say it all."""
 
 
 def id_key(id_: object) -> str:
@@ -105,7 +109,7 @@ class Recorder:
         began: the start of the conversation.
         record: the messages and other bytes of both sides, in order.
         messages: the server's messages in it.
-        observations: those of the watcher that were not taken yet.
+        observations: those of the watcher that were not taken yet; of each row the first ones.
         is_out_of_step: whether a length of the server's was wrong: what follows is not recorded.
     """
 
@@ -126,6 +130,7 @@ class Recorder:
         self._encode = encode
         self._watcher = watcher or Watcher(revision=revision)
         self._fields = ObservedFields() if watcher is None else None
+        self._counts: Counter[str] = Counter()
 
     @property
     def now(self) -> float:
@@ -160,11 +165,17 @@ class Recorder:
     def record_end(self, side: Side) -> None:
         """Record the end of a side's stream."""
         self.record_rest(side)
-        self.observations += self._watcher.feed_end(side)
+        self._keep(self._watcher.feed_end(side))
 
     def finish(self) -> None:
         """Observe the missing messages, after the last one."""
-        self.observations += self._watcher.finish()
+        self._keep(self._watcher.finish())
+
+    def _keep(self, observations: list[Observation]) -> None:
+        for each in observations:
+            self._counts[each.requirement] += 1
+            if self._counts[each.requirement] <= MOST_OBSERVATIONS:
+                self.observations.append(each)
 
     def _add(self, side: Side, data: bytes, body: bytes | None) -> ReceivedMessage:
         """Record a piece; a message behind a byte order mark is still understood."""
@@ -181,9 +192,9 @@ class Recorder:
         )
         self.record.append(received)
         if message and body is not None and data == self._encode(body):
-            self.observations += self._watcher.feed(side, message, at=received.at)
+            self._keep(self._watcher.feed(side, message, at=received.at))
         else:
-            self.observations += self._watcher.feed_raw(side, data, at=received.at)
+            self._keep(self._watcher.feed_raw(side, data, at=received.at))
         if message is not None:
             if self._fields is not None:
                 self._fields.take(side, message, id_key(message.get("id")))

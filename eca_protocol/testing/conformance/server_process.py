@@ -25,6 +25,9 @@ from eca_protocol.testing.conformance.verdicts import (
 MAX_OUTPUT_BYTES: Final = 256 * 1024 * 1024
 """The limit of one side's bytes, all of which are recorded."""
 
+MAX_MESSAGES: Final = 100_000
+"""The limit of a server's messages, all of which are recorded."""
+
 _STDERR_BYTES: Final = 16_384  # bytes of stderr that are stored
 _GRACE_PERIODS: Final = GracePeriods(after_stdin=1.0, after_term=1.0, after_kill=2.0)
 
@@ -48,9 +51,11 @@ class ServerProcess:
         url: str,
         config: Mapping[str, Any],
         *,
-        on_output: Callable[[bytes], None],
+        on_output: Callable[[bytes], int],
     ) -> None:
         """Prepare a server; `on_output` is called with each part of its output, at last with none.
+
+        It returns the number of messages that the part has completed.
 
         `url` is the base URL of its model, whose configuration `config` is merged into.
         """
@@ -70,6 +75,7 @@ class ServerProcess:
         self._outgoing: deque[bytes] = deque()
         self._sent = 0
         self._received = 0
+        self._messages = 0
         self._errors = b""
         self._scope = anyio.CancelScope()
         self._closes_input = False
@@ -101,6 +107,8 @@ class ServerProcess:
         """The way in which it ended, for people."""
         if self._received > MAX_OUTPUT_BYTES:
             return f"more than {MAX_OUTPUT_BYTES:,} bytes in all: it was ended"
+        if self._messages > MAX_MESSAGES:
+            return f"more than {MAX_MESSAGES:,} messages in all: it was ended"
         if self.exit_code is None:
             return "a server that runs and has closed its input"
         return f"the end of the server with exit code {self.exit_code}"
@@ -273,12 +281,12 @@ class ServerProcess:
             while not self.reading:
                 await self.changed.wait()
             data = await self._transport.receive()
-            self._on_output(data)
+            self._messages += self._on_output(data)
             if not data:
                 break
             self._wake()
             self._received += len(data)
-            if self._received > MAX_OUTPUT_BYTES:
+            if self._received > MAX_OUTPUT_BYTES or self._messages > MAX_MESSAGES:
                 self.stop()
         self.output_ended = True
         self._wake()

@@ -12,7 +12,7 @@ from eca_protocol import json
 from eca_protocol.framing import encode_frame
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.recorder import ReceivedMessage, Recorder
-from eca_protocol.testing.conformance.server_process import MAX_OUTPUT_BYTES
+from eca_protocol.testing.conformance.server_process import MAX_MESSAGES, MAX_OUTPUT_BYTES
 
 
 class Connection(Protocol):
@@ -66,8 +66,10 @@ class ClientLink:
 
     async def _listen(self) -> None:
         size = 0
-        while (data := await self.connection.receive()) and size <= MAX_OUTPUT_BYTES:
+        while data := await self.connection.receive():
             size += len(data)
+            if size > MAX_OUTPUT_BYTES or len(self.record) > MAX_MESSAGES:
+                break
             for received in list(self.recorder.record_bytes("client", data)):
                 await self._take(received)
                 if received.method == "exit":

@@ -9,6 +9,7 @@ import attrs
 import pytest
 
 from eca_protocol.errors import StartFailed
+from eca_protocol.framing import encode_frame
 from eca_protocol.json import dumps, loads
 from eca_protocol.revisions import EVER, Revision
 from eca_protocol.streams import Transport
@@ -121,15 +122,25 @@ async def test_a_case_ends_in_one_of_many_ways_and_each_row_has_its_verdict():
     assert read == attrs.evolve(run, seconds=round(run.seconds, 3), suite_errors=())
 
 
-async def test_a_server_that_writes_without_end_is_ended(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(
+    ("data", "limit"),
+    [
+        (b"x" * 5_000, "100,000 bytes"),
+        (encode_frame(b'{"jsonrpc":"2.0","id":1,"method":"x"}'), "1,000 messages"),
+    ],
+)
+async def test_a_server_that_writes_without_end_is_ended(
+    monkeypatch: pytest.MonkeyPatch, data: bytes, limit: str
+):
     monkeypatch.setattr(server_process, "MAX_OUTPUT_BYTES", 100_000)
+    monkeypatch.setattr(server_process, "MAX_MESSAGES", 1_000)
 
     async def floods(transport: Transport, config: Mapping[str, Any]) -> int:
         while True:
-            await transport.send(b"x" * 5_000)
+            await transport.send(data)
             await anyio.lowlevel.checkpoint()
 
-    with pytest.raises(StartFailed, match="more than 100,000 bytes in all: it was ended"):
+    with pytest.raises(StartFailed, match=f"more than {limit} in all: it was ended"):
         await verdicts(target=Target(serve=floods))
 
 
