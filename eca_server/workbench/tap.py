@@ -68,12 +68,12 @@ def tap_stdio(
     """
     sys.setswitchinterval(SWITCH_SECONDS)
     file, path = _record_file(out)
-    _say(f"tap: recording the conversation in {path}")
+    _say(f"recording the conversation in {path}")
     recorder = Recorder(
         file,
         command=command,
         mask=masker(os.environ) if masked else None,
-        on_failure=lambda why: _say(f"tap: {path}: {why}"),
+        on_failure=lambda why: _say(f"{path}: {why}"),
     )
     try:
         with (
@@ -82,7 +82,7 @@ def tap_stdio(
         ):
             code = trio.run(_tap, command, read_fd, write_fd, recorder)
     except StartFailed as error:
-        _say(f"tap: {error}")
+        _say(str(error))
         return 1
     return code if code >= 0 else 128 - code
 
@@ -114,17 +114,17 @@ def replay(path: Path, command: Sequence[str], *, deadline: float) -> int:
     try:
         transcript = read_transcript(path)
     except ValueError as error:
-        _say(f"tap: {error}")
+        _say(str(error))
         return 2
     except OSError as error:
-        _say(f"tap: {path}: {error.strerror or error}")
+        _say(f"{path}: {error.strerror or error}")
         return 2
     try:
         messages = trio.run(_play, transcript, command, deadline)
     except ECAError as error:
-        _say(f"tap: {error}")
+        _say(str(error))
         return 1
-    _say(f"tap: replay finished; {len(messages)} messages received")
+    _say(f"replay finished; {len(messages)} messages received")
     return 0
 
 
@@ -282,5 +282,5 @@ def _is_secret_option(word: Any) -> bool:
 def _say(text: str) -> None:
     """Write a text for the user; an unreadable stderr does not end the conversation."""
     with contextlib.suppress(OSError):
-        sys.stderr.write(f"{printable_lines(text)}\n")
+        sys.stderr.write(f"eca-server tap: {printable_lines(text)}\n")
         sys.stderr.flush()

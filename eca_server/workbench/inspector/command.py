@@ -58,7 +58,7 @@ def write_page(transcript: Path, out: Path) -> int:
     try:
         check_file(out)
     except OutputsInvalid as error:
-        _say(f"inspect: {error}")
+        _say(str(error))
         return 1
     with transcript.open("rb") as file:
         may_continue = is_locked(file.fileno())
@@ -72,7 +72,7 @@ def write_page(transcript: Path, out: Path) -> int:
     page = render_file_page(transcript.name, parts)
     write_file(out, page, is_private=True)
     if inspection.fault is not None:
-        _say(f"inspect: {inspection.fault}")
+        _say(inspection.fault)
     return 0
 
 
@@ -113,7 +113,7 @@ async def _serve(site: Site, follower: Follower, port: int, opens: bool, with_ta
         with _redirect_file(site.address) as redirect:
             async with trio.open_nursery() as nursery:
                 if with_tap:
-                    _say(f"inspect: to see the conversation at {server.url}/, open {redirect}")
+                    _say(f"to see the conversation at {server.url}/, open {redirect}")
                     nursery.start_soon(follower.watch_tap)
                 else:
                     write_to_user(f"{site.address}\n", sys.stdout)
@@ -159,7 +159,7 @@ class Follower:
             self.feed.add(last)
         self.feed.close()
         if self._inspection.fault is not None:
-            _say(f"inspect: {self._inspection.fault}")
+            _say(str(self._inspection.fault))
 
 
 def _parts(file: BinaryIO, inspection: Inspection) -> Iterator[bytes]:
@@ -190,9 +190,9 @@ async def _open_browser(redirect: Path) -> None:
 
 
 def _say(text: str) -> None:
-    write_to_user(f"{printable_lines(text)}\n", sys.stderr)
+    write_to_user(f"eca-server inspect: {printable_lines(text)}\n", sys.stderr)
 
 
 def _refuse(why: str) -> int:
-    _say(f"inspect: {why}")
+    _say(why)
     return 2

@@ -81,7 +81,7 @@ def test_a_signal_reaches_the_server_and_its_end_is_the_tap_s(start_server, tmp_
 @pytest.mark.parametrize(
     ("command", "code", "words"),
     [
-        (["/no/such/server"], 1, b"tap: cannot start '/no/such/server'"),
+        (["/no/such/server"], 1, b"eca-server tap: cannot start '/no/such/server'"),
         (["sh", "-c", "kill -9 $$"], 137, b"recording the conversation"),
     ],
 )
@@ -94,9 +94,9 @@ def test_the_end_of_the_server_is_reported_as_a_shell_reports_it(tmp_path, comma
 
 def test_a_tap_without_a_server_or_a_transcript_is_refused(capsys):
     assert run(["tap", "--unmasked"]) == 2
-    why = "tap: expected `-- COMMAND` with the command that starts a server"
+    why = "eca-server tap: expected `-- COMMAND` with the command that starts a server"
     assert why in capsys.readouterr().err
     assert run(["tap", "--replay", os.devnull]) == 2
-    assert f"tap: {os.devnull}:1: expected a transcript" in capsys.readouterr().err
+    assert f"eca-server tap: {os.devnull}:1: expected a transcript" in capsys.readouterr().err
     assert run(["tap", "--replay", "missing.jsonl"]) == 2
-    assert capsys.readouterr().err == "tap: missing.jsonl: No such file or directory\n"
+    assert capsys.readouterr().err == "eca-server tap: missing.jsonl: No such file or directory\n"

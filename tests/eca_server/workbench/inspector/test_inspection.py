@@ -177,5 +177,5 @@ def test_a_page_reports_a_missing_end_and_a_transcript_in_progress(
         writer.write(HEAD + lines)
         writer.flush()
         assert write_page(record, tmp_path / "kept.html") == 0
-    expected = f"inspect: kept.jsonl: the record {why}\n" if why else ""
+    expected = f"eca-server inspect: kept.jsonl: the record {why}\n" if why else ""
     assert capsys.readouterr().err == expected

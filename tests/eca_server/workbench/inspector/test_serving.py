@@ -181,4 +181,4 @@ async def test_a_record_without_an_end_is_followed_until_its_writer_is_gone(
     await feed.read(answer)
     why = "kept.jsonl: the record ends before the end of the conversation"
     assert f'"fault":"{why}"' in b"".join(answer.sent).decode()
-    assert capsys.readouterr().err == f"inspect: {why}\n"
+    assert capsys.readouterr().err == f"eca-server inspect: {why}\n"
