@@ -22,7 +22,7 @@ from eca_protocol.client.inbox import Inbox
 from eca_protocol.draft import codec_for
 from eca_protocol.endpoint import Method
 from eca_protocol.errors import ConnectionClosed, LocalProtocolError
-from eca_protocol.lifecycle import LifecycleGate
+from eca_protocol.lifecycle import LifecycleGate, State
 from eca_protocol.message_transport import StreamTransport
 from eca_protocol.methods import ECA, INITIALIZE, ClientNotification, ClientRequest
 from eca_protocol.peer import Peer, PendingCall
@@ -236,6 +236,10 @@ class Session:
         while (unread := sum(inbox.size for inbox in self._inboxes)) > INBOX:
             is_awaited = self._peer.pending_calls or self._forced_reads
             if is_awaited and unread <= AWAITED_INBOX:
+                return
+            if self._gate.state is State.SHUTDOWN:  # its answer is behind what no task will read
+                for inbox in tuple(self._inboxes):
+                    inbox.abandon()
                 return
             self._space_freed = anyio.Event()
             await self._space_freed.wait()

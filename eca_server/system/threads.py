@@ -26,6 +26,9 @@ THREAD_SECONDS: Final = 5.0
 NAME_THREADS: Final = 64
 """The most threads that look up the names of hosts: a dead network holds each for a minute."""
 
+MOST_PLACES: Final = 512
+"""The most places that the default limiter gets for abandoned threads."""
+
 _PAUSE: Final = 0.05
 _GRACE: Final = 0.5  # seconds that a cancelled task waits for its work on a disk
 
@@ -41,8 +44,8 @@ async def run_in_thread(
 ) -> _T:
     """Return the result of work in a worker thread, as `trio.to_thread.run_sync` does.
 
-    A thread abandoned by a cancelled task takes no place from the others of the default limiter: a
-    dead disk would hold them all.
+    A thread abandoned by a cancelled task takes no place from the others of the default limiter, up
+    to `MOST_PLACES`: a dead disk would hold them all.
 
     `seconds`: the longest wait for a thread.
 
@@ -75,7 +78,8 @@ async def run_in_thread(
             )
         except trio.Cancelled:
             is_abandoned = True
-            has_own_place = has_started and not has_ended and limiter is None
+            is_working = has_started and not has_ended
+            has_own_place = is_working and limiter is None and shared.total_tokens < MOST_PLACES
             shared.total_tokens += has_own_place
             raise
         except RuntimeError as error:

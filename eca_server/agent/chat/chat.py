@@ -195,15 +195,16 @@ class Chat(Outlet):
 
     async def refresh(self) -> None:
         """Take what another server has added to the stored chat, if this chat is idle."""
-        stored = await self.storage.read_again()
-        if stored is None or not self.history or self.is_busy or not self.mailbox.idle.is_set():
+        known = tuple(self.history)
+        if not known or not self._is_idle():
             return
-        messages = [restored(each) for each in stored.messages]
-        known_ids = {each.content_id for each in messages}
-        is_longer = len(messages) > len(self.history)
-        if is_longer and all(each.content_id in known_ids for each in self.history):
-            self.history.replace(messages)
+        stored = await self.storage.read_longer(known)
+        if stored is not None and self._is_idle() and tuple(self.history) == known:
+            self.history.replace([restored(each) for each in stored.messages])
             self.titling.title = stored.title or self.title
+
+    def _is_idle(self) -> bool:
+        return not self.is_busy and self.mailbox.idle.is_set()
 
     def _adopt(self, stored: StoredChat, *, was_cleared: bool) -> None:
         """Take a stored chat, to which the changes since are added."""

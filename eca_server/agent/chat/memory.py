@@ -28,6 +28,7 @@ from eca_server.agent.chat.store.running import Piece
 from eca_server.agent.chat.store.store import Store
 from eca_server.agent.chat.stored_messages import ChatRecord, stored
 from eca_server.agent.tools.tool import FileChange
+from eca_server.models.history import Message
 from eca_server.workspace.boundary import Workspace
 
 _log = logging.getLogger("eca_server.agent.chat")
@@ -167,12 +168,12 @@ class Storage:
             self.state = RestoreState.LATE
         return loaded
 
-    async def read_again(self) -> StoredChat | None:
-        """Read the stored part of a restored chat; None: there is none, or not now."""
-        if self._memory is None or not self.is_restored:
+    async def read_longer(self, known: Sequence[Message]) -> StoredChat | None:
+        """Read the stored part of a restored chat if it has these messages, and more."""
+        if self._memory is None or not self.is_restored or self._memory.store.is_late:
             return None
-        loaded = await self._memory.find(self._chat_id, waits=False)
-        return None if loaded is None else loaded.chat
+        known_ids = {each.content_id for each in known if each.content_id is not None}
+        return await self._memory.store.find_longer(self._chat_id, known_ids, len(known))
 
     async def store(self, record: ChatRecord | None = None) -> None:
         """Store additions, the title and the settings, within a time limit; never raise."""

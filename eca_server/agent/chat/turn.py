@@ -292,6 +292,7 @@ class Turn(Writer):
         if not self.is_mute:
             self.close_messages()
             self.flush()
+            self.end_code()
             self.outlet.usage.add(self.usages)
             if self.usages and (not self.stopped or self.session.profile.counts_stopped):
                 self._write_usage(())
@@ -305,7 +306,6 @@ class Turn(Writer):
     def finish(self, last_words: str = "") -> None:
         """Write `last_words` if there are any, then the one `finished`, and nothing more."""
         self.is_closing = True
-        self.end_code()
         if last_words:
             self.write("system", ChatTextContent(text=last_words))
         self.write("system", ChatProgressContent(state="finished", text=""))

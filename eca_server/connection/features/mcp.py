@@ -119,7 +119,7 @@ class MCPServers:
                 continue
             try:
                 is_stored = await login.was_made_elsewhere()
-            except MCPError as error:
+            except (MCPError, RuntimeError) as error:  # RuntimeError: there is no thread now
                 _log.info("MCP server %s: %s", server.name, error)
                 continue
             if is_stored and server.state is State.REQUIRES_AUTH:

@@ -106,6 +106,12 @@ class Tokens:
                 await self._renew(access)
         return self._tokens.access != access
 
+    async def take_stored(self) -> bool:
+        """Take over a login that another server has stored; return whether there was one."""
+        access = self._tokens.access
+        await self._load_stored_login()
+        return self._tokens.access != access
+
     async def _load_stored_login(self) -> None:
         """Take over a login that another server has stored; read the file only if it has changed.
 

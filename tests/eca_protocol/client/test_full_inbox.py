@@ -142,6 +142,14 @@ async def test_a_task_that_waits_leaves_the_inbox_a_limit(wait, monkeypatch) -> 
         tasks.cancel_scope.cancel()
 
 
+async def test_the_shutdown_does_not_wait_for_a_reader(monkeypatch) -> None:
+    monkeypatch.setattr(session, "AWAITED_INBOX", 2 * INBOX)
+    with anyio.move_on_after(4) as limit:  # the shutdown's own limit is 5 s
+        async with connected() as (client, server):
+            turn = await long_turn(client, server)
+    assert (turn.chat.id, limit.cancel_called) == ("c", False)
+
+
 async def test_the_chats_of_the_past_are_not_looked_at_before_each_read() -> None:
     async with connected() as (client, server):
         server.answers_with("x")

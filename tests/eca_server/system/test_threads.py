@@ -9,6 +9,7 @@ import pytest
 import trio
 import trio.testing
 
+from eca_server.system import threads
 from eca_server.system.threads import run_in_thread, run_on_disk
 from eca_server.workspace.boundary import Place, Workspace
 from tests.eca_server.agent.chat.editor import SCRIPT, editor, text
@@ -103,6 +104,20 @@ async def test_threads_of_a_disk_that_does_not_answer_leave_places_to_others(aut
     for work in works:
         await work.run_and_stop()
     assert limiter.available_tokens == places
+    for work in works:
+        work.answers.set()
+    while (limiter.total_tokens, limiter.borrowed_tokens) != (places, 0):
+        await trio.to_thread.run_sync(lambda: None)
+
+
+async def test_threads_of_a_disk_that_does_not_answer_are_limited(autojump_clock, monkeypatch):
+    limiter = trio.to_thread.current_default_thread_limiter()
+    places = int(limiter.total_tokens)
+    monkeypatch.setattr(threads, "MOST_PLACES", places + 1)
+    works = [Work("late") for _ in range(3)]
+    for work in works:
+        await work.run_and_stop()
+    assert (limiter.total_tokens, limiter.available_tokens) == (places + 1, places - 2)
     for work in works:
         work.answers.set()
     while (limiter.total_tokens, limiter.borrowed_tokens) != (places, 0):

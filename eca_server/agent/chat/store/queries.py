@@ -6,7 +6,7 @@ addition); each query that writes is one transaction, which the file begins and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -152,6 +152,19 @@ def load(file: ChatFile, chat_id: str) -> LoadResult:
             settings=decode_settings(settings and settings[0]),
         )
     )
+
+
+def load_longer(
+    file: ChatFile, chat_id: str, message_ids: Collection[str], count: int
+) -> StoredChat | None:
+    """Load a chat that has these messages, and more than `count`.
+
+    A chat that is not loaded is still known as it was, for the next comparison.
+    """
+    rows = file.execute("SELECT id FROM message WHERE chat = ?", (chat_id,)).fetchall()
+    stored_ids = {name for (name,) in rows}
+    has_more = len(rows) > count and stored_ids.issuperset(message_ids)
+    return load(file, chat_id).chat if has_more else None
 
 
 def latest(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -133,6 +133,18 @@ class Store:
             unfinished = rollbacks.has_unfinished_rollbacks(file, workspace, chat_id)
             loaded = queries.load(file, chat_id)
             return attrs.evolve(loaded, has_unfinished_rollbacks=unfinished)
+
+        return await self._worker.read_unless_late(query, first=running.settle)
+
+    async def find_longer(
+        self, chat_id: str, message_ids: Collection[str], count: int
+    ) -> StoredChat | None:
+        """Load a chat that has these messages, and more than `count`; None: not so, or not now."""
+
+        def query(file: ChatFile) -> StoredChat | None:
+            if rollbacks.has_unfinished_rollbacks(file, "", chat_id):
+                return None
+            return queries.load_longer(file, chat_id, message_ids, count)
 
         return await self._worker.read_unless_late(query, first=running.settle)
 

@@ -167,8 +167,10 @@ class Login:
         self._times_forgotten += 1
 
     async def was_made_elsewhere(self) -> bool:
-        """Return whether another server has stored the login that this one lacks."""
-        return self._tokens is None and await self.token() is not None
+        """Return whether another server has stored a login that this one lacks."""
+        if self._tokens is None:
+            return await self.token() is not None
+        return await self._tokens.take_stored()
 
     def give_up(self) -> None:
         """Cancel the pending login and free its port."""

@@ -237,3 +237,16 @@ async def test_a_block_of_code_that_an_answer_leaves_open_is_ended_where_it_woul
             assert shown.count("```") == (2 if fence else 1)
         assert (note or "") in written
         assert "```\n" not in repr(ours.connection.chats.get("c").history[-1].parts)
+
+
+async def test_an_open_block_of_code_of_a_deleted_chat_is_left_as_it_is(tmp_path):
+    async with (
+        Provider([reply(text("```py\nx = 1"), hang())]) as provider,
+        current(provider_config(provider.url), clientInfo={"name": "emacs"}) as ours,
+    ):
+        await ours.prompt("hi")
+        await ours.content("text", text="```py\nx = 1")
+        written = len(ours.contents(kind="text"))
+        await ours.ask("chat/delete", {"chatId": "c"})
+        assert len(ours.contents(kind="text")) == written
+        assert ours.contents(kind="progress")[-1]["state"] == "finished"

@@ -255,6 +255,20 @@ async def test_a_chat_that_is_opened_again_shows_what_another_server_added(tmp_p
         assert "two" in repr(ours.connection.chats.get("c").history.model_context)
 
 
+async def test_a_chat_that_is_opened_again_still_reports_what_another_server_deleted(tmp_path):
+    async with current(data=tmp_path) as ours, current(data=tmp_path) as theirs:
+        for text in ("one", "two"):
+            cut = await send_prompt(ours, text, model=ECHO)
+        await ours.ask("chat/update", {"chatId": "c", "title": "ours"})
+        await theirs.ask("chat/open", {"chatId": "c"})
+        rollback = {"chatId": "c", "contentId": cut, "include": ["messages"]}
+        await theirs.ask("chat/rollback", rollback)
+        title, texts = await shown_title_and_texts(ours)
+        assert (title, texts) == ("ours", ["one", "one", "two", "two"])
+        await send_prompt(ours, "three", model=ECHO)
+        assert "Another server deleted messages of the chat ours" in repr(ours.received)
+
+
 async def test_a_turn_that_is_not_on_the_disk_stays_when_the_chat_is_opened_again(
     tmp_path, monkeypatch
 ):

@@ -4,7 +4,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import attrs
 import pytest
+import trio
 
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.connection.features import mcp
@@ -19,19 +21,27 @@ from tests.eca_server.connection.features.test_mcp_control import SECRET, Home
 URL = "https://mcp.example/mcp"
 
 
-@pytest.mark.parametrize("is_refused", [False, True])
+async def no_thread(*_: Any, **__: Any) -> Any:
+    """Fail as on a machine at its limit of threads."""
+    raise RuntimeError("can't start new thread")
+
+
+@pytest.mark.parametrize(
+    ("has_old_login", "is_refused"), [(False, False), (False, True), (True, False)]
+)
 async def test_a_login_that_another_server_stores_starts_the_server_once(
-    tmp_path, monkeypatch, is_refused
+    tmp_path, monkeypatch, has_old_login, is_refused
 ):
     client = Client(id="i", token_url="https://login.example/token")
     tokens = TokenSet(access=Secret(SECRET), obtained_at=0, expires_at=None, client=client)
+    old = Secret("revoked")
     starts: list[bool] = []
 
     @asynccontextmanager
     async def connect(*_: Any, login: Any, **__: Any) -> AsyncIterator[Any]:
         token = await login.token()
         starts.append(token is not None)
-        if token is None or is_refused:
+        if token in {None, old} or is_refused:
             raise MCPError("it wants a login", kind="login", url="https://login.example/page")
         async with Place().connect() as session:
             yield session
@@ -40,6 +50,8 @@ async def test_a_login_that_another_server_stores_starts_the_server_once(
     home = Home(tmp_path)
     home.configure(web={"url": URL})
     logins = Logins({"XDG_DATA_HOME": str(home.data)})
+    if has_old_login:
+        logins.store(f"mcp:{URL}", attrs.evolve(tokens, access=old))
     async with home.editor() as ours:
         await status(ours, "web", "requires-auth")
         watcher = Watcher(ours.connection.parts.settings)
@@ -50,4 +62,7 @@ async def test_a_login_that_another_server_stores_starts_the_server_once(
             if name.startswith("mcp"):
                 await status(ours, "web", "requires-auth" if is_refused else "running")
         await ours.connection.parts.mcp.get().follow_logins()
-    assert starts == [False, True]
+        with monkeypatch.context() as patch:
+            patch.setattr(trio.to_thread, "run_sync", no_thread)
+            await ours.connection.parts.mcp.get().follow_logins()
+    assert starts == [has_old_login, True]
