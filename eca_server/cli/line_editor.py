@@ -19,11 +19,14 @@ import trio
 import trio.from_thread
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import Application, run_in_terminal
+from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
-from prompt_toolkit.input.typeahead import clear_typeahead
+from prompt_toolkit.input import Input
+from prompt_toolkit.input.typeahead import clear_typeahead, get_typeahead, store_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout.processors import TabsProcessor
 from prompt_toolkit.patch_stdout import patch_stdout
 
@@ -34,6 +37,7 @@ from eca_protocol.errors import ECAError
 from eca_protocol.methods import CHAT_QUERY_FILES
 from eca_server.agent.commands.login import login_prompt
 from eca_server.agent.context.mentions import mention_of, typed_mention
+from eca_server.cli.reading import PromptState
 from eca_server.config.directories import data_directory, make_data_directory
 from eca_server.printable import printable_line
 
@@ -81,11 +85,26 @@ class LineEditor:
         )
         self._secrets = PromptSession[str](is_password=True, key_bindings=_KEYS)
         self._answers = PromptSession[str](key_bindings=_KEYS)
+        self.state: PromptState = "hidden"
+        for session in (self._prompts, self._secrets):
+            self._follow(session.default_buffer)
         self._reading = trio.Lock()
         self._is_typing_ahead = False
 
+    def _follow(self, buffer: Buffer) -> None:
+        """Note the Enter of a prompt at once: its editor still has to end."""
+        accept = buffer.accept_handler
+        assert accept is not None
+
+        def enter(entered: Buffer) -> bool:
+            self.state = "entered"
+            return accept(entered)
+
+        buffer.accept_handler = enter
+
     async def prompt(self, *, is_secret: bool) -> str:
         """Return the next prompt with a line end; empty after Ctrl-D."""
+        self.state = "hidden"
         return await self._read(self._secrets if is_secret else self._prompts, "> ")
 
     async def answer(self, question: str) -> str:
@@ -120,10 +139,17 @@ class LineEditor:
                 clear_typeahead(session.input)
             ending = _Ending(session.app)
             nursery.start_soon(ending.wait)
-            line = await trio.to_thread.run_sync(_edit, session, label, ending.check)
+
+            def show() -> None:
+                if session is not self._answers:
+                    self.state = "shown"
+                ending.check()
+
+            line = await trio.to_thread.run_sync(_edit, session, label, show)
             self._mark_pastes()
-            if line is None:
+            if line is None or _take_interrupt(session.input):
                 signal.raise_signal(signal.SIGINT)
+            if line is None:
                 await trio.sleep_forever()
             nursery.cancel_scope.cancel()
         return line or ""
@@ -150,6 +176,17 @@ class _Ending:
         """End the editor, in its own thread, if that is due."""
         if self._is_due and self._app.future is not None and not self._app.future.done():
             self._app.exit(exception=EOFError)
+
+
+def _take_interrupt(source: Input) -> bool:
+    """Return whether Ctrl-C was typed behind the Enter, before it was a signal again.
+
+    As with the signal, what was typed before it is lost.
+    """
+    keys = [*get_typeahead(source), *source.read_keys()]
+    interrupts = [index for index, each in enumerate(keys) if each.key == Keys.ControlC]
+    store_typeahead(source, keys[interrupts[-1] + 1 :] if interrupts else keys)
+    return bool(interrupts)
 
 
 def _edit(session: PromptSession[str], label: str, check: Callable[[], None]) -> str | None:

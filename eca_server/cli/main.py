@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -120,7 +121,7 @@ def _options(arguments: argparse.Namespace) -> Options:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    with _without_garbage_collection():
+    with _importing():
         import attrs  # noqa: PLC0415
 
         from eca_protocol.revisions import parse_revision  # noqa: PLC0415
@@ -139,14 +140,22 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _without_garbage_collection() -> Iterator[None]:
-    """Disable garbage collection during imports, which only slows the start."""
+def _importing() -> Iterator[None]:
+    """Import modules: without garbage collection, which slows it, and without KeyboardInterrupt.
+
+    An extension module that is being imported may crash on it, as orjson does.
+    """
+    interrupts = signal.getsignal(signal.SIGINT)
+    if interrupts is signal.default_int_handler:
+        signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     gc.disable()
     try:
         yield
     finally:
         gc.freeze()
         gc.enable()
+        if interrupts is signal.default_int_handler:
+            signal.signal(signal.SIGINT, interrupts)
 
 
 def _acp(arguments: argparse.Namespace) -> int:
@@ -154,16 +163,18 @@ def _acp(arguments: argparse.Namespace) -> int:
         from eca_server.cli.terminal import ChatCommand, chat  # noqa: PLC0415
 
         return chat(_options(arguments), ChatCommand())
-    with _without_garbage_collection():
+    with _importing():
         from eca_server.acp.cli import run  # noqa: PLC0415
     return run(lambda: _options(arguments), arguments.server)
 
 
 def _chat(arguments: argparse.Namespace) -> int:
-    import attrs  # noqa: PLC0415
+    with _importing():
+        import attrs  # noqa: PLC0415
 
-    from eca_server.cli.terminal import ChatCommand, chat  # noqa: PLC0415
+        from eca_server.cli.terminal import ChatCommand, chat  # noqa: PLC0415
 
+        options = attrs.evolve(_options(arguments), keeps_chats=True, discovers=True)
     if arguments.config_file is not None and not arguments.config_file.is_file():
         return _refuse(
             "chat", f"--config-file: expected a file, got {str(arguments.config_file)!r}"
@@ -177,13 +188,15 @@ def _chat(arguments: argparse.Namespace) -> int:
         prints_json=arguments.json,
         resumed=arguments.resume,
     )
-    return chat(attrs.evolve(_options(arguments), keeps_chats=True, discovers=True), command)
+    return chat(options, command)
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
-    from eca_server.cli.terminal import doctor  # noqa: PLC0415
+    with _importing():
+        from eca_server.cli.terminal import doctor  # noqa: PLC0415
 
-    return doctor(_options(arguments), online=arguments.online, prints_json=arguments.json)
+        options = _options(arguments)
+    return doctor(options, online=arguments.online, prints_json=arguments.json)
 
 
 def _config(arguments: argparse.Namespace) -> int:

@@ -10,12 +10,14 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Protocol
+from typing import Literal, Protocol
 
 import trio
 
 from eca_protocol import messages as m
 from eca_protocol import platforms
+
+PromptState = Literal["hidden", "shown", "entered"]
 
 _PATIENCE = 1.0  # seconds until a pipe without an end is reported
 
@@ -25,7 +27,13 @@ _WAITING = (
 
 
 class Reader(Protocol):
-    """The lines of the user."""
+    """The lines of the user.
+
+    Attributes:
+        state: the state of the latest prompt; `entered` from its Enter on, before it is returned.
+    """
+
+    state: PromptState
 
     async def prompt(self, *, is_secret: bool) -> str:
         """Return the next prompt with its line end; empty at the end of the input."""
@@ -78,6 +86,7 @@ class Lines:
     """Lines of stdin, read on demand; the line of a cancelled wait goes to the next one."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
+        self.state: PromptState = "hidden"
         self._nursery = nursery
         self._sender, self._receiver = trio.open_memory_channel[str](0)
         self._is_reading = False
@@ -85,6 +94,7 @@ class Lines:
 
     async def prompt(self, *, is_secret: bool) -> str:
         """Return the next prompt with its line end; empty at the end of stdin."""
+        self.state = "shown"
         if not sys.stdin.isatty():
             return await self._next()
         line = ""
@@ -120,8 +130,12 @@ class Lines:
         return line
 
     async def _read_one(self) -> None:
-        line = await trio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
-        await self._sender.send(line)
+        await self._sender.send(await trio.to_thread.run_sync(self._read, abandon_on_cancel=True))
+
+    def _read(self) -> str:
+        line = sys.stdin.readline()
+        self.state = "entered"
+        return line
 
 
 def _write(text: str) -> None:

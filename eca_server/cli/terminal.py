@@ -124,14 +124,19 @@ async def _chat(options: Options, command: ChatCommand, contexts: Sequence[m.Cha
             questions.read_line, approvals.reader = reader.answer, reader
             if is_terminal and local.connection.settings.loaded.withheld:
                 await local.connection.parts.get().trust.ask(questions.ask, questions.say)
-            talk = _Conversation(local, conversation, approvals, prints_json=command.prints_json)
-            if command.message is not None:
-                outcome = await talk.answer(command.message, contexts)
-                if outcome == "well" and talk.awaits_key:  # after `/login`
-                    outcome = await talk.answer(await reader.prompt(is_secret=True))
-            else:
-                with reader.typing_ahead():
-                    outcome = await talk.hold(reader)
+            talk = _Conversation(
+                local, conversation, approvals, reader, prints_json=command.prints_json
+            )
+            outcome: _Outcome = "left"
+            with trio.CancelScope() as scope:
+                await nursery.start(talk.take_interrupts, scope.cancel)
+                if command.message is not None:
+                    outcome = await talk.answer(command.message, contexts)
+                    if outcome == "well" and talk.awaits_key:  # after `/login`
+                        outcome = await talk.answer(await reader.prompt(is_secret=True))
+                else:
+                    with reader.typing_ahead():
+                        outcome = await talk.hold()
             nursery.cancel_scope.cancel()
     return _EXIT_CODES[outcome]
 
@@ -246,22 +251,41 @@ async def _doctor(options: Options, online: bool, prints_json: bool) -> int:
         return int(bool(errors) or (served is not None and served.last_turn_failed))
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class _Conversation:
     """A chat in a terminal or a pipe."""
 
     local: LocalPair
     chat: Chat
     approvals: Approvals
+    reader: Reader
     prints_json: bool = attrs.field(kw_only=True)
+    _turn: Turn | None = attrs.field(default=None, init=False)
+    _is_interrupted: bool = attrs.field(default=False, init=False)  # before its turn
 
-    async def hold(self, reader: Reader) -> _Outcome:
-        """Answer prompts until their end; Ctrl-C stops a turn, or exits between two."""
+    async def take_interrupts(
+        self, leave: Callable[[], None], *, task_status: trio.TaskStatus[None]
+    ) -> None:
+        """Stop a turn at the first Ctrl-C behind its Enter; exit at the second, and at a prompt."""
+        with trio.open_signal_receiver(signal.SIGINT) as interrupts:
+            task_status.started()
+            async for _ in interrupts:
+                if self._turn is not None:
+                    if self._turn.stopped:
+                        leave()
+                    self._turn.stop()
+                elif self.reader.state == "shown" or self._is_interrupted:
+                    leave()
+                elif self.reader.state == "entered":
+                    self._is_interrupted = True
+
+    async def hold(self) -> _Outcome:
+        """Answer prompts until their end."""
         outcome: _Outcome = "well"
         has_answered = False
         try:
-            while outcome != "left":
-                line = await reader.prompt(is_secret=self.awaits_key)
+            while True:
+                line = await self.reader.prompt(is_secret=self.awaits_key)
                 if not line:
                     break
                 if line.strip():
@@ -276,18 +300,17 @@ class _Conversation:
 
     async def answer(self, message: str, contexts: Sequence[m.ChatContext] = ()) -> _Outcome:
         """Print the answer to one prompt."""
-        turn = self.chat.prompt(message, contexts=contexts)
-        system_text = ""
-        with trio.CancelScope() as scope:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(_stop_on_interrupt, turn, scope)
-                if self.prints_json:
-                    system_text = await print_turn_as_json(turn)
-                else:
-                    system_text = await print_turn(turn, self.approvals)
-                nursery.cancel_scope.cancel()
-        if scope.cancelled_caught:
-            return "left"
+        self._turn = turn = self.chat.prompt(message, contexts=contexts)
+        if self._is_interrupted:
+            turn.stop()
+            self._is_interrupted = False
+        if self.prints_json:
+            system_text = await print_turn_as_json(turn)
+        else:
+            system_text = await print_turn(turn, self.approvals)
+        self._turn = None
+        if turn.response is None:
+            system_text = "Stopped before the prompt was sent."
         served = self._served
         failed = served is not None and served.last_turn_failed
         if self.chat.model is not None and served is not None:
@@ -312,12 +335,3 @@ class _Conversation:
     def _served(self) -> ServedChat | None:
         """The server's side of the chat."""
         return self.local.connection.parts.get().chats.get().get(self.chat.id)
-
-
-async def _stop_on_interrupt(turn: Turn, scope: trio.CancelScope) -> None:
-    """Stop the turn at the first Ctrl-C, and exit at the second."""
-    with trio.open_signal_receiver(signal.SIGINT) as interrupts:
-        async for _ in interrupts:
-            if turn.stopped:
-                scope.cancel()
-            turn.stop()

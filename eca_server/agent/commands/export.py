@@ -46,6 +46,12 @@ async def export_chat(turn: Turn, context: CommandContext) -> None:
     if not messages:
         turn.fail("There is nothing to export: this chat has no messages.")
         return
+    secrets = (*context.models.secrets, *context.loaded.secrets)
+
+    def hide(text: str) -> str:
+        checkpoint()  # else the thread of a stopped export masks a large chat to its end
+        return mask_keys(text, secrets)
+
     settings = chat.settings
     about = {
         "id": chat.id,
@@ -66,7 +72,7 @@ async def export_chat(turn: Turn, context: CommandContext) -> None:
         messages,
         about,
         flags=settings.flags,
-        hide=lambda text: mask_keys(text, (*context.models.secrets, *context.loaded.secrets)),
+        hide=hide,
     )
     try:
         place = await change_in_thread(write)

@@ -178,7 +178,7 @@ class Prompts:
         elif needs_model:
             try:
                 self.models.current.find(model)
-            except BackendError:
+            except (BackendError, ImportError):  # the turn says which it was
                 status = "error"
         return m.ChatPromptResponse(chat_id=chat.id, model=model, status=status)
 

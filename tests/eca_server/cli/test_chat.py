@@ -98,20 +98,28 @@ def test_the_answer_streams_until_the_chat_is_ended(tmp_path: Path, end: str) ->
         assert b"Traceback" not in chat.stderr.read()
 
 
-async def test_a_second_interrupt_leaves_a_turn_that_does_not_end() -> None:
-    stopped = trio.Event()
+async def test_a_second_interrupt_leaves_a_turn_that_does_not_end_or_has_not_begun() -> None:
+    stopped, exiting = trio.Event(), trio.Event()
     turn = Mock(stop=stopped.set)
     type(turn).stopped = property(lambda _: stopped.is_set())
-    with trio.fail_after(5), trio.CancelScope() as scope:
+    reader = Mock(state="hidden")
+
+    async def interrupt() -> bool:
+        signal.raise_signal(signal.SIGINT)
+        await trio.testing.wait_all_tasks_blocked()
+        return exiting.is_set()
+
+    for is_running, state in ((True, "entered"), (False, "entered"), (False, "shown")):
+        talk = terminal._Conversation(Mock(), Mock(), Mock(), reader, prints_json=False)
+        reader.state, exiting = "hidden", trio.Event()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(terminal._stop_on_interrupt, turn, scope)
-            await trio.testing.wait_all_tasks_blocked()
-            signal.raise_signal(signal.SIGINT)
-            await stopped.wait()
-            assert not scope.cancel_called
-            signal.raise_signal(signal.SIGINT)
-            await trio.sleep_forever()
-    assert scope.cancelled_caught
+            await nursery.start(talk.take_interrupts, exiting.set)
+            assert not await interrupt()  # between a turn and the next prompt
+            talk._turn, reader.state = (turn if is_running else None), state
+            assert await interrupt() is (state == "shown")
+            assert stopped.is_set()
+            assert await interrupt()
+            nursery.cancel_scope.cancel()
 
 
 def test_a_message_is_answered_by_a_model_that_a_provider_lists(tmp_path):

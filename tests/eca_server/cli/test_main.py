@@ -5,6 +5,7 @@ import importlib
 import io
 import json
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from eca_protocol.revisions import Revision
 from eca_protocol.schema import json_schema, typescript
 from eca_protocol.testing.provider import provider_in_thread, reply
 from eca_server.cli.arguments import make_parser
-from eca_server.cli.main import _COMMANDS, _WITH_PARSERS, _WITH_VALUE, run
+from eca_server.cli.main import _COMMANDS, _WITH_PARSERS, _WITH_VALUE, _importing, run
 from eca_server.ecp.help_texts import PAGES
 from tests.eca_server.cli.running import eca
 from tests.eca_server.conftest import Start
@@ -379,3 +380,17 @@ def test_an_interrupt_while_a_command_is_imported_leaves_no_traceback(main, run,
     except SystemExit as ending:
         code = ending.code
     assert code == 130
+
+
+def test_an_interrupt_meets_no_extension_module_inside_its_import():
+    code = (
+        "import signal\nfrom eca_server.cli.main import _importing\n"
+        "try:\n  with _importing(): signal.raise_signal(signal.SIGINT)\n"
+        "finally: print('raised')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (130, b"")
+    with _importing():
+        pass
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)

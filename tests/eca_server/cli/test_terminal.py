@@ -67,6 +67,7 @@ def test_a_terminal_edits_lines_and_shows_markdown(editor: Terminal, tmp_path: P
     editor.type(b"wrong\x03say first\x1b\rsay second\r", b"firstsecond", PROMPT)
     editor.type(b"repeat 99999999 word \r", b"word word word")
     editor.type(b"\x03", b"Stopped.", PROMPT)
+    editor.type(b"say not\r\x03say next\r", b"Stopped before the prompt", b"> say next", PROMPT)
     editor.type(b"/comp", b"Summarize this chat")
     editor.type("\x03say は@not".encode(), b"notes.txt")
     editor.type(b"\t\r", b"@notes.txt", PROMPT)

@@ -168,7 +168,7 @@ def markdown(messages: Sequence[Message], title: str, *, hide: Hide) -> str:
         if message.role != "tool":
             blocks.append(f"## {message.role.capitalize()}")
         blocks += filter(None, map(_block, message.parts))
-    return hide("\n\n".join(blocks)) + "\n"
+    return "\n\n".join(map(hide, blocks)) + "\n"
 
 
 def _block(part: Any) -> str:

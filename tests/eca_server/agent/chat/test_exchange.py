@@ -1,9 +1,11 @@
 """Chats that go to a file and come back, and files that others wrote."""
 
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +13,7 @@ from eca_server.agent.chat.exchange import edn
 from eca_server.agent.chat.exchange.reading import BadExport, read_export
 from eca_server.agent.chat.exchange.written import envelope, markdown
 from eca_server.agent.chat.flags import Flag
+from eca_server.agent.commands import export
 from eca_server.models.history import (
     CompactionPart,
     ImagePart,
@@ -193,6 +196,31 @@ async def test_a_chat_is_exported_and_imported_as_a_new_one(tmp_path: Path) -> N
             assert (await ours.prompt("say on", new))["model"] == SCRIPT
             await ours.expect_finished(new)
         assert len((await ours.ask("chat/list"))["chats"]) == 3
+
+
+@pytest.mark.parametrize("suffix", ["edn", "md"])
+async def test_a_stopped_export_of_a_large_chat_ends_its_thread(
+    ours, tmp_path, monkeypatch, suffix
+):
+    begun, may_continue, masked = threading.Event(), threading.Event(), []
+
+    def mask(text: str, _: object) -> str:
+        masked.append(text)
+        begun.set()
+        may_continue.wait(5)
+        return text
+
+    monkeypatch.setattr(export, "mask_keys", mask)
+    await ours.turn("repeat 3 one", model=SCRIPT)
+    await ours.prompt(f"/export {tmp_path / f'chat.{suffix}'}", model=SCRIPT)
+    await trio.to_thread.run_sync(begun.wait, 5)
+    await ours.stop()
+    await ours.ask("chat/list")  # behind the stop
+    may_continue.set()
+    await ours.expect_finished("c")
+    assert len(masked) == 1
+    assert "oneone" not in masked[0]  # a chat is masked in parts
+    assert not [*tmp_path.glob("chat.*")]
 
 
 async def test_older_editions_import_into_the_chat_at_hand(ours, tmp_path: Path):

@@ -30,7 +30,7 @@ from eca_server.connection.features import lifecycle
 from eca_server.connection.features.host import Options
 from eca_server.connection.features.settings import Settings, Watcher
 from eca_server.secret import Secret
-from tests.eca_server.agent.chat.editor import ECHO, Editor, editor
+from tests.eca_server.agent.chat.editor import ECHO, Editor, contents, editor, text
 from tests.eca_server.connection.features.session import announced, until_shown
 
 NAMES = {"models": {"m": {}, "n": {}}}
@@ -433,3 +433,19 @@ async def test_a_server_upgraded_while_it_runs_survives_a_change_and_asks_for_a_
         refusal = await ours.editor.until(lambda each: each.get("id") == request["id"])
         assert UPGRADED in refusal["error"]["message"]
         assert answer in (await ours.editor.turn("say hi", model="simulator/script")).answer
+
+
+async def test_a_prompt_to_a_model_whose_modules_are_gone_is_a_turn_that_says_so(
+    tmp_path, monkeypatch
+):
+    async with configured(tmp_path) as ours:
+        known = {"url": "http://127.0.0.1:9", "key": "k", "models": {"m": {}}}
+        ours.write({"providers": {"a": {"api": "anthropic", **known}}})
+        for _ in range(2):
+            await ours.watcher.look()
+        monkeypatch.setitem(sys.modules, "eca_server.models.anthropic", None)
+        prompt = ours.editor.prompt_request("hi", model="a/m")
+        await ours.editor.send(prompt)
+        await ours.editor.expect_finished("c")
+        assert UPGRADED in text([each for _, each in contents(ours.editor.received)])
+        assert (await ours.editor.answer(prompt))["model"] == "a/m"
