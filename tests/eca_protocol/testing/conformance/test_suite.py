@@ -16,8 +16,10 @@ from eca_protocol.streams import Transport
 from eca_protocol.testing.conformance import server_process
 from eca_protocol.testing.conformance.cases import Case, server_cases
 from eca_protocol.testing.conformance.harness import Harness
+from eca_protocol.testing.conformance.recorder import ReceivedMessage
 from eca_protocol.testing.conformance.run import Run
 from eca_protocol.testing.conformance.server import CHAPTERS
+from eca_protocol.testing.conformance.server.reading import next_run
 from eca_protocol.testing.conformance.suite import open_suite, run_suite
 from eca_protocol.testing.conformance.target import Target
 from eca_protocol.testing.conformance.verdicts import NotApplicable, Unmet
@@ -142,6 +144,27 @@ async def test_a_server_that_writes_without_end_is_ended(
 
     with pytest.raises(StartFailed, match=f"more than {limit} in all: it was ended"):
         await verdicts(target=Target(serve=floods))
+
+
+async def test_a_wait_among_many_messages_ends_in_time():
+    seconds = []
+
+    async def looks(harness: Harness) -> None:
+        async with harness.session() as session:
+            chat = session.chat()
+            params = {"chatId": chat.id, "content": {"type": "text", "text": "x"}}
+            message = {"method": "chat/contentReceived", "params": params}
+            each = ReceivedMessage(
+                index=0, at=0, side="server", data=b"", message=message, is_message=True
+            )
+            session.messages += [each] * 6_000
+            start = anyio.current_time()
+            with anyio.move_on_after(0.1):
+                await next_run(chat)
+            seconds.append(anyio.current_time() - start)
+
+    await verdicts(a_case(looks, "W-20a"))
+    assert seconds[0] < 2
 
 
 async def test_a_server_that_starts_slowly_has_more_time_for_its_first_answer():
