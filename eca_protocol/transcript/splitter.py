@@ -2,6 +2,7 @@
 
 Unlike the decoders of `framing` it reports no errors and drops no bytes: the joined pieces are the
 stream. A message is a block of header lines with one length, and a JSON object of that length.
+A length that is too large ends at the next header, whose bytes cannot be in JSON.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ Piece: TypeAlias = tuple[bytes, bytes | None]
 
 _LENGTH = re.compile(rb"(?im)^[ \t]*content-length[ \t]*:[ \t]*([0-9]{1,18})[ \t]*\r?$")
 _PLAIN = re.compile(rb"Content-Length: ([0-9]{1,9})\r\n\r\n")
+_LONGEST_PLAIN = len(b"Content-Length: 999999999\r\n\r\n")
 
 
 def message_in(body: bytes) -> dict[str, Any] | None:
@@ -62,8 +64,9 @@ class Splitter:
 
     def feed(self, data: bytes) -> list[Piece]:
         """Take the next bytes; return the pieces that they complete."""
+        start = max(0, len(self._buffer) - _LONGEST_PLAIN)
         self._buffer += data
-        if len(self._buffer) < self._needed_size:
+        if len(self._buffer) < self._needed_size and not _PLAIN.search(self._buffer, start):
             return []
         pieces: list[Piece] = []
         position = 0
@@ -86,8 +89,11 @@ class Splitter:
             return None
         end, body = self._piece_end(start)
         if end > len(self._buffer):
-            self._needed_size = end
-            return None
+            following = None if body is None else _PLAIN.search(self._buffer, body)
+            if following is None:
+                self._needed_size = end
+                return None
+            end, body = following.start(), None
         content = None if body is None else bytes(self._buffer[body:end])
         is_message = content is not None and message_in(content) is not None
         pieces.append((bytes(self._buffer[start:end]), content if is_message else None))

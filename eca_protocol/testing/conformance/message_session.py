@@ -157,7 +157,7 @@ class MessageSession:
         """Return the first message, received already or later, that is wanted.
 
         Args:
-            is_wanted: called with each whole message.
+            is_wanted: called with each whole message; must not read the other ones.
             seconds: the time limit.
             expected: a description of the message.
             after: only later messages count.
@@ -175,13 +175,27 @@ class MessageSession:
                     matches.append(received)
             return bool(matches)
 
+        await self.until_holds(has_come, seconds=seconds, expected=expected, shows=shows)
+        return matches[0]
+
+    async def until_holds(
+        self,
+        condition: Callable[[], object],
+        *,
+        seconds: float = 5,
+        expected: str,
+        shows: str | None = None,
+    ) -> None:
+        """Wait until a condition on all messages holds; it is checked once for what came together.
+
+        See `until` for the arguments.
+        """
         try:
-            await self.process.until(has_come, seconds=seconds, expected=expected)
+            await self.process.until(condition, seconds=seconds, expected=expected)
         except Unmet as stuck:
             if shows is not None:
                 self._judge.check(shows, False, stuck.expected, stuck.got)
             raise
-        return matches[0]
 
     async def quiet(self, seconds: float) -> list[ReceivedMessage]:
         """Return the messages of that time; a later message as a fence (`settle`) is better."""

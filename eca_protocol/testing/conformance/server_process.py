@@ -30,6 +30,8 @@ MAX_MESSAGES: Final = 100_000
 
 _STDERR_BYTES: Final = 16_384  # bytes of stderr that are stored
 _GRACE_PERIODS: Final = GracePeriods(after_stdin=1.0, after_term=1.0, after_kill=2.0)
+_EXIT_SECONDS: Final = 1.0
+"""The time between the end of a process's output and its exit, at most."""
 
 
 class ServerProcess:
@@ -79,6 +81,9 @@ class ServerProcess:
         self._errors = b""
         self._scope = anyio.CancelScope()
         self._closes_input = False
+        self._is_input_lost = False
+        self._closed_stream = ""  # that it had closed when it was stopped
+        self._is_silent = False  # it runs without an output
         self._is_out_of_step = False
 
     @property
@@ -109,8 +114,9 @@ class ServerProcess:
             return f"more than {MAX_OUTPUT_BYTES:,} bytes in all: it was ended"
         if self._messages > MAX_MESSAGES:
             return f"more than {MAX_MESSAGES:,} messages in all: it was ended"
-        if self.exit_code is None:
-            return "a server that runs and has closed its input"
+        if self._closed_stream or self.exit_code is None:
+            stream = self._closed_stream or ("output" if self.output_ended else "input")
+            return f"a server that runs and has closed its {stream}"
         return f"the end of the server with exit code {self.exit_code}"
 
     async def run(
@@ -151,7 +157,7 @@ class ServerProcess:
         """
         self._require_step("a server that reads")
         if self._closes_input or self.gone.is_set():
-            raise ServerExited("a server that reads", self.end_description)
+            raise ServerExited("a server that reads", self.end_description, self.errors)
 
     def _require_step(self, expected: str) -> None:
         if self._is_out_of_step:
@@ -197,14 +203,14 @@ class ServerProcess:
 
         Raises:
             Unmet: the time is over.
-            ServerExited: the server has ended.
+            ServerExited: the server has ended, or runs without an output.
             OutOfStep: its messages can no longer be distinguished.
         """
         with anyio.move_on_after(seconds + (0 if self._received else self.start_seconds)):
             while not condition():
                 self._require_step(expected)
-                if self.gone.is_set():
-                    raise ServerExited(expected, self.end_description)
+                if self.gone.is_set() or self._is_silent:
+                    raise ServerExited(expected, self.end_description, self.errors)
                 await self.changed.wait()
             return
         raise Unmet(expected, f"none within {seconds:g} s")
@@ -239,12 +245,21 @@ class ServerProcess:
                         await self._until_the_output_ends()
                         transfers.cancel_scope.cancel()
                 with anyio.CancelScope(shield=True):
+                    await self._note_closed_stream(child)
                     self._ended(await child.end(_GRACE_PERIODS))
                 group.cancel_scope.cancel()
         finally:
             with anyio.CancelScope(shield=True):
                 await child.end(_GRACE_PERIODS)
                 await errors.aclose()
+
+    async def _note_closed_stream(self, child: Child) -> None:
+        """Note which stream a running server has closed; one that ends closes both first."""
+        if self.exit_code is None and (self.output_ended or self._is_input_lost):
+            with anyio.move_on_after(_EXIT_SECONDS):
+                await child.wait()
+                return
+            self._closed_stream = "output" if self.output_ended else "input"
 
     async def _until_the_output_ends(self) -> None:
         """Read the last output of an ended process; a grandchild may hold the pipe open."""
@@ -290,6 +305,9 @@ class ServerProcess:
                 self.stop()
         self.output_ended = True
         self._wake()
+        await anyio.sleep(_EXIT_SECONDS)
+        self._is_silent = True
+        self._wake()
 
     async def _write(self) -> None:
         with contextlib.suppress(OSError):
@@ -304,7 +322,7 @@ class ServerProcess:
                 self._wake()
             self._end_of_input()
             return
-        self._closes_input = True
+        self._closes_input = self._is_input_lost = True
         self._outgoing.clear()
         self._wake()
 

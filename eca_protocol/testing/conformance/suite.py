@@ -40,6 +40,7 @@ from eca_protocol.testing.conformance.verdicts import (
     Unmet,
     Verdict,
     failing,
+    with_stderr,
     worst,
 )
 from eca_protocol.testing.conformance.wire import Wire
@@ -166,7 +167,8 @@ class Suite:
             if not {*wire.suspects} & {incident.case for incident in self.incidents}:
                 which = f"in this case, or in {', '.join(others)}" if others else "in this case"
                 how = f"{wire.process.end_description}, {which}; none ends a server of its own"
-                self.incidents.append(Incident(case=last, what=how))
+                what = with_stderr(how, wire.process.errors)
+                self.incidents.append(Incident(case=last, what=what))
 
     async def judge_with_observed(self, case: Case) -> list[Finding]:
         """Run a case; return its findings, and the watchers' new ones."""
@@ -288,7 +290,7 @@ async def _judge(case: Case, harness: Harness, seconds: float) -> _CaseResult:
         if isinstance(raised, OutOfStep):
             why = OUT_OF_STEP
         elif isinstance(raised, ServerExited):
-            death = why
+            death = with_stderr(why, raised.stderr)
         elif isinstance(raised, NotApplicable):
             verdict = "not-applicable"
         elif isinstance(raised, TimeoutError):

@@ -26,6 +26,7 @@ __all__ = [
     "failing",
     "shortened",
     "shown",
+    "with_stderr",
     "worst",
 ]
 
@@ -38,7 +39,7 @@ VERDICTS: Final[tuple[Verdict, ...]] = ("fail", "warn", "pass", "untestable", "n
 NO_TIME: Final = "no time in"
 """The beginning of the reason of rows that had no time."""
 
-OUT_OF_STEP: Final = "a wrong length lost the server's messages, which breaks BASE-6"
+OUT_OF_STEP: Final = "a wrong header or length lost the server's messages, which breaks BASE-6"
 """The reason of rows that could not be judged because of that only."""
 
 _END: Final = 200  # characters of stderr
@@ -52,6 +53,11 @@ def shortened(stderr: str) -> str:
     """
     line = " ".join(stderr.split())
     return line if len(line) <= 2 * _END else f"{line[:_END]} ... {line[-_END:]}"
+
+
+def with_stderr(end: object, stderr: str) -> str:
+    """Return a text about the end of a process, and what it wrote on stderr."""
+    return f"{end}; its stderr: {shortened(stderr) or 'empty'}"
 
 
 def shown(value: object) -> str:
@@ -77,7 +83,15 @@ class Unmet(Exception):
 
 
 class ServerExited(Unmet):
-    """A precondition is not met because the server has ended."""
+    """A precondition is not met because the server has ended.
+
+    Attributes:
+        stderr: the end of its stderr.
+    """
+
+    def __init__(self, expected: str, got: str, stderr: str) -> None:
+        super().__init__(expected, got)
+        self.stderr = stderr
 
 
 class OutOfStep(Unmet):

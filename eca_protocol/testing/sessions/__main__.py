@@ -72,7 +72,12 @@ def _parser() -> argparse.ArgumentParser:
         description="Run random sessions with an ECA server until one violates a requirement.",
     )
     editions = [revision.value for revision in Revision]
-    parser.add_argument("--edition", choices=editions, default=Revision.R2025_10.value)
+    parser.add_argument(
+        "--edition",
+        choices=editions,
+        default=Revision.R2025_10.value,
+        help="the edition that the client speaks (default: %(default)s)",
+    )
     parser.add_argument(
         "--steps", type=int, default=5000, help="the number of actions after which to stop"
     )

@@ -12,6 +12,7 @@ from eca_protocol.transcript.splitter import header_of, message_in
 
 _PLAIN: Final = re.compile(rb"Content-Length: (?:0|[1-9][0-9]*)\r\n\r\n")
 _HEADER_LINE: Final = re.compile(rb"[!-9;-~]+[ \t]*:[^\r\n]*")
+_NAME: Final = re.compile(rb"(?im)^[ \t]*content-length[ \t]*:")
 _BOM: Final = b"\xef\xbb\xbf"
 
 
@@ -31,6 +32,8 @@ class Frames:
         end, length = header
         if not _is_header(data[:end]):
             self._log.report("BASE-2", "only messages in the stream", _shown(data[:end]), side=side)
+        elif length is None and _NAME.search(data[:end]):
+            self._log.report("BASE-6", "the length of a body", _shown(data[:end]), side=side)
         elif not _PLAIN.fullmatch(data, 0, end):
             self._log.report(
                 "W-1", "`Content-Length` as the only header", _shown(data[:end]), side=side
@@ -38,7 +41,7 @@ class Frames:
         if length is None:
             return None
         message = message_in(data[end:])
-        if message is None:
+        if message is None or len(data) - end < length:
             self._report_no_message(side, data[end:], length)
         else:
             self._truncated.discard(side)
@@ -59,7 +62,7 @@ class Frames:
             self._log.report(
                 "BASE-6",
                 f"a body of {length} bytes",
-                f"{len(body)} bytes before the end of the stream",
+                f"{len(body)} bytes before the next header, or the end of the stream",
                 side=side,
             )
             return
@@ -74,7 +77,8 @@ def _is_header(data: bytes) -> bool:
     *lines, last = data.split(b"\n")
     has_returns = {line.endswith(b"\r") for line in lines}
     names = [line.rstrip(b"\r") for line in (*lines, last)]
-    return len(has_returns) < 2 and all(map(_HEADER_LINE.fullmatch, filter(None, names)))
+    named = [*filter(None, names)]
+    return bool(named) and len(has_returns) < 2 and all(map(_HEADER_LINE.fullmatch, named))
 
 
 def _violation_of(body: bytes) -> tuple[str, str]:

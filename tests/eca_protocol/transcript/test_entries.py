@@ -63,6 +63,15 @@ def test_the_pieces_of_a_stream_are_the_stream_however_it_was_cut(parts, sizes) 
     assert messages == [piece for piece in cut(stream, []) if piece[1] is not None]
 
 
+@pytest.mark.parametrize("size", [1, 7, 1_000])
+def test_a_length_that_is_too_large_ends_at_the_next_header(size):
+    cut, whole = b'Content-Length: 900\r\n\r\n{"a":1}', encode_frame(b'{"b":2}')
+    splitter, stream, pieces = Splitter(), cut + whole, []
+    for start in range(0, len(stream), size):
+        pieces += splitter.feed(stream[start : start + size])
+    assert pieces == [(cut, None), (whole, b'{"b":2}')]
+
+
 @given(st.lists(frames, max_size=4))
 def test_the_messages_of_a_stream_are_those_the_decoder_gives(parts: list[bytes]) -> None:
     stream = b"".join(parts)

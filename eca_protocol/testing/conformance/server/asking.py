@@ -17,7 +17,7 @@ import attrs
 from eca_protocol.framing import encode_frame
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.recorder import id_key
-from eca_protocol.testing.conformance.verdicts import ServerExited, Unmet, shortened
+from eca_protocol.testing.conformance.verdicts import ServerExited, Unmet, with_stderr
 
 ABSENT: Final = object()  # the marker of a member that is left out
 QUERY: Final = "chat/queryContext"
@@ -145,7 +145,7 @@ async def try_bytes(
     except Unmet as stuck:
         end = "no answer to a request behind it"
         if isinstance(stuck, ServerExited):
-            end = f"{stuck.got}; its stderr: {shortened(session.process.errors) or 'empty'}"
+            end = with_stderr(stuck.got, stuck.stderr)
         return Outcome(answers=_answers(session, start, last), end=end)
     with contextlib.suppress(Unmet):
         await session.process.until(

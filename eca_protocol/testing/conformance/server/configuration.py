@@ -243,8 +243,8 @@ async def the_welcome_is_the_configured_one(harness: Harness) -> None:
     """Configure `welcomeMessage`."""
     async with harness.session(config={"welcomeMessage": GREETING}, fresh=True) as session:
         with contextlib.suppress(Unmet):
-            await session.until(
-                lambda _: "welcomeMessage" in session.config,
+            await session.until_holds(
+                lambda: "welcomeMessage" in session.config,
                 seconds=INTRODUCTION_SECONDS,
                 expected="a welcome message",
             )

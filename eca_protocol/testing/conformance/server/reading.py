@@ -55,14 +55,16 @@ def _first_of_each(contents_of_calls: list[Content]) -> list[Content]:
 
 async def next_run(chat: ChatSession, n: int = 1) -> Content:
     """Return the nth call's `toolCallRun`."""
-    await chat.session.until(lambda _: len(runs(chat)) >= n, expected=f"toolCallRun of call {n}")
+    await chat.session.until_holds(
+        lambda: len(runs(chat)) >= n, expected=f"toolCallRun of call {n}"
+    )
     return runs(chat)[n - 1]
 
 
 async def next_end(chat: ChatSession, n: int = 1, *, shows: str | None = None) -> Content:
     """Return the content that closes the nth call."""
-    await chat.session.until(
-        lambda _: len(ends(chat)) >= n, shows=shows, expected=f"the end of call {n}"
+    await chat.session.until_holds(
+        lambda: len(ends(chat)) >= n, shows=shows, expected=f"the end of call {n}"
     )
     return ends(chat)[n - 1]
 

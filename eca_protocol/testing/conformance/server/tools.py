@@ -76,8 +76,8 @@ async def a_call_is_announced_while_the_model_still_writes(
     names = offered_tools(chat.model.first.body)
     harness.check("ARROW:chat-tool-call-2", bool(names), "tools in the request to the model", names)
     with contextlib.suppress(Unmet):
-        await session.until(
-            lambda _: any(each.get("argumentsText") for each in chat.of("toolCallPrepare")),
+        await session.until_holds(
+            lambda: any(each.get("argumentsText") for each in chat.of("toolCallPrepare")),
             expected="toolCallPrepare before the model's answer ends",
         )
     early = len(chat.of("toolCallPrepare"))
@@ -152,8 +152,8 @@ async def approve_all(chat: ChatSession) -> None:
         return [call for call in announced if call not in approved]
 
     while chat.ends == ended:
-        await chat.session.until(
-            lambda _: unapproved() or chat.ends > ended,
+        await chat.session.until_holds(
+            lambda: unapproved() or chat.ends > ended,
             seconds=10,
             expected="the end of the turn, or a call",
         )

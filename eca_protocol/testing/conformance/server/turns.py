@@ -75,8 +75,8 @@ async def the_models_text_is_passed_on_as_it_comes(
     )
     running = await comes(chat, "progress", state="running")
     harness.check("W-20a", running, "a progress with the state running", contents(chat))
-    await session.until(
-        lambda _: chat.assistant_text == "Hello, ",
+    await session.until_holds(
+        lambda: chat.assistant_text == "Hello, ",
         shows="CHAT-12",
         expected="the streamed text so far, before the model's answer ends",
     )

@@ -12,7 +12,7 @@ let isShutDown = false;
 
 const send = (message) => {
   const body = JSON.stringify({ jsonrpc: "2.0", ...message });
-  const length = faults.has("characters") ? body.length : Buffer.byteLength(body);
+  const length = faults.has("characters") ? body.length : Buffer.byteLength(body) + (faults.has("long") && message.params?.role ? 99999 : 0);
   process.stdout.write(`Content-Length: ${length}\r\n\r\n${body}`);
 };
 const notify = (method, params) => send({ method, params });

@@ -66,6 +66,13 @@ def test_a_wrong_length_is_one_row_and_what_needs_no_other_characters_is_judged(
     }
 
 
+def test_a_length_that_is_too_large_is_one_row() -> None:
+    run = run_with("long", BY_CHAT, IN_PARTS)
+    assert broken(run) - OWN == {"BASE-6"}
+    assert verdicts(run, {"W-20a"}) == {"W-20a": ("untestable", OUT_OF_STEP)}
+    assert run.seconds < 15
+
+
 @pytest.mark.long
 def test_output_after_a_stopped_turn_passes_no_row_that_forbids_it(
     monkeypatch: pytest.MonkeyPatch,

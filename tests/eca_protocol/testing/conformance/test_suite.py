@@ -16,8 +16,10 @@ from eca_protocol.streams import Transport
 from eca_protocol.testing.conformance import server_process
 from eca_protocol.testing.conformance.cases import Case, server_cases
 from eca_protocol.testing.conformance.harness import Harness
+from eca_protocol.testing.conformance.recorder import ReceivedMessage
 from eca_protocol.testing.conformance.run import Run
 from eca_protocol.testing.conformance.server import CHAPTERS
+from eca_protocol.testing.conformance.server.reading import next_run
 from eca_protocol.testing.conformance.suite import open_suite, run_suite
 from eca_protocol.testing.conformance.target import Target
 from eca_protocol.testing.conformance.verdicts import NotApplicable, Unmet
@@ -144,6 +146,27 @@ async def test_a_server_that_writes_without_end_is_ended(
         await verdicts(target=Target(serve=floods))
 
 
+async def test_a_wait_among_many_messages_ends_in_time():
+    seconds = []
+
+    async def looks(harness: Harness) -> None:
+        async with harness.session() as session:
+            chat = session.chat()
+            params = {"chatId": chat.id, "content": {"type": "text", "text": "x"}}
+            message = {"method": "chat/contentReceived", "params": params}
+            each = ReceivedMessage(
+                index=0, at=0, side="server", data=b"", message=message, is_message=True
+            )
+            session.messages += [each] * 6_000
+            start = anyio.current_time()
+            with anyio.move_on_after(0.1):
+                await next_run(chat)
+            seconds.append(anyio.current_time() - start)
+
+    await verdicts(a_case(looks, "W-20a"))
+    assert seconds[0] < 2
+
+
 async def test_a_server_that_starts_slowly_has_more_time_for_its_first_answer():
     async def serve_late(transport: Transport, config: Mapping[str, Any]) -> int:
         await anyio.sleep(0.6)
@@ -252,15 +275,16 @@ import json, os, sys, time
 while header := sys.stdin.buffer.readline():
     sys.stdin.buffer.readline()
     message = json.loads(sys.stdin.buffer.read(int(header.split()[1])))
-    if message["method"] == "$/deaf":
-        os.close(0)
+    if message["method"] in ("$/deaf", "$/mute"):
+        print("no more", file=sys.stderr)
+        os.close(message["method"] == "$/mute")
         time.sleep(60)
     if "id" in message:
         body = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {}})
         sys.stdout.write(f"Content-Length: {len(body)}\\r\\n\\r\\n{body}")
         sys.stdout.flush()
 """
-"""A server that closes its input on `$/deaf`, and keeps running."""
+"""A server that closes its input on `$/deaf`, its output on `$/mute`, and keeps running."""
 
 
 async def test_who_shared_a_server_that_ends_is_asked_again_alone():
@@ -326,17 +350,37 @@ async def test_a_server_that_has_closed_its_input_is_replaced():
                 while session.process.may_write:
                     await session.send({"jsonrpc": "2.0", "method": "$/x"})
 
+    run = await replaced(turns_deaf)
+    (incident,) = run.incidents
+    assert "a server that runs and has closed its input, in this case" in incident.what
+
+
+async def test_a_server_that_has_closed_its_output_is_replaced():
+    async def turns_mute(harness: Harness) -> None:
+        async with harness.session() as session:
+            await session.notify("$/mute")
+            with anyio.fail_after(5):
+                await session.until(lambda _: False, expected="nothing", seconds=60)
+
+    run = await replaced(turns_mute)
+    (incident,) = run.incidents
+    end = "expected nothing, got a server that runs and has closed its output"
+    assert incident.what == f"{end}; its stderr: no more"
+
+
+async def replaced(run: Callable[[Harness], Awaitable[None]]) -> Run:
+    """Run a case that the server does not survive, and another one, which passes."""
+
     async def comes_later(harness: Harness) -> None:
         async with harness.session() as session:
             await session.settle()
             harness.record_pass("W-20a")
 
-    cases = [a_case(turns_deaf, "W-4c"), a_case(comes_later, "W-20a")]
-    run = await run_suite(Target(command=(sys.executable, "-c", DEAF)), cases=cases, jobs=1)
-    assert of(run, "W-20a")[0] == "pass"
-    (incident,) = run.incidents
-    assert incident.case == "here.turns_deaf"
-    assert "a server that runs and has closed its input" in incident.what
+    cases = [a_case(run, "W-4c"), a_case(comes_later, "W-20a")]
+    outcome = await run_suite(Target(command=(sys.executable, "-c", DEAF)), cases=cases, jobs=1)
+    assert of(outcome, "W-20a")[0] == "pass"
+    assert [incident.case for incident in outcome.incidents] == [f"here.{run.__name__}"]
+    return outcome
 
 
 async def test_two_suites_at_once_do_not_disturb_each_other():

@@ -200,6 +200,9 @@ MUTANTS = {
     "LIFE-8": Filter(INITIALIZE, without("initializationOptions")),
     "W-14a": Filter(INITIALIZE, without("processId")),
     "W-14b": Filter(called("initialize", parent_is_dead), Knowing(lambda m, s: s.end(0) or m)),
+    "W-14b: before its answer": Filter(
+        called("initialize", parent_is_dead), Knowing(lambda m, s: s.end(0) or drop(m))
+    ),
     "W-42a": Filter(
         INITIALIZE,
         change(clientInfo=change(name=lambda name: name.lower().replace("vscode", "anybody"))),
