@@ -258,6 +258,7 @@ def test_a_full_stream_ends_nothing_and_keys_are_masked(tmp_path):
     running = started(*line, "--fail-fast", cwd=tmp_path, env=secret, stdout=subprocess.PIPE)
     printed, _ = running.communicate(timeout=60)
     assert printed.count("exit code 1; the end of its error output") == 1
+    assert printed.endswith("checks passed (transport_error); 1 scenario was not run\n")
     assert "password" not in printed + report.read_text("utf-8")
 
 
