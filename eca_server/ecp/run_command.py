@@ -33,7 +33,7 @@ from eca_server.ecp.manifest.model import Manifest, ManifestInvalid
 from eca_server.ecp.manifest.reading import load_manifest
 from eca_server.ecp.progress import Progress, flaky_lines
 from eca_server.ecp.reports.masking import make_masker, mask_report, redact_scenario
-from eca_server.ecp.results import ExitReason, RunReport, ScenarioReport
+from eca_server.ecp.results import NOTHING_CHECKED, ExitReason, RunReport, ScenarioReport
 from eca_server.ecp.scheduler import Outcome, plan, run_all
 from eca_server.ecp.target import find_target
 from eca_server.printable import printable_json, printable_line
@@ -233,6 +233,8 @@ class _Run:
         why = "" if report.exit_reason == "ok" else f" ({report.exit_reason})"
         why += f"; {_not_run(not_run)}" if not_run else ""
         summary = f"{counts} and {report.passed} of {report.total} checks passed{why}"
+        if report.exit_reason == "ok" and not report.total:
+            summary = NOTHING_CHECKED
         for line in (*flaky_lines(report.scenarios), summary):
             _say(line, self._stream())
 
