@@ -17,6 +17,7 @@ import attrs
 from eca_protocol.messages import (
     ChatContent,
     ChatReasonTextContent,
+    ChatRole,
     ChatTextContent,
     ChatToolCallPrepareContent,
     ChatToolCallRunContent,
@@ -47,7 +48,7 @@ class Paragraphs:
         self._before = ""
         self._begins_paragraph = False
 
-    def spaced(self, role: Role, content: ChatContent) -> ChatContent | None:
+    def spaced(self, role: ChatRole, content: ChatContent) -> ChatContent | None:
         """Return the content as it is written next, or None for a system text without words."""
         if not isinstance(content, ChatTextContent):
             self._begins_paragraph |= _is_hidden_call(content)

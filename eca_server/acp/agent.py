@@ -57,7 +57,7 @@ class Agent:
         self._answering = answering or server
         self._command = command
         self._sessions: dict[str, Session] = {}
-        self._opening: set[str] = set()
+        self._opening: dict[str, Session] = {}
         self._is_initialized = False
         self._folders: dict[str, str] = {}  # of the sessions that were opened or listed
         self._client_capabilities = acp.ClientCapabilities()
@@ -160,37 +160,46 @@ class Agent:
             raise RPCError(RESOURCE_NOT_FOUND, f"no session {session_id!r}: open it first")
         return session
 
-    async def _open(self, session_id: str, params: Any) -> Session:
-        """Start the ECA server of a session.
+    def _register(self, session_id: str, params: Any) -> Session:
+        """Register a session that is being opened, so that a close right behind it finds it.
 
         Raises:
-            RPCError: the server cannot be started, the session is open, or `initialize` is missing.
+            RPCError: the session is open, its params are invalid, or `initialize` is missing.
         """
         if not self._is_initialized:
             raise RPCError(ErrorCode.INVALID_REQUEST, "expected `initialize` before a session")
-        from eca_server.acp.blocks import mcp_configuration  # noqa: PLC0415
         from eca_server.acp.session import Session  # noqa: PLC0415
 
         earlier = self._sessions.get(session_id)
         if earlier is not None and earlier.client.closed:  # its server has ended
             earlier.closing.set()
-        if earlier is not None and earlier.closing.is_set():
-            await earlier.closed.wait()
-        if session_id in self._sessions or session_id in self._opening:
+        is_open = earlier is not None and not earlier.closing.is_set()
+        if is_open or session_id in self._opening:
             raise RPCError(ErrorCode.INVALID_REQUEST, f"the session {session_id!r} is open")
         if not Path(params.cwd).is_absolute():
             raise RPCError(ErrorCode.INVALID_PARAMS, f"cwd: not an absolute path: {params.cwd!r}")
-        session = Session(session_id, params.cwd, self._peer)
-        self._folders[session_id] = params.cwd
-        servers = mcp_configuration(params.mcp_servers)
-        folders = [params.cwd, *params.additional_directories]
-        start = partial(self._run_session, session, folders, servers)
-        self._opening.add(session_id)
+        session = self._opening[session_id] = Session(session_id, params.cwd, self._peer)
+        return session
+
+    async def _open(self, session: Session, params: Any) -> None:
+        """Start the ECA server of a registered session.
+
+        Raises:
+            RPCError: the server cannot be started.
+        """
+        from eca_server.acp.blocks import mcp_configuration  # noqa: PLC0415
+
         try:
+            servers = mcp_configuration(params.mcp_servers)
+            folders = [params.cwd, *params.additional_directories]
+            earlier = self._sessions.get(session.id)
+            if earlier is not None:
+                await earlier.closed.wait()
+            self._folders[session.id] = params.cwd
+            start = partial(self._run_session, session, folders, servers)
             await self._nursery.start(_reporting, start)
         finally:
-            self._opening.discard(session_id)
-        return session
+            del self._opening[session.id]
 
     async def _run_session(
         self, session: Session, folders: list[str], servers: Any, started: Callable[[], None]
@@ -228,36 +237,41 @@ class Agent:
             session.closed.set()
 
     async def _new(self, params: acp.NewSessionRequest) -> acp.NewSessionResponse:
-        session = await self._open(str(uuid.uuid4()), params)
+        session = self._register(str(uuid.uuid4()), params)
+        await self._open(session, params)
         self._nursery.start_soon(_quietly, session.announce_commands)
         return acp.NewSessionResponse(
             session_id=session.id, modes=session.modes(), config_options=session.options()
         )
 
-    async def _reopen(self, params: Any, *, replays: bool) -> acp.SessionState:
+    async def _reopen(self, session: Session, params: Any, *, replays: bool) -> acp.SessionState:
         from eca_protocol import messages as eca  # noqa: PLC0415
         from eca_protocol.methods import CHAT_OPEN  # noqa: PLC0415
         from eca_server.acp.session import failure  # noqa: PLC0415
 
-        session = await self._open(params.session_id, params)
+        await self._open(session, params)
         try:
             opened = await session.client.request(CHAT_OPEN, eca.ChatOpenParams(chat_id=session.id))
             _check_found(opened)
             if replays:
                 await session.replay()
         except BaseException as error:
+            was_closed = session.closing.is_set()
             session.closing.set()
-            if isinstance(error, ECAError):
-                raise failure(error) from error
-            raise
+            if not isinstance(error, ECAError):
+                raise
+            if was_closed:
+                text = "the session was closed before it was open"
+                raise RPCError(ErrorCode.REQUEST_CANCELLED, text) from error
+            raise failure(error) from error
         self._nursery.start_soon(_quietly, session.announce_commands)
         return acp.SessionState(modes=session.modes(), config_options=session.options())
 
-    async def _load(self, params: acp.LoadSessionRequest) -> acp.SessionState:
-        return await self._reopen(params, replays=True)
+    def _load(self, params: acp.LoadSessionRequest) -> Awaitable[acp.SessionState]:
+        return self._reopen(self._register(params.session_id, params), params, replays=True)
 
-    async def _resume(self, params: acp.ResumeSessionRequest) -> acp.SessionState:
-        return await self._reopen(params, replays=False)
+    def _resume(self, params: acp.ResumeSessionRequest) -> Awaitable[acp.SessionState]:
+        return self._reopen(self._register(params.session_id, params), params, replays=False)
 
     async def _with_client(
         self,
@@ -329,7 +343,7 @@ class Agent:
         return _EMPTY
 
     def _close(self, params: acp.SessionReference) -> acp.Empty:
-        session = self._session(params.session_id)
+        session = self._opening.get(params.session_id) or self._session(params.session_id)
         session.cancel()
         session.closing.set()
         return _EMPTY

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 from functools import partial
 from typing import Any, Final
@@ -20,6 +21,7 @@ from eca_protocol.errors import ECAError, RequestFailed, RPCError
 from eca_protocol.jsonrpc import ErrorCode
 from eca_protocol.methods import CHAT_SELECTED_MODEL_CHANGED
 from eca_protocol.peer import Peer
+from eca_protocol.server.texts import Paragraphs
 from eca_server.acp.blocks import message_of
 from eca_server.acp.updates import Updates, shown_call
 
@@ -289,7 +291,7 @@ class Session:
         self.update(acp.AvailableCommandsUpdate(available_commands=available))
 
     async def replay(self) -> None:
-        """Send the stored contents of the chat.
+        """Send the stored contents of the chat, without those of its subagents.
 
         Raises:
             RPCError: the server has no history of the chat.
@@ -302,9 +304,13 @@ class Session:
             before = None if page.meta is None else page.meta.before_cursor
             if before is None or not page.contents:
                 break
-        for contents in reversed(pages):
-            for received in contents:
-                for update in self._updates.of(received):
+        paragraphs = Paragraphs()
+        for received in itertools.chain.from_iterable(reversed(pages)):
+            if received.chat_id != self.id:  # of a subagent
+                continue
+            content = paragraphs.spaced(received.role, received.content)
+            if content is not None:
+                for update in self._updates.of(attrs.evolve(received, content=content)):
                     self.update(update)
                 await self._peer.transport.drain()
 

@@ -319,7 +319,7 @@ def _add_reports(commands: Any) -> None:
         "--exit-on-regression", action="store_true", help="exit code 2 if a check got worse"
     )
     trend = _command(commands, "trend", _trend)
-    trend.add_argument("files", metavar="GLOB", help="JSON reports, as a quoted pattern")
+    trend.add_argument("files", nargs="+", metavar="FILE", help="JSON reports, or patterns of them")
     trend.add_argument(
         "-w",
         "--window",
@@ -356,14 +356,16 @@ def _trend(options: argparse.Namespace) -> int:
     from eca_server.ecp.trend import compute_trend  # noqa: PLC0415 - see above
 
     reports, faults = [], []
-    for name in sorted(iglob(options.files, recursive=True)):  # noqa: PTH207 - an absolute pattern
+    patterns = (iglob(each, recursive=True) for each in options.files)  # noqa: PTH207 - absolute
+    for name in sorted({name for names in patterns for name in names}):
         try:
             reports.append((name, _report(Path(name))))
         except ValueError as fault:
             faults.append(f"{fault}\n")
     sys.stderr.write(printable_lines("".join(faults)))
     if not reports:
-        sys.stderr.write(f"ecp trend: no report matches {printable_line(options.files)}\n")
+        shown = printable_line(" ".join(options.files))
+        sys.stderr.write(f"ecp trend: no report matches {shown}\n")
         return 1
     trend = compute_trend(reports, window=options.window)
     sys.stdout.write(trend.text(verbose=options.verbose))

@@ -46,9 +46,12 @@ class ReportSummary:
         started_at: the start of the run, from its audit record.
         duration_ms: the sum over all scenarios.
         total_tokens: the sum of the agent's counts; None without any.
+        warnings: of the run; for example how many scenarios were not run.
     """
 
     name: str
+    exit_reason: str
+    warnings: tuple[str, ...]
     started_at: str | None
     passed: int
     total: int
@@ -58,9 +61,10 @@ class ReportSummary:
     def __str__(self) -> str:
         started = f", started {self.started_at}" if self.started_at else ""
         usage = "" if self.total_tokens is None else f", {self.total_tokens} tokens"
+        why = "" if self.exit_reason == "ok" else f" ({self.exit_reason})"
         return printable_line(
             f"{self.name}{started}: {self.passed} of {self.total} checks passed, "
-            f"{self.duration_ms / 1000:.1f} s{usage}"
+            f"{self.duration_ms / 1000:.1f} s{usage}{why}"
         )
 
 
@@ -110,8 +114,8 @@ class Comparison:
 
     @property
     def regressed(self) -> bool:
-        """True if a check is broken, or passes significantly less often."""
-        return any(
+        """True if a check is broken, passes significantly less often, or may be missing."""
+        return self.after.exit_reason == "interrupted" or any(
             each.kind == "broken" or (each.kind == "worse" and each.significant)
             for each in self.changes
         )
@@ -135,8 +139,10 @@ class Comparison:
         return sum(each.kind == "same" for each in self.changes)
 
     def _lines(self) -> Iterator[str]:
-        yield f"first:  {self.before}"
-        yield f"second: {self.after}"
+        for place, report in (("first: ", self.before), ("second:", self.after)):
+            yield f"{place} {report}"
+            for warning in report.warnings:
+                yield printable_line(f"{place} warning: {warning}", longest=500)
         for kind, description in _DESCRIPTIONS.items():
             for each in self.changes:
                 if each.kind == kind:
@@ -186,6 +192,8 @@ def _summarize(report: RunReport) -> ReportSummary:
     started = report.audit.get("started_at")
     return ReportSummary(
         name=report.name,
+        exit_reason=report.exit_reason,
+        warnings=tuple(report.warnings),
         started_at=started if isinstance(started, str) else None,
         passed=report.passed,
         total=report.total,

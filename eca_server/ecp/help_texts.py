@@ -161,7 +161,8 @@ Examples:
 Exit codes:
   0    compared
   1    a report cannot be read
-  2    --exit-on-regression and a check got worse, or wrong usage
+  2    --exit-on-regression, and a check got worse or the later run was interrupted;
+       or wrong usage
 """,
     ),
     "trend": Page(
@@ -172,7 +173,7 @@ Fit a line to the pass rates of reports, in the order of their runs' starts.
         """\
 Examples:
   $ ecp run ecp_eval/manifest.yaml --json-out report-1.json
-  $ ecp trend 'report-*.json' --verbose
+  $ ecp trend report-*.json --verbose
 
 Exit codes:
   0    printed

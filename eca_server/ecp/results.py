@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 import attrs
 
 REPORT_VERSION: Final = "1"
+NOTHING_CHECKED: Final = "nothing was checked: no step has a grader"
 
 ExitReason: TypeAlias = Literal[
     "ok",

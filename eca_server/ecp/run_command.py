@@ -33,7 +33,7 @@ from eca_server.ecp.manifest.model import Manifest, ManifestInvalid
 from eca_server.ecp.manifest.reading import load_manifest
 from eca_server.ecp.progress import Progress, flaky_lines
 from eca_server.ecp.reports.masking import make_masker, mask_report, redact_scenario
-from eca_server.ecp.results import ExitReason, RunReport, ScenarioReport
+from eca_server.ecp.results import NOTHING_CHECKED, ExitReason, RunReport, ScenarioReport
 from eca_server.ecp.scheduler import Outcome, plan, run_all
 from eca_server.ecp.target import find_target
 from eca_server.printable import printable_json, printable_line
@@ -167,7 +167,7 @@ class _Run:
             sys.stdout.flush()
         for fault in faults:
             _say(fault)
-        self._say_summary(report)
+        self._say_summary(report, outcome.not_run)
         return self._exit_code(report, faults)
 
     async def _run_all(self, progress: Progress) -> Outcome:
@@ -205,7 +205,7 @@ class _Run:
         path = _relative(self.options.manifest)
         warnings = [str(problem) for problem in self.manifest.warnings]
         if outcome.not_run:
-            warnings.append(f"{outcome.not_run} scenarios were not run")
+            warnings.append(_not_run(outcome.not_run))
         report = RunReport(
             manifest=path,
             name=self.manifest.name,
@@ -227,11 +227,14 @@ class _Run:
         report = attrs.evolve(report, audit=make_audit(report, facts))
         return mask_report(report, os.environ, redact=self.options.redact)
 
-    def _say_summary(self, report: RunReport) -> None:
+    def _say_summary(self, report: RunReport, not_run: int) -> None:
         failed = [scenario for scenario in report.scenarios if not scenario.passed]
         counts = f"{len(report.scenarios) - len(failed)} of {len(report.scenarios)} scenarios"
         why = "" if report.exit_reason == "ok" else f" ({report.exit_reason})"
+        why += f"; {_not_run(not_run)}" if not_run else ""
         summary = f"{counts} and {report.passed} of {report.total} checks passed{why}"
+        if report.exit_reason == "ok" and not report.total:
+            summary = NOTHING_CHECKED
         for line in (*flaky_lines(report.scenarios), summary):
             _say(line, self._stream())
 
@@ -247,6 +250,10 @@ class _Run:
         if report.exit_reason != "ok" or report.total == 0:
             return FAILED
         return FAILED if report.failed and self.options.fail_on_error else PASSED
+
+
+def _not_run(count: int) -> str:
+    return f"{count} scenario{'s were' if count > 1 else ' was'} not run"
 
 
 def _processes(jobs: int) -> Executor:

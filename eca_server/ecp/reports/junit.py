@@ -6,7 +6,7 @@ scenario stopped, or in a separate case for the run.
 
 from __future__ import annotations
 
-from eca_server.ecp.results import RunReport, ScenarioReport, StepReport
+from eca_server.ecp.results import NOTHING_CHECKED, RunReport, ScenarioReport, StepReport
 from eca_server.workbench.pages import junit
 from eca_server.workbench.pages.junit import Outcome, TestCase, TestSuite
 
@@ -16,11 +16,17 @@ def render_junit(report: RunReport) -> str:
     suites = [_suite(scenario) for scenario in report.scenarios]
     outcomes = [case.outcome for suite in suites for case in suite.cases]
     if report.exit_reason != "ok" and not any(each and each[0] == "error" for each in outcomes):
-        why = "\n".join((f"the run was not completed: {report.exit_reason}", *report.warnings))
-        case = TestCase("the run", "completed", ("error", report.exit_reason, why))
-        suites.append(TestSuite("the run", [case]))
+        suites.append(_failed_run(f"the run was not completed: {report.exit_reason}", report))
+    elif not report.total:
+        suites.append(_failed_run(NOTHING_CHECKED, report))
     seconds = sum(scenario.duration_ms for scenario in report.scenarios) / 1000
     return junit.render_junit(report.name, seconds, suites)
+
+
+def _failed_run(why: str, report: RunReport) -> TestSuite:
+    message = why if report.exit_reason == "ok" else report.exit_reason
+    outcome: Outcome = "error", message, "\n".join((why, *report.warnings))
+    return TestSuite("the run", [TestCase("the run", "completed", outcome)])
 
 
 def _suite(scenario: ScenarioReport) -> TestSuite:

@@ -185,6 +185,36 @@ async def test_sessions_are_listed_opened_once_and_deleted_by_their_folders(tmp_
             await editor.call("session/list", m.ListSessionsRequest(cwd="here"))
 
 
+async def test_a_session_that_is_being_opened_is_closed(tmp_path: Path) -> None:
+    async with editing(tmp_path, SCRIPT) as editor:
+        session = (await editor.new()).session_id
+        await editor.prompt(session, "say hello")
+        reference = m.SessionReference(session_id=session)
+        load = m.LoadSessionRequest(session_id=session, cwd=str(tmp_path), mcp_servers=())
+        await editor.call("session/close", reference)
+        loading = editor.peer.start_call("session/load", load)
+        await editor.call("session/close", reference)
+        with pytest.raises(RPCError, match="closed before it was open"):
+            await loading.result(deadline=20)
+        await editor.call("session/load", load)
+
+
+async def test_a_loaded_session_shows_nothing_of_a_subagent(tmp_path: Path) -> None:
+    task = {"agent": "general", "activity": "x", "task": "think hm\nsay in the subagent"}
+    script = f"call eca_spawn_agent {json.dumps(task)}\nsay after it"
+    async with editing(tmp_path, SCRIPT) as editor:
+        session = (await editor.new()).session_id
+        await editor.prompt(session, script)
+        await editor.prompt(session, "/compact")
+        await editor.call("session/close", m.SessionReference(session_id=session))
+        editor.log.clear()
+        load = m.LoadSessionRequest(session_id=session, cwd=str(tmp_path), mcp_servers=())
+        await editor.call("session/load", load)
+        assert editor.text().startswith("after it\n\nThe chat was compacted here")
+        assert editor.of(m.AgentThoughtChunk) == []
+        assert [chunk.content.text for chunk in editor.of(m.UserMessageChunk)] == [script]
+
+
 async def test_a_deleted_session_cancels_its_prompt(tmp_path: Path) -> None:
     async with editing(tmp_path, SCRIPT) as editor:
         session = await editor.new()

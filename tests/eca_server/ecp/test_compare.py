@@ -93,6 +93,18 @@ def test_a_comparison_says_what_broke_and_why_and_how_sure_that_is():
     assert values["changes"][0]["before"] == (7, 8)
 
 
+def test_a_second_report_without_all_scenarios_shows_no_improvement():
+    whole, part = graded("a", True), graded("b", True)
+    cut = {"exit_reason": "interrupted", "warnings": ("1 scenario was not run",)}
+    result = compare(a_report(whole, part), a_report(whole, **cut))
+    assert result.text().splitlines()[1:3] == [
+        "second: Library desk: 1 of 1 checks passed, 0.0 s (interrupted)",
+        "second: warning: 1 scenario was not run",
+    ]
+    assert result.regressed
+    assert not compare(a_report(whole, **cut), a_report(whole, part)).regressed
+
+
 @pytest.mark.parametrize(
     ("counts", "probability"),
     [
@@ -157,9 +169,11 @@ def test_the_commands_say_it_in_any_locale_and_with_an_exit_code(
     assert run(["compare", *reversed(files), "--exit-on-regression"]) == 0
     assert run(["compare", files[0], str(tmp_path / "third.json")]) == 1
     assert run(["trend", str(tmp_path / "*.json"), "--exit-on-regression"]) == 2
+    assert run(["trend", *files, files[0], "--exit-on-regression"]) == 2
     sys.stdout.flush()
     output, errors = (part.decode() for part in capfdbinary.readouterr())
     assert "日本\\x1b[2J, step 1: text_match of public_output passed before, and fails" in output
     assert "\x1b" not in output
     assert '"regressed": true' in output
+    assert output.count("2 runs: the pass rate falls") == 2
     assert errors.count("third.json is not a report: expected an object") == 2

@@ -20,7 +20,7 @@ from eca_server.ecp.manifest.model import Manifest
 from eca_server.ecp.reports.html import render_html
 from eca_server.ecp.reports.junit import render_junit
 from eca_server.ecp.reports.masking import make_masker, mask_report
-from eca_server.ecp.results import RunReport, ScenarioReport, StepReport
+from eca_server.ecp.results import NOTHING_CHECKED, RunReport, ScenarioReport, StepReport
 from eca_server.workbench.report_files import Outputs, OutputsInvalid
 from tests.eca_server.ecp.sample_reports import CRASHED, HOSTILE, POLITE, a_report, hours, no_result
 from tests.eca_server.workbench.page_reader import Page
@@ -132,6 +132,7 @@ UNABLE = {"name": "a", "status": "failed", "exit_reason": "protocol_error", "ste
         (a_report(ScenarioReport(**UNABLE)), "protocol_error"),
         (a_report(hours(0, passed=True), exit_reason="interrupted"), "interrupted"),
         (a_report(scenarios=(), exit_reason="max_duration_exceeded"), "max_duration_exceeded"),
+        (a_report(ScenarioReport(name="a", steps=(StepReport(input="i"),))), NOTHING_CHECKED),
     ],
 )
 def test_an_incomplete_run_is_an_error_for_a_build_server(report, message):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -105,6 +106,7 @@ def test_the_example_passes_and_writes_every_report(tmp_path):
         (("-m", "m.yaml", "--no-fail-on-error"), 0, ""),
         (("-m", "m.yaml", "--scenario", "s0"), 0, ""),
         (("m.yaml", "--scenario", "no*"), 2, "nothing to check"),
+        (("vain.yaml",), 2, "nothing was checked"),
         (("m.yaml", "--scenario", "s0", "--scenario", "s3"), 0, "no scenario is called 's3'"),
         (("m.yaml", "--scenario", "s0", "--exclude", "s3"), 0, "no scenario is called 's3'"),
         (("-m", "m.yaml", "--json-out", "none/r.json"), 1, "does not exist"),
@@ -115,6 +117,8 @@ def test_the_example_passes_and_writes_every_report(tmp_path):
 def test_exit_codes_distinguish_the_outcomes(tmp_path, arguments, code, words):
     manifest(tmp_path, "good", "wrong")
     (tmp_path / "bad.yaml").write_text("name: x", "utf-8")
+    vain = re.sub(r"graders: .*?\]", "graders: []", (tmp_path / "m.yaml").read_text("utf-8"))
+    (tmp_path / "vain.yaml").write_text(vain, "utf-8")
     done = ecp("run", *arguments, cwd=tmp_path)
     assert (done.returncode, words in done.stdout + done.stderr) == (code, True)
 
@@ -258,6 +262,7 @@ def test_a_full_stream_ends_nothing_and_keys_are_masked(tmp_path):
     running = started(*line, "--fail-fast", cwd=tmp_path, env=secret, stdout=subprocess.PIPE)
     printed, _ = running.communicate(timeout=60)
     assert printed.count("exit code 1; the end of its error output") == 1
+    assert printed.endswith("checks passed (transport_error); 1 scenario was not run\n")
     assert "password" not in printed + report.read_text("utf-8")
 
 
