@@ -38,6 +38,7 @@ from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.shell_command import default_directory
 from eca_server.models.answer import Answer
 from eca_server.models.history import Message, Origin, TextPart
+from eca_server.secret import mask
 from eca_server.workspace.boundary import Workspace
 
 _log = logging.getLogger("eca_server.agent.acp")
@@ -126,7 +127,7 @@ class ACPAgents:
             blocks = [*prompt_blocks(text, accepted), *prompt_blocks(parts, accepted)]
             return await self._prompt(target, session, runner, turn, blocks)
         except ECAError as error:
-            turn.fail(await user_error(error, process))
+            turn.fail(mask(await user_error(error, process)))
             return None
         finally:
             self._turns -= Counter([process])

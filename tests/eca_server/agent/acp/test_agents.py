@@ -349,11 +349,14 @@ async def test_answers_of_a_different_model_and_a_rollback_are_sent_as_text(tmp_
         assert len(log.of("new")) == 2
 
 
-async def test_a_failure_is_shown_and_the_next_prompt_works(tmp_path):
+async def test_a_failure_is_shown_without_keys_and_the_next_prompt_works(tmp_path):
+    key = f"sk-ant-api03-{'x' * 40}"
     async with chatting(tmp_path) as (ours, _):
         for script, reason in (("fail no luck", "no luck"), ("die gone for good", "gone for good")):
-            got = await turn(ours, f"say before\n{script}")
-            assert reason in text(got)
+            got = await turn(ours, f"say before\n{script} {key}")
+            shown = text(got)
+            assert reason in shown
+            assert key not in shown
             assert finishes(got) == 1
             assert text(await turn(ours, "say fine")).endswith("fine")
 
