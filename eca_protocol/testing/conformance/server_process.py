@@ -7,10 +7,11 @@ import os
 import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import anyio
 import anyio.abc
+import attrs
 
 from eca_protocol.process import Child, GracePeriods, spawn
 from eca_protocol.streams import FdTransport, Transport, memory_pair
@@ -32,6 +33,46 @@ _STDERR_BYTES: Final = 16_384  # bytes of stderr that are stored
 _GRACE_PERIODS: Final = GracePeriods(after_stdin=1.0, after_term=1.0, after_kill=2.0)
 _EXIT_SECONDS: Final = 1.0
 """The time between the end of a process's output and its exit, at most."""
+
+
+@attrs.define
+class _Volume:
+    """The bytes and messages that were received."""
+
+    byte_count: int = 0
+    messages: int = 0
+
+    @property
+    def exceeded(self) -> str:
+        """The limit that is exceeded, for people; empty: none is."""
+        if self.byte_count > MAX_OUTPUT_BYTES:
+            return f"{MAX_OUTPUT_BYTES:,} bytes"
+        return f"{MAX_MESSAGES:,} messages" if self.messages > MAX_MESSAGES else ""
+
+
+@attrs.define
+class _Streams:
+    """The streams of a server that end before it does.
+
+    Attributes:
+        closes_input: whether nothing more is written to it.
+        is_input_lost: whether it has closed its input.
+        is_silent: whether it runs without an output.
+        closed: the stream that it had closed when it was stopped; empty: none.
+    """
+
+    closes_input: bool = False
+    is_input_lost: bool = False
+    is_silent: bool = False
+    closed: Literal["", "input", "output"] = ""
+
+    async def note_closed(self, child: Child, *, has_output: bool) -> None:
+        """Note which stream a running server has closed; one that ends closes both first."""
+        if self.is_input_lost or not has_output:
+            with anyio.move_on_after(_EXIT_SECONDS):
+                await child.wait()
+                return
+            self.closed = "input" if has_output else "output"
 
 
 class ServerProcess:
@@ -68,22 +109,17 @@ class ServerProcess:
         self.changed: anyio.Event = anyio.Event()
         self.gone: anyio.Event = anyio.Event()
         self._target = target
-        self._directories = directories
-        self._settings = url, config
+        self._arguments = directories, url, config
         self._on_output = on_output
         self._child: Child | None = None
         self._transport: Transport
         self._end_of_input: Callable[[], None]
         self._outgoing: deque[bytes] = deque()
         self._sent = 0
-        self._received = 0
-        self._messages = 0
+        self._received = _Volume()
         self._errors = b""
         self._scope = anyio.CancelScope()
-        self._closes_input = False
-        self._is_input_lost = False
-        self._closed_stream = ""  # that it had closed when it was stopped
-        self._is_silent = False  # it runs without an output
+        self._streams = _Streams()
         self._is_out_of_step = False
 
     @property
@@ -99,7 +135,7 @@ class ServerProcess:
     @property
     def may_write(self) -> bool:
         """True while it runs, has closed neither its input nor its output, and is in step."""
-        is_closed = self.output_ended or self._closes_input or self._is_out_of_step
+        is_closed = self.output_ended or self._streams.closes_input or self._is_out_of_step
         return self.exit_code is None and not is_closed
 
     @property
@@ -110,12 +146,10 @@ class ServerProcess:
     @property
     def end_description(self) -> str:
         """The way in which it ended, for people."""
-        if self._received > MAX_OUTPUT_BYTES:
-            return f"more than {MAX_OUTPUT_BYTES:,} bytes in all: it was ended"
-        if self._messages > MAX_MESSAGES:
-            return f"more than {MAX_MESSAGES:,} messages in all: it was ended"
-        if self._closed_stream or self.exit_code is None:
-            stream = self._closed_stream or ("output" if self.output_ended else "input")
+        if exceeded := self._received.exceeded:
+            return f"more than {exceeded} in all: it was ended"
+        if self._streams.closed or self.exit_code is None:
+            stream = self._streams.closed or ("output" if self.output_ended else "input")
             return f"a server that runs and has closed its {stream}"
         return f"the end of the server with exit code {self.exit_code}"
 
@@ -156,7 +190,7 @@ class ServerProcess:
             OutOfStep: its messages can no longer be distinguished.
         """
         self._require_step("a server that reads")
-        if self._closes_input or self.gone.is_set():
+        if self._streams.closes_input or self.gone.is_set():
             raise ServerExited("a server that reads", self.end_description, self.errors)
 
     def _require_step(self, expected: str) -> None:
@@ -183,7 +217,7 @@ class ServerProcess:
 
     def close_input(self) -> None:
         """Close its input after the queued bytes."""
-        self._closes_input = True
+        self._streams.closes_input = True
         self._wake()
 
     def close_output(self) -> None:
@@ -206,10 +240,12 @@ class ServerProcess:
             ServerExited: the server has ended, or runs without an output.
             OutOfStep: its messages can no longer be distinguished.
         """
-        with anyio.move_on_after(seconds + (0 if self._received else self.start_seconds)):
+        with anyio.move_on_after(
+            seconds + (0 if self._received.byte_count else self.start_seconds)
+        ):
             while not condition():
                 self._require_step(expected)
-                if self.gone.is_set() or self._is_silent:
+                if self.gone.is_set() or self._streams.is_silent:
                     raise ServerExited(expected, self.end_description, self.errors)
                 await self.changed.wait()
             return
@@ -227,7 +263,7 @@ class ServerProcess:
         changed.set()
 
     async def _run_process(self, task_status: anyio.abc.TaskStatus[None]) -> None:
-        command, env = self._target.prepare(self._directories, *self._settings)
+        command, env = self._target.prepare(*self._arguments)
         child = spawn(command, cwd=self._target.cwd, env=env, stderr="pipe")
         self._child, self._transport = child, child.transport
         self._end_of_input = child.close_stdin
@@ -245,21 +281,14 @@ class ServerProcess:
                         await self._until_the_output_ends()
                         transfers.cancel_scope.cancel()
                 with anyio.CancelScope(shield=True):
-                    await self._note_closed_stream(child)
+                    if self.exit_code is None:
+                        await self._streams.note_closed(child, has_output=not self.output_ended)
                     self._ended(await child.end(_GRACE_PERIODS))
                 group.cancel_scope.cancel()
         finally:
             with anyio.CancelScope(shield=True):
                 await child.end(_GRACE_PERIODS)
                 await errors.aclose()
-
-    async def _note_closed_stream(self, child: Child) -> None:
-        """Note which stream a running server has closed; one that ends closes both first."""
-        if self.exit_code is None and (self.output_ended or self._is_input_lost):
-            with anyio.move_on_after(_EXIT_SECONDS):
-                await child.wait()
-                return
-            self._closed_stream = "output" if self.output_ended else "input"
 
     async def _until_the_output_ends(self) -> None:
         """Read the last output of an ended process; a grandchild may hold the pipe open."""
@@ -276,7 +305,7 @@ class ServerProcess:
             async with anyio.create_task_group() as transfers:
                 transfers.start_soon(self._read)
                 transfers.start_soon(self._write)
-                config = self._target.configuration(*self._settings)
+                config = self._target.configuration(*self._arguments[1:])
                 try:
                     code = await self._target.serve(theirs, config)
                 except Exception:  # noqa: BLE001 - a process would have crashed
@@ -296,23 +325,23 @@ class ServerProcess:
             while not self.reading:
                 await self.changed.wait()
             data = await self._transport.receive()
-            self._messages += self._on_output(data)
+            self._received.messages += self._on_output(data)
             if not data:
                 break
             self._wake()
-            self._received += len(data)
-            if self._received > MAX_OUTPUT_BYTES or self._messages > MAX_MESSAGES:
+            self._received.byte_count += len(data)
+            if self._received.exceeded:
                 self.stop()
         self.output_ended = True
         self._wake()
         await anyio.sleep(_EXIT_SECONDS)
-        self._is_silent = True
+        self._streams.is_silent = True
         self._wake()
 
     async def _write(self) -> None:
         with contextlib.suppress(OSError):
             while True:
-                while not self._outgoing and not self._closes_input:
+                while not self._outgoing and not self._streams.closes_input:
                     await self.changed.wait()
                 if not self._outgoing:
                     break
@@ -322,7 +351,7 @@ class ServerProcess:
                 self._wake()
             self._end_of_input()
             return
-        self._closes_input = self._is_input_lost = True
+        self._streams.closes_input = self._streams.is_input_lost = True
         self._outgoing.clear()
         self._wake()
 
