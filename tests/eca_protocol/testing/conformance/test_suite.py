@@ -1,6 +1,7 @@
 """The suite itself: the outcome of a case, of shared servers, and of a whole run."""
 
 import sys
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -13,7 +14,7 @@ from eca_protocol.framing import encode_frame
 from eca_protocol.json import dumps, loads
 from eca_protocol.revisions import EVER, Revision
 from eca_protocol.streams import Transport
-from eca_protocol.testing.conformance import server_process
+from eca_protocol.testing.conformance import recorder, server_process
 from eca_protocol.testing.conformance.cases import Case, server_cases
 from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.recorder import ReceivedMessage
@@ -122,6 +123,16 @@ async def test_a_case_ends_in_one_of_many_ways_and_each_row_has_its_verdict():
     assert {finding.id for finding in run.failed()} == {"W-21a", "W-24a"}
     read = Run.from_json(dumps(run.to_json()))
     assert read == attrs.evolve(run, seconds=round(run.seconds, 3), suite_errors=())
+
+
+async def test_the_first_observations_of_a_row_are_retained(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(recorder, "MOST_OBSERVATIONS", 3)
+    record = recorder.Recorder()
+    unknown = encode_frame(b'{"jsonrpc":"1.0","method":"x"}')
+    assert len([*record.record_bytes("server", unknown * 10)]) == 10
+    counts = Counter(each.requirement for each in record.take_observations())
+    assert counts
+    assert max(counts.values()) == 3
 
 
 @pytest.mark.parametrize(

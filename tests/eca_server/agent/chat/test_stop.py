@@ -11,6 +11,7 @@ from eca_protocol.testing.provider import Provider, reply
 from eca_server.agent.chat import Turn
 from eca_server.agent.chat.call_runner import CallRunner
 from eca_server.agent.context import web
+from eca_server.connection.features.prompts import Prompts
 from eca_server.models.events import ToolCallFinished
 from eca_server.models.history import Part
 from tests.eca_protocol.wire import notification
@@ -84,6 +85,26 @@ async def test_a_prompt_that_is_stopped_at_once_is_sent_with_the_next_one_unless
         stop = notification("chat/promptStop", {"chatId": "c"})
         await ours.send(ours.prompt_request("first"), stop)
         await ours.expect_finished()
+        await ours.turn("second")
+        conversation = str(provider.requests[-1].body["messages"])
+        assert ("first" in conversation) == (not hooks)
+
+
+@pytest.mark.parametrize("hooks", [{}, {"guard": {"type": "preRequest"}}])
+async def test_a_prompt_that_is_stopped_while_its_settings_are_read_is_sent_unless_hooks_wait(
+    hooks, monkeypatch
+):
+    async def never(*_: object) -> bool:
+        await trio.sleep_forever()
+
+    async with (
+        Provider(otherwise=reply("ok")) as provider,
+        editor(provider_config(provider.url, hooks=hooks)) as ours,
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(Prompts, "_settle_settings", never)
+            await ours.prompt("first")
+            await ours.expect_stopped()
         await ours.turn("second")
         conversation = str(provider.requests[-1].body["messages"])
         assert ("first" in conversation) == (not hooks)
