@@ -88,6 +88,7 @@ LOCALES = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.long(but=1)
 @LOCALES
 def test_paths_and_texts_are_utf_8_in_a_locale_of_a_different_encoding(tmp_path, locale, encoding):
     settings = locale_settings(tmp_path, locale, encoding)
@@ -99,6 +100,7 @@ def test_paths_and_texts_are_utf_8_in_a_locale_of_a_different_encoding(tmp_path,
     assert "failed" not in done.stderr.decode()
 
 
+@pytest.mark.long(but=1)
 @LOCALES
 def test_the_script_ecp_has_utf_8_paths_in_a_locale_of_a_different_encoding(
     tmp_path, locale, encoding

@@ -296,7 +296,7 @@ def test_bytes_may_be_cut_anywhere(api, cuts):
 
 
 @each_api
-@pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.long), 7])
+@pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.long), 29])
 def test_a_stream_that_is_cut_gives_a_prefix_of_its_events_and_a_premature_stop(api, stride):
     data, expected = spelled(api, "\n").rstrip(), whole(api)
     mark = STREAMS[api.name].end
