@@ -56,7 +56,9 @@ def row(edition: Revision, chapters: Sequence[str], *, restarts: bool = False) -
         each
         for case in cases
         for each in case.rows
-        if binds(each, edition) and ":" not in each and each not in NOT_HERE
+        if binds(each, edition)
+        and not each.startswith(("FIELD:", "VALUE:"))
+        and each not in NOT_HERE
     }
     repeated = {each for each, other in DUPLICATES.items() if other in judged}
     marks = [pytest.mark.requirement(*sorted(judged | repeated))]

@@ -18,10 +18,7 @@ from hypothesis import strategies as st
 from eca_protocol.http import HTTPClient
 from eca_protocol.sse import SSEvent
 from eca_protocol.testing.provider import (
-    Provider,
-    Reply,
     reply,
-    wait,
 )
 from eca_server.models.access import KeyAccess, join_url
 from eca_server.models.answer_body import AnswerBody
@@ -402,30 +399,6 @@ async def test_ten_megabytes_in_one_event_are_one_delta_and_twenty_are_refused()
     async with talking([reply("x" * 10 * 2**20), reply("x" * 20 * 2**20)]) as (_, backend):
         assert len((await ask(backend))[0].text) == 10 * 2**20
         assert (await failure(backend)).kind == "protocol"
-
-
-async def test_a_redirect_is_reported_and_the_key_goes_nowhere():
-    async with Provider([]) as elsewhere:
-        moved = Reply(status=307, headers={"location": elsewhere.url + "/chat/completions"})
-        async with talking([moved]) as (_, backend):
-            error = await failure(backend)
-        assert elsewhere.requests == elsewhere.other_requests == []
-    assert (error.kind, error.retryable) == ("network", False)
-    assert elsewhere.url in error.message
-
-
-async def test_turns_stopped_at_once_close_all_their_connections():
-    def script(request) -> Reply:
-        return reply("last") if "last" in str(request.body) else reply("x", wait("never"))
-
-    async with talking(script) as (provider, backend):
-        async with trio.open_nursery() as nursery:
-            for _ in range(30):
-                nursery.start_soon(ask, backend)
-            await provider.until(lambda: provider.open_connections == 30)
-            nursery.cancel_scope.cancel()
-        await provider.until(lambda: provider.open_connections == 0)
-        assert (await ask(backend, Request(messages=[user("last")])))[0].text == "last"
 
 
 def piece(text: str, reason: str | None = "stop") -> bytes:
