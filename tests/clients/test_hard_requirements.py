@@ -15,11 +15,7 @@ from tests.clients.bridge import NodeBridge
 from tests.clients.chats import Card, EmacsChat
 from tests.clients.conftest import Day
 from tests.clients.personality import PERSONALITIES
-from tests.eca_server.stranger import (
-    Stranger,
-    frames_in,
-    is_finished,
-)
+from tests.eca_server.stranger import Stranger, frames_in, is_finished
 
 
 def chapters(day: Day) -> Mapping[str, list[Mapping[str, Any]]]:

@@ -5,14 +5,7 @@ import json
 import pytest
 
 from tests.clients.shown import Block, buffer_of, page_of
-from tests.clients.test_as_editors_send import (
-    EMACS,
-    VSCODE,
-    answer,
-    begin,
-    configured,
-    send,
-)
+from tests.clients.test_as_editors_send import EMACS, VSCODE, answer, begin, configured, send
 from tests.eca_server.stranger import Stranger, content_of
 
 OCTOBER = EMACS

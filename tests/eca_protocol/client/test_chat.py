@@ -8,12 +8,7 @@ from eca_protocol import messages as m
 from eca_protocol.client import Chat, Turn
 from eca_protocol.client.session import INBOX
 from eca_protocol.endpoint import Dialect
-from eca_protocol.errors import (
-    DeadlineExceeded,
-    LocalProtocolError,
-    RPCError,
-    TurnFailed,
-)
+from eca_protocol.errors import DeadlineExceeded, LocalProtocolError, RPCError, TurnFailed
 from eca_protocol.revisions import Revision
 from tests.eca_protocol.client.fake_server import (
     CURRENT,

@@ -62,8 +62,7 @@ def test_an_output_that_takes_nothing_is_reported_in_one_line(tmp_path, command)
 
 @pytest.mark.long(but=1)
 @pytest.mark.parametrize(
-    ("encoding", "shown"),
-    [("ascii", rb"h\xe9llo \u2192"), ("latin-1", b"h\xe9llo \\u2192")],
+    ("encoding", "shown"), [("ascii", rb"h\xe9llo \u2192"), ("latin-1", b"h\xe9llo \\u2192")]
 )
 def test_what_the_terminal_has_no_character_for_is_spelled(tmp_path, encoding, shown):
     done = in_a_shell(

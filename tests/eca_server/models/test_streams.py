@@ -154,10 +154,7 @@ google_parts = st.one_of(
 GOOGLE_ENDINGS = ("STOP", "MAX_TOKENS", "SAFETY", "OTHER", *sorted(MODEL_ERRORS))
 candidates = [event["candidates"][0] for event in google.EVERYTHING]
 whole_parts = {"parts": [part for each in candidates for part in each["content"]["parts"]]}
-GOOGLE_WHOLE = {
-    **google.EVERYTHING[-1],
-    "candidates": [{**candidates[-1], "content": whole_parts}],
-}
+GOOGLE_WHOLE = {**google.EVERYTHING[-1], "candidates": [{**candidates[-1], "content": whole_parts}]}
 
 
 def google_answer(parts, ending) -> tuple[list[Any], str, str]:

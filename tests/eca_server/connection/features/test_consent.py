@@ -15,12 +15,7 @@ from eca_server.connection.features import mcp
 from tests.eca_protocol.wire import notification
 from tests.eca_server.agent.chat.agent_session import calls
 from tests.eca_server.agent.chat.current import CURRENT, refused
-from tests.eca_server.agent.chat.editor import (
-    SCRIPT,
-    Editor,
-    provider_config,
-    text,
-)
+from tests.eca_server.agent.chat.editor import SCRIPT, Editor, provider_config, text
 from tests.eca_server.agent.chat.mcp_session import status
 from tests.eca_server.agent.mcp.fake import FakeSession, Place
 from tests.eca_server.connection.features.session import until_shown

@@ -17,9 +17,7 @@ from hypothesis import strategies as st
 
 from eca_protocol.http import HTTPClient
 from eca_protocol.sse import SSEvent
-from eca_protocol.testing.provider import (
-    reply,
-)
+from eca_protocol.testing.provider import reply
 from eca_server.models.access import KeyAccess, join_url
 from eca_server.models.answer_body import AnswerBody
 from eca_server.models.backend import BackendError, Request
@@ -436,10 +434,7 @@ async def test_each_timer_has_its_length_and_its_name(autojump_clock, before, st
 async def test_silence_behind_a_part_of_an_answer_breaks_it_off(autojump_clock):
     async with HTTPClient(transport=Scripted(0, [piece("Hel", None), 121])) as http:
         error = await failure(backend_at("http://model", http))
-    assert (error.kind, error.message) == (
-        "premature_stop",
-        "no byte of the answer came for 120 s",
-    )
+    assert (error.kind, error.message) == ("premature_stop", "no byte of the answer came for 120 s")
 
 
 @pytest.mark.parametrize(
