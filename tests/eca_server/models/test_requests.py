@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_server.models.backend import Request
@@ -145,7 +145,6 @@ def test_every_history_is_written_as_a_strict_server_wants_it(api, data):
 
 
 @each_api
-@settings(max_examples=settings().max_examples // 2)  # each is every beginning of a history
 @given(st.data())
 def test_a_longer_history_is_written_as_if_new(api, data):
     start = data.draw(HISTORIES[api.name])
