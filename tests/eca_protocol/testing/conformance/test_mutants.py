@@ -77,12 +77,6 @@ OF_EACH_CHAPTER = {
 AS_PROCESS = {"W-13h": "ends.signals_end_it"}
 """Mutants that only a process shows, and the case."""
 
-SLOW = {
-    "turns.each_piece_of_a_long_answer_is_passed_on",
-    "turns.many_chats_at_once_are_never_mixed",
-}
-"""Cases of two seconds each, which the whole suite of `--long` runs."""
-
 CHAPTERS = sorted({name.partition(".")[0] for name in server_cases()} - {"ends"})
 """The chapters whose cases need no process of their own."""
 
@@ -123,7 +117,7 @@ def current_run() -> Run:
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_the_reference_server_breaks_nothing_in_a_chapter(chapter: str) -> None:
-    cases = {name for name in server_cases() if name.startswith(f"{chapter}.")} - SLOW
+    cases = [name for name in server_cases() if name.startswith(f"{chapter}.")]
     run = judged(Target(serve=current.serve, edition=CURRENT), *cases)
     assert broken(run) == set()
     assert run.incidents == run.suite_errors == ()
