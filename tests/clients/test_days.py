@@ -55,8 +55,7 @@ def test_only_clients_of_todays_edition_are_notified_of_chats(
 
 @pytest.mark.requirement("W-12a")
 @pytest.mark.parametrize(
-    "name",
-    [TODAY[0], *(pytest.param(name, marks=pytest.mark.long) for name in TODAY[1:])],
+    "name", [TODAY[0], *(pytest.param(name, marks=pytest.mark.long) for name in TODAY[1:])]
 )
 def test_a_day_at_a_server_that_is_to_speak_octobers_edition(name: str, tmp_path: Path) -> None:
     """A client of today loses what it has buttons for, and can chat like any other."""

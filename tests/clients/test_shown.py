@@ -4,17 +4,8 @@ import json
 
 import pytest
 
-from eca_protocol.testing.provider import provider_in_thread, reply
 from tests.clients.shown import Block, buffer_of, page_of
-from tests.clients.test_as_editors_send import (
-    EMACS,
-    VSCODE,
-    answer,
-    begin,
-    configured,
-    send,
-    thinking,
-)
+from tests.clients.test_as_editors_send import EMACS, VSCODE, answer, begin, configured, send
 from tests.eca_server.stranger import Stranger, content_of
 
 OCTOBER = EMACS
@@ -48,17 +39,6 @@ def test_a_system_text_is_a_message_or_a_paragraph_of_its_own(start_server, tmp_
         assert "the account is empty" in failure
         assert "Some words here\n\n" in buffer.text
         assert "Some words here\n\n\n" not in buffer.text
-
-
-@pytest.mark.requirement("W-27c", "W-27f")
-def test_the_gauge_does_not_contradict_itself(start_server, tmp_path):
-    server = start_server(cwd=tmp_path, env=ALLOWED)
-    begin(server, VSCODE, tmp_path / "project")
-    for number in (5, 6):
-        prompt(server, number, "say so", "usage 40000 2500")
-        usage = page_of(server.received).chats["c"].usage
-        assert usage["sessionTokens"] == usage["contextBreakdown"]["usedTokens"] == 42_500
-        assert usage["limit"]["context"] == usage["contextBreakdown"]["contextLimit"]
 
 
 @pytest.mark.requirement("W-26c")
@@ -133,18 +113,3 @@ def test_a_rejection_ends_the_turn_for_todays_clients(start_server, tmp_path, he
     assert chat.texts("assistant") == answers
     assert not chat.busy
     assert [each.state for each in chat.blocks.values() if each.kind == "call"] == ["rejected"]
-
-
-@pytest.mark.requirement("W-11h")
-def test_null_takes_a_variant_from_the_page(start_server, tmp_path):
-    changed = b"""{"jsonrpc":"2.0","method":"chat/selectedModelChanged","params":{"chatId":"c",\
-"model":"p/%b","variant":"high"}}"""
-    with provider_in_thread(otherwise=reply("Hello")) as provider:
-        server = start_server(cwd=tmp_path, env=thinking(provider.url))
-        begin(server, VSCODE, tmp_path / "project")
-        server.result("chat/prompt", {"chatId": "c", "message": "hi"})
-        server.expect_finished()
-        for model, variant in ((b"deep", "high"), (b"plain", None)):
-            send(server, changed % model)
-            server.until(lambda each: each.get("method") == "config/updated")
-            assert page_of(server.received).chats["c"].selection["selectVariant"] == variant

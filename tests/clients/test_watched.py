@@ -7,6 +7,7 @@ from tests.clients.conftest import SpendDay
 from tests.clients.personality import PERSONALITIES
 
 
+@pytest.mark.requirement("W-2d", "CLIENT-7", "CLIENT-23")
 @pytest.mark.parametrize("name", PERSONALITIES)
 def test_a_day_is_watched_without_a_finding(spend_day: SpendDay, name: str) -> None:
     watcher, findings = Watcher(), []

@@ -16,12 +16,7 @@ from anyio.from_thread import BlockingPortal
 from eca_protocol import Prompt, ServerChat, client, sync
 from eca_protocol import Server as PlainServer
 from eca_protocol import messages as m
-from eca_protocol.errors import (
-    ConnectionClosed,
-    LocalProtocolError,
-    StartFailed,
-    TurnFailed,
-)
+from eca_protocol.errors import ConnectionClosed, LocalProtocolError, StartFailed, TurnFailed
 from eca_protocol.methods import CHAT_LIST
 from eca_server.connection.features.host import Options
 from eca_server.connection.server import Server

@@ -100,13 +100,7 @@ class ForkedProcess:
     """One process, with the members of `subprocess.Popen` that tests use."""
 
     def __init__(
-        self,
-        command: Sequence[str],
-        *,
-        cwd: Path,
-        env: Mapping[str, str],
-        stdout: int,
-        stderr: int,
+        self, command: Sequence[str], *, cwd: Path, env: Mapping[str, str], stdout: int, stderr: int
     ) -> None:
         theirs, ours = os.pipe()
         self._status, status = os.pipe()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from eca_protocol import memory_pair
 from eca_protocol.acp import ACP, ACP_CODEC, open_peer
 from eca_protocol.acp import messages as m
-from eca_protocol.errors import DecodeError, RPCError
+from eca_protocol.errors import DecodeError
 from eca_protocol.jsonrpc import ErrorCode
 from eca_protocol.messages import shapes
 from eca_protocol.revisions import Revision
@@ -112,34 +112,6 @@ def test_a_wrong_type_is_refused_with_its_path() -> None:
     raw = {"sessionId": "s", "update": {"sessionUpdate": "plan", "entries": 3}}
     with pytest.raises(DecodeError, match="entries"):
         ACP_CODEC.decode_params("session/update", raw)
-
-
-async def test_a_prompt_has_updates_then_an_answer_and_an_unknown_method_an_error() -> None:
-    here, there = memory_pair()
-    updates: list[m.SessionUpdate] = []
-
-    async def prompt(params: m.PromptRequest) -> m.PromptResponse:
-        (block,) = params.prompt
-        chunk = m.AgentMessageChunk(content=block)
-        agent.notify(
-            "session/update",
-            m.SessionNotification(session_id=params.session_id, update=chunk),
-        )
-        return m.PromptResponse(stop_reason="end_turn")
-
-    agent = open_peer(there, side="server", handlers={"session/prompt": prompt})
-    client = open_peer(
-        here, side="client", handlers={"session/update": lambda each: updates.append(each.update)}
-    )
-    async with agent, client:
-        agent.start_soon(agent.serve)
-        client.start_soon(client.serve)
-        block = m.TextContent(text="hello")
-        call = client.start_call("session/prompt", m.PromptRequest(session_id="s", prompt=(block,)))
-        assert await call.result(deadline=5) == m.PromptResponse(stop_reason="end_turn")
-        assert updates == [m.AgentMessageChunk(content=block)]
-        with pytest.raises(RPCError):
-            await client.start_call("logout", m.Empty()).result(deadline=5)
 
 
 async def test_a_cancelled_request_is_answered_with_its_error_code() -> None:

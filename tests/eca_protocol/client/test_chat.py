@@ -8,12 +8,7 @@ from eca_protocol import messages as m
 from eca_protocol.client import Chat, Turn
 from eca_protocol.client.session import INBOX
 from eca_protocol.endpoint import Dialect
-from eca_protocol.errors import (
-    DeadlineExceeded,
-    LocalProtocolError,
-    RPCError,
-    TurnFailed,
-)
+from eca_protocol.errors import DeadlineExceeded, LocalProtocolError, RPCError, TurnFailed
 from eca_protocol.revisions import Revision
 from tests.eca_protocol.client.fake_server import (
     CURRENT,
@@ -354,16 +349,6 @@ async def cancel_prompt(chat: Chat, server: FakeServer) -> None:
         tasks.cancel_scope.cancel()
 
 
-async def test_a_refusal_after_the_cancellation_frees_the_chat() -> None:
-    async with connected(idle_deadline=5) as (client, server):
-        answers_late(server)
-        chat = client.chat("c")
-        await cancel_prompt(chat, server)
-        with anyio.fail_after(5):
-            assert await chat.prompt("next").text() == "next"
-        assert not client._peer.pending_calls
-
-
 async def test_a_turn_cancelled_in_the_instant_of_its_answer_is_stopped(monkeypatch) -> None:
     async with connected() as (client, server):
         may_answer = anyio.Event()
@@ -397,15 +382,20 @@ async def test_a_turn_cancelled_in_the_instant_of_its_answer_is_stopped(monkeypa
         assert texts == ["second"]
 
 
-async def test_a_refusal_after_the_deadline_frees_the_chat() -> None:
-    async with connected(deadline=0.05, idle_deadline=5) as (client, server):
+@pytest.mark.parametrize("deadline", [None, 0.05])
+async def test_a_refusal_after_the_cancellation_or_the_deadline_frees_the_chat(deadline) -> None:
+    async with connected(deadline=deadline or 5, idle_deadline=5) as (client, server):
         answers_late(server)
         chat = client.chat("c")
-        with pytest.raises(DeadlineExceeded):
-            await chat.prompt("slow").text()
-        client.deadline = 5
+        if deadline is None:
+            await cancel_prompt(chat, server)
+        else:
+            with pytest.raises(DeadlineExceeded):
+                await chat.prompt("slow").text()
+            client.deadline = 5
         with anyio.fail_after(5):
             assert await chat.prompt("next").text() == "next"
+        assert not client._peer.pending_calls
 
 
 async def test_a_late_refusal_does_not_end_the_next_turn() -> None:

@@ -17,10 +17,9 @@ import pytest
 from eca_protocol import Server as PlainServer
 from eca_protocol import messages as m
 from eca_protocol import methods
-from eca_protocol.client import Client, Rejection, connect, events
+from eca_protocol.client import Client, connect, events
 from eca_protocol.client.request_handlers import RequestHandlers
 from eca_protocol.errors import (
-    ApprovalNeeded,
     ConnectionClosed,
     DeadlineExceeded,
     LocalProtocolError,
@@ -458,23 +457,6 @@ async def test_the_real_server_chats_fails_stops_and_ends_well() -> None:
             assert turn.stopped
         assert client.exit_code is None
     assert client.exit_code == 0
-
-
-@pytest.mark.long(but=1)
-async def test_the_real_server_is_answered_when_it_needs_approval() -> None:
-    script = 'call shell_command {"command": "make x"}\nsay Well.'
-    env = ENVIRONMENT
-    async with connect(command=forked_server(), env=env, on_approval="reject") as client:
-        assert await client.chat(model="simulator/script").prompt(script).text() == ""  # W-31
-    rejection = Rejection("say I understand.")
-    async with connect(command=forked_server(), env=env, on_approval=lambda _: rejection) as client:
-        text = await client.chat(model="simulator/script").prompt(script).text()
-        assert text == "I understand."
-    async with connect(command=forked_server(), env=env) as client:
-        chat = client.chat(model="simulator/script")
-        with pytest.raises(ApprovalNeeded, match="eca/shell_command"):
-            await chat.prompt(script).text()
-        assert await chat.prompt("say Next.").text() == "Next."
 
 
 @pytest.mark.long(but=1)

@@ -117,10 +117,7 @@ def test_the_server_s_closing_text_closes_the_turn(contents, expected):
             [[], [], [], [{"code": "x = 1", "language": "py"}], [{"code": "ls", "language": "sh"}]],
         ),
         ([says("```py\nx ="), BROKE], [[], [{"code": "x =", "language": "py"}]]),
-        (
-            [says("~~~\na"), call("run"), says("b\n~~~\nc")],
-            [[], [{"code": "a"}], [{"code": "c"}]],
-        ),
+        ([says("~~~\na"), call("run"), says("b\n~~~\nc")], [[], [{"code": "a"}], [{"code": "c"}]]),
     ],
 )
 def test_a_block_of_code_is_reported_once_with_the_delta_that_ends_it(contents, blocks):

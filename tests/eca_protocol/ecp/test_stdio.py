@@ -6,7 +6,6 @@ import sys
 import time
 from pathlib import Path
 
-import anyio
 import pytest
 
 from eca_protocol import json
@@ -117,27 +116,6 @@ async def test_a_mark_at_the_start_and_a_last_line_without_its_end_are_read():
         assert (await agent.step("x", deadline=20)).status == "done"
         with pytest.raises(AgentError, match="exit code 0"):
             await agent.step("x", deadline=20)
-
-
-async def test_nothing_of_its_group_is_left_and_a_grandchild_holds_nothing_up(tmp_path):
-    note = tmp_path / "pid"
-    body = f"""
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-child = subprocess.Popen(["sleep", "600"])
-open({str(note)!r}, "w").write(str(child.pid))
-hello(read())
-read()
-os._exit(4)
-"""
-    started = time.monotonic()
-    async with connect_agent(script(body)) as agent:
-        await agent.initialize(deadline=20)
-        with pytest.raises(AgentError, match="exit code 4"):
-            await agent.step("x", deadline=20)
-    assert time.monotonic() - started < 5
-    with anyio.fail_after(5):  # a killed process may take a moment to disappear
-        while is_alive(int(note.read_text())):
-            await anyio.sleep(0.01)
 
 
 def test_a_task_cancelled_by_asyncio_itself_leaves_neither_process_nor_descriptor():

@@ -13,7 +13,6 @@ import anyio
 import pytest
 
 from eca_protocol.errors import DeadlineExceeded, LocalProtocolError
-from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import (
     Provider,
     Reply,
@@ -106,15 +105,6 @@ def test_a_request_for_a_title_does_not_use_up_the_script():
         assert len(provider.provider.title_requests) == 1
 
 
-def test_models_are_listed_and_other_paths_are_not_found():
-    with provider_in_thread([], models=["a", "b"]) as provider:
-        with urllib.request.urlopen(provider.url + "/models", timeout=5) as answer:
-            assert [model["id"] for model in json.load(answer)["data"]] == ["a", "b"]
-        with pytest.raises(urllib.error.HTTPError) as raised:
-            urllib.request.urlopen(provider.url + "/other", timeout=5)
-        raised.value.close()
-
-
 def test_what_asks_no_model_has_a_reply_by_its_path():
     others = {"/api/show": Reply(body={"shown": 1}), "/models": Reply(status=401, body="no")}
     with provider_in_thread([], others=others) as provider:
@@ -125,27 +115,9 @@ def test_what_asks_no_model_has_a_reply_by_its_path():
         raised.value.close()
 
 
-def test_a_script_may_be_a_function_of_the_request():
-    with provider_in_thread(lambda request: reply(request.body["say"])) as provider:
-        assert b"this" in ask(provider.url, {"say": "this"})[1]
-
-
 def test_a_step_that_does_not_exist_is_refused_when_the_script_is_made():
     with pytest.raises(LocalProtocolError, match="sya"):
         reply({"sya": "typo"})
-
-
-@pytest.mark.anyio
-async def test_a_gate_holds_the_reply_until_the_test_opens_it():
-    async with Provider([reply("Hel", wait("gate"), "lo")]) as provider, HTTPClient() as client:
-        url = provider.url + "/chat/completions"
-        async with client.stream("POST", url) as response:
-            assert b"Hel" in await anext(response.chunks())
-            await provider.until(lambda: "gate" in provider.reached)
-            assert not provider.requests[0].answered
-            provider.open("gate")
-            assert b'"lo"' in await response.read()
-        await provider.until(lambda: provider.requests[0].answered)
 
 
 @pytest.mark.anyio

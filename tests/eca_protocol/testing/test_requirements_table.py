@@ -7,12 +7,7 @@ import attrs
 import pytest
 
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.requirements import (
-    GROUPS,
-    REQUIREMENTS,
-    Requirement,
-    lookup,
-)
+from eca_protocol.testing.requirements import GROUPS, REQUIREMENTS, Requirement, lookup
 from eca_protocol.testing.requirements.interfaces import aliases_of, interfaces_of
 from eca_protocol.testing.requirements.row import Level, Side, rows
 

@@ -26,6 +26,7 @@ BROKEN = {
 """The rows that the SDK's example agent breaks; all but the last are of level should."""
 
 
+@pytest.mark.long
 async def test_the_sdk_s_client_takes_turns_with_our_agent(tmp_path: Path) -> None:
     node_modules()
     environ = {**os.environ, "HOME": str(tmp_path / "home"), "ECA_CONFIG": json.dumps(CONFIG)}

@@ -62,8 +62,7 @@ def test_an_output_that_takes_nothing_is_reported_in_one_line(tmp_path, command)
 
 @pytest.mark.long(but=1)
 @pytest.mark.parametrize(
-    ("encoding", "shown"),
-    [("ascii", rb"h\xe9llo \u2192"), ("latin-1", b"h\xe9llo \\u2192")],
+    ("encoding", "shown"), [("ascii", rb"h\xe9llo \u2192"), ("latin-1", b"h\xe9llo \\u2192")]
 )
 def test_what_the_terminal_has_no_character_for_is_spelled(tmp_path, encoding, shown):
     done = in_a_shell(
@@ -88,6 +87,7 @@ LOCALES = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.long(but=1)
 @LOCALES
 def test_paths_and_texts_are_utf_8_in_a_locale_of_a_different_encoding(tmp_path, locale, encoding):
     settings = locale_settings(tmp_path, locale, encoding)
@@ -99,6 +99,7 @@ def test_paths_and_texts_are_utf_8_in_a_locale_of_a_different_encoding(tmp_path,
     assert "failed" not in done.stderr.decode()
 
 
+@pytest.mark.long(but=1)
 @LOCALES
 def test_the_script_ecp_has_utf_8_paths_in_a_locale_of_a_different_encoding(
     tmp_path, locale, encoding

@@ -16,11 +16,7 @@ from eca_server.config.directories import (
     make_data_directory,
     user_directory,
 )
-from eca_server.config.saved_settings import (
-    SavedSettings,
-    SavedSettingsError,
-    saved_settings_path,
-)
+from eca_server.config.saved_settings import SavedSettings, SavedSettingsError, saved_settings_path
 from eca_server.workspace.ignore import list_files
 
 

@@ -266,7 +266,8 @@ def test_a_full_stream_ends_nothing_and_keys_are_masked(tmp_path):
     assert "password" not in printed + report.read_text("utf-8")
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize("jobs", ["2", "1"])
 def test_a_printing_grader_of_an_installed_package_leaves_the_report_readable(jobs, tmp_path):
     file = manifest(tmp_path, "good", "good")
     text = file.read_text("utf-8").replace("{type: text_match", "{type: noisy}, {type: text_match")

@@ -44,10 +44,7 @@ HEADERS = {
     "google": {"x-goog-api-key": "plain-key-google", "authorization": None},
     "openai-responses": {"authorization": "Bearer plain-key-openai-responses"},
     "openai-chat": {"authorization": "Bearer plain-key-openai-chat"},
-    "ollama": {
-        "authorization": "Bearer plain-key-ollama",
-        "accept": "application/x-ndjson",
-    },
+    "ollama": {"authorization": "Bearer plain-key-ollama", "accept": "application/x-ndjson"},
 }
 
 
@@ -217,10 +214,7 @@ SEALED = {"google": {"thought_signature": "c2ln"}}
 CALL = {"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}
 CHAT = [
     chunk({"choices": [{"index": 0, "delta": fields}]})
-    for fields in (
-        {"reasoning_content": "Hm"},
-        {"tool_calls": [{**CALL, "extra_content": SEALED}]},
-    )
+    for fields in ({"reasoning_content": "Hm"}, {"tool_calls": [{**CALL, "extra_content": SEALED}]})
 ]
 SUMMARY = [{"type": "summary_text", "text": "why"}]
 

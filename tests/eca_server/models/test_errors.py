@@ -332,14 +332,14 @@ ANSWERS = {
         ),
     ],
     "Cloudflare": [
-        (413, {"errors": [{"message": "tokens exceeded this model context window limit"}]}, FULL),
+        (413, {"errors": [{"message": "tokens exceeded this model context window limit"}]}, FULL)
     ],
     "MiniMax": [
         (500, _anthropic("api_error", "insufficient balance (1008)"), "quota"),
         (429, _openai("insufficient balance (1008)", kind="insufficient_balance_error"), "quota"),
     ],
     "MiMo": [
-        (400, {"error": {"code": "400", "message": "m", "param": "The prompt is too long"}}, FULL),
+        (400, {"error": {"code": "400", "message": "m", "param": "The prompt is too long"}}, FULL)
     ],
     "Moonshot": [
         (429, _openai("check your plan", kind="exceeded_current_quota_error"), "quota"),
@@ -405,15 +405,13 @@ ANSWERS = {
         (502, {"error": {"code": 502, "message": "Provider returned error"}}, BUSY),
         (404, {"error": {"message": "No endpoints found that support tool use"}}, UNABLE),
     ],
-    "Mistral": [
-        (401, {"message": "Unauthorized", "request_id": "r"}, "auth"),
-    ],
+    "Mistral": [(401, {"message": "Unauthorized", "request_id": "r"}, "auth")],
     "Groq": [
         (413, _openai(f"Request too large {_PER_MINUTE}", "rate_limit_exceeded", "tokens"), FULL),
         (498, _openai("capacity exceeded"), BUSY),
     ],
     "DeepSeek": [
-        (402, _openai("Insufficient Balance", "invalid_request_error", "unknown"), "quota"),
+        (402, _openai("Insufficient Balance", "invalid_request_error", "unknown"), "quota")
     ],
     "z.ai": [
         (429, {"error": {"code": "1113", "message": "in arrears"}}, "quota"),

@@ -19,14 +19,7 @@ from eca_server.models.history import (
     effective_history,
     repair,
 )
-from tests.eca_server.models.histories import (
-    histories,
-    model,
-    tool,
-    tool_call,
-    tool_result,
-    user,
-)
+from tests.eca_server.models.histories import histories, model, tool, tool_call, tool_result, user
 from tests.eca_server.models.reading import only
 
 

@@ -50,11 +50,7 @@ CITED = {"type": "text", "text": "a", "citations": [citation("https://secret.exa
 SEARCHED = ServerToolPart(kind="web_search", raw=RESULT)
 THOUGHT = ReasoningPart(text="hm", opaque={"signature": "secret"})
 COMMON_PARTS = st.sampled_from(
-    [
-        PICTURE,
-        RefusalPart("no"),
-        *(file("f", kind, b"f") for kind in (PLAIN_TEXT, PDF, ZIP)),
-    ]
+    [PICTURE, RefusalPart("no"), *(file("f", kind, b"f") for kind in (PLAIN_TEXT, PDF, ZIP))]
 )
 OWN = {
     "anthropic": st.sampled_from(
@@ -298,9 +294,7 @@ BODIES = {
         "tools": [{"name": "f", "description": "d", "input_schema": {"type": "object"}, **MARKED}],
         "system": [{"type": "text", "text": "Be.", **MARKED}],
         "tool_choice": {"type": "any"},
-        "messages": [
-            {"role": "user", "content": [{"type": "text", "text": "Hello", **MARKED}]},
-        ],
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "Hello", **MARKED}]}],
     },
     "google": {
         "systemInstruction": {"parts": [{"text": "Be."}]},

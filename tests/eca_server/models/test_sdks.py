@@ -30,19 +30,13 @@ from tests.eca_server.models.google.test_schema import schemas
 from tests.eca_server.models.histories import file, user
 from tests.eca_server.models.ollama import scripted as ollama
 from tests.eca_server.models.openai_responses import scripted as responses
-from tests.eca_server.models.reading import (
-    only,
-    play_objects,
-    read,
-    text_of,
-    thoughts_of,
-)
+from tests.eca_server.models.reading import only, play_objects, read, text_of, thoughts_of
 from tests.eca_server.models.test_requests import HISTORIES
 from tests.eca_server.models.test_streams import anthropic_blocks, ollama_objects
 from tests.eca_server.models.written import write
 from tests.lazy import LazyModule
 
-slow_import = pytest.mark.long  # the package takes a second; our own checkers run always
+slow_import = pytest.mark.long  # the packages take seconds; our own checkers run always
 
 pydantic = LazyModule("pydantic")
 anthropic_types = LazyModule("anthropic.types")
@@ -85,16 +79,13 @@ WRONG_ITEM = {"type": "function_call", "name": "f"}
 WRONG_CALL = {"function": {"name": "f", "arguments": "{}"}}
 
 
+@slow_import
 def test_the_oracles_refuse_what_is_wrong():
     payload = {"model": "m", "stream": True, "input": [WRONG_ITEM]}
     with pytest.raises(pydantic.ValidationError):
         is_taken(payload, openai_params, "ResponseCreateParamsStreaming")
     with pytest.raises(pydantic.ValidationError):
         ollama_types.Message.model_validate({"role": "assistant", "tool_calls": [WRONG_CALL]})
-
-
-@slow_import
-def test_anthropic_refuses_a_call_without_an_id():
     block = {"type": "tool_use", "name": "f", "input": {}}
     messages = [{"role": "assistant", "content": [block]}]
     payload = {"model": "m", "max_tokens": 1, "stream": True, "messages": messages}
@@ -151,7 +142,7 @@ COUNTING = Tool(
 
 
 @pytest.mark.parametrize(
-    "api", [pytest.param(api, marks=slow_import if api == "anthropic" else ()) for api in TAKERS]
+    "api", [pytest.param(api, marks=() if api == "ollama" else slow_import) for api in TAKERS]
 )
 @given(st.data())
 def test_the_provider_s_types_take_every_request_that_we_write(api, data):
@@ -244,6 +235,7 @@ def test_a_listed_model_is_one_of_anthropic_s():
     assert ("max" in facts.efforts) == theirs.capabilities.effort.max.supported
 
 
+@slow_import
 def test_openai_reads_scripted_answers_as_we_do():
     first = responses.message("He", "llo", phase="commentary")
     two = responses.answer(first, responses.message(" there"))
@@ -256,6 +248,7 @@ def test_openai_reads_scripted_answers_as_we_do():
         assert text_of(play_objects(ResponsesDecoder(), stream)) == "\n\n".join(content)
 
 
+@slow_import
 def test_google_reads_a_scripted_answer_as_we_do():
     sources = google.grounding("http://a", text="x")
     events = google.answer(*PARTS, groundingMetadata=sources)
@@ -272,12 +265,14 @@ def test_google_reads_a_scripted_answer_as_we_do():
     assert theirs.candidates[0].grounding_metadata.grounding_chunks[0].web.uri == "http://a"
 
 
+@slow_import
 def test_every_reason_that_google_knows_ends_an_answer():
     for reason in [each.value for each in google_types.FinishReason][1:]:
         answer = google.answer(google.call("f", {}), finish=reason)
         assert isinstance(play_objects(GeminiDecoder(), answer)[-1], Finished), reason
 
 
+@slow_import
 @given(schemas)
 def test_every_converted_schema_is_one_of_google_s_types(schema):
     google_types.Schema.model_validate(openapi_schema(schema))

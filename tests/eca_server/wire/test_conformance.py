@@ -9,6 +9,7 @@ import pytest
 
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import server_cases
+from eca_protocol.testing.conformance.duplicates import DUPLICATES
 from eca_protocol.testing.conformance.suite import run_suite
 from eca_protocol.testing.conformance.target import Target
 from tests.eca_server import fork_server
@@ -30,9 +31,10 @@ CASES = {
 
 def marked(chapter: str) -> Any:
     """Return a row that names the requirements of its cases."""
-    rows = sorted({row for case in CASES[chapter] for row in case.rows})
+    rows = {row for case in CASES[chapter] for row in case.rows}
+    rows |= {row for row, judged in DUPLICATES.items() if judged in rows}
     speed = [pytest.mark.long] if chapter in {"editions", "ends"} else []
-    return pytest.param(chapter, marks=[pytest.mark.requirement(*rows), *speed])
+    return pytest.param(chapter, marks=[pytest.mark.requirement(*sorted(rows)), *speed])
 
 
 @pytest.mark.parametrize("chapter", [*map(marked, CASES)])

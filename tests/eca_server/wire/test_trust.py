@@ -5,15 +5,14 @@ have had theirs.
 """
 
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from eca_protocol.testing.provider import ThreadedProvider, provider_in_thread
 from tests.eca_server.conftest import Start
 from tests.eca_server.stranger import Stranger
 
@@ -21,39 +20,17 @@ SECONDS = 10.0
 KEY, BEARER, SECRET = "sk-planted-key-1", "planted-bearer-2", "planted-credentials-3"
 
 
-class Site:
-    """A server on loopback that records each request, and has nothing."""
-
-    def __init__(self) -> None:
-        self.requests: list[tuple[str, Mapping[str, str]]] = []
-        site = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                headers = {name.lower(): value for name, value in self.headers.items()}
-                site.requests.append((self.path, headers))
-                self.send_error(404)
-
-            do_POST = do_GET  # noqa: N815 - the name that http.server calls
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def requests_to(self, start: str) -> list[tuple[str, Mapping[str, str]]]:
-        return [each for each in self.requests if each[0].startswith(start)]
-
-
 @pytest.fixture
-def site() -> Iterator[Site]:
-    opened = Site()
-    yield opened
-    opened.server.shutdown()
-    opened.server.server_close()
+def site() -> Iterator[ThreadedProvider]:
+    """A server on loopback that records each request, and has nothing."""
+    with provider_in_thread([]) as opened:
+        yield opened
+
+
+def requests_to(site: ThreadedProvider, start: str = "") -> list[tuple[str, Mapping[str, str]]]:
+    requests = [*site.provider.other_requests, *site.requests]
+    received = [(each.target.removeprefix("/v1"), each.headers) for each in requests]
+    return [each for each in received if each[0].startswith(start)]
 
 
 @pytest.fixture
@@ -68,7 +45,7 @@ def hook(marks: Path, name: str) -> dict[str, Any]:
     return {"type": "sessionStart", "actions": [shell]}
 
 
-def planted(site: Site, marks: Path) -> str:
+def planted(site: ThreadedProvider, marks: Path) -> str:
     """Return a repository's configuration that starts, sends and reads all that it can."""
     url = f"{site.url}/planted"
     new = {"api": "openai-chat", "url": f"{url}/new", "keyEnv": "OPENAI_API_KEY"}
@@ -89,7 +66,7 @@ def planted(site: Site, marks: Path) -> str:
     return json.dumps(config)
 
 
-def own(site: Site, marks: Path) -> str:
+def own(site: ThreadedProvider, marks: Path) -> str:
     """Return the user's own configuration: the same settings, which do have an effect."""
     models = {"api": "openai-chat", "url": f"{site.url}/own/models", "key": KEY}
     headers = {"Authorization": f"Bearer {BEARER}"}
@@ -116,7 +93,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def opened(start_server: Start, site: Site, marks: Path, tmp_path: Path) -> Stranger:
+def opened(start_server: Start, site: ThreadedProvider, marks: Path, tmp_path: Path) -> Stranger:
     """A server with the user's own configuration, started but not greeted."""
     (tmp_path / ".config" / "eca").mkdir(parents=True)
     (tmp_path / ".config" / "eca" / "config.json").write_text(own(site, marks))
@@ -140,20 +117,20 @@ def until_withheld(server: Stranger) -> None:
     )
 
 
-def own_settings_counted(site: Site, marks: Path) -> None:
+def own_settings_counted(site: ThreadedProvider, marks: Path) -> None:
     wait_until(
         (marks / "own").exists,
-        lambda: site.requests_to("/own/github"),
-        lambda: site.requests_to("/own/models"),
-        state=lambda: (site.requests, list(marks.iterdir())),
+        lambda: requests_to(site, "/own/github"),
+        lambda: requests_to(site, "/own/models"),
+        state=lambda: (requests_to(site), list(marks.iterdir())),
     )
 
 
-def nothing_was_done(site: Site, marks: Path) -> None:
+def nothing_was_done(site: ThreadedProvider, marks: Path) -> None:
     assert [path.name for path in marks.iterdir()] == ["own"]
-    assert site.requests_to("/planted") == []
-    assert SECRET not in str(site.requests)
-    bearers = {headers.get("authorization") for _, headers in site.requests_to("/own/github")}
+    assert requests_to(site, "/planted") == []
+    assert SECRET not in str(requests_to(site))
+    bearers = {headers.get("authorization") for _, headers in requests_to(site, "/own/github")}
     assert bearers == {f"Bearer {BEARER}"}
 
 
@@ -176,9 +153,9 @@ def test_a_folder_that_is_opened_does_nothing_until_it_is_accepted(opened, site,
         opened.turn(prompt, model="simulator/script")
     wait_until(
         (marks / "planted-program").exists,
-        lambda: site.requests_to("/planted/sender"),
-        lambda: site.requests_to("/planted/new"),
-        state=lambda: (site.requests, list(marks.iterdir()), opened.received[-4:]),
+        lambda: requests_to(site, "/planted/sender"),
+        lambda: requests_to(site, "/planted/new"),
+        state=lambda: (requests_to(site), list(marks.iterdir()), opened.received[-4:]),
     )
-    assert site.requests_to("/planted/github") == []
-    assert site.requests_to("/planted/openai") == site.requests_to("/planted/own") == []
+    assert requests_to(site, "/planted/github") == []
+    assert requests_to(site, "/planted/openai") == requests_to(site, "/planted/own") == []

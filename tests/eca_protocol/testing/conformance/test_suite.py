@@ -22,7 +22,7 @@ from eca_protocol.testing.conformance.run import Run
 from eca_protocol.testing.conformance.server import CHAPTERS
 from eca_protocol.testing.conformance.server.reading import next_run
 from eca_protocol.testing.conformance.suite import open_suite, run_suite
-from eca_protocol.testing.conformance.target import Target
+from eca_protocol.testing.conformance.target import MODEL, Target
 from eca_protocol.testing.conformance.verdicts import NotApplicable, Unmet
 from eca_protocol.testing.script import reply, wait
 from tests.eca_protocol.testing.conformance.mutants import MUTANTS
@@ -283,6 +283,11 @@ async def serve_mortal(transport: Transport, config: Mapping[str, Any]) -> int:
 DEAF = """
 import json, os, sys, time
 
+def write(**message):
+    body = json.dumps({"jsonrpc": "2.0", **message})
+    sys.stdout.write(f"Content-Length: {len(body)}\\r\\n\\r\\n{body}")
+    sys.stdout.flush()
+
 while header := sys.stdin.buffer.readline():
     sys.stdin.buffer.readline()
     message = json.loads(sys.stdin.buffer.read(int(header.split()[1])))
@@ -290,10 +295,11 @@ while header := sys.stdin.buffer.readline():
         print("no more", file=sys.stderr)
         os.close(message["method"] == "$/mute")
         time.sleep(60)
+    if message["method"] == "initialized":
+        write(method="config/updated", params={"chat": {"models": [sys.argv[1]]}})
+        write(method="tool/serverUpdated", params={"type": "native", "tools": [{"name": "x"}]})
     if "id" in message:
-        body = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {}})
-        sys.stdout.write(f"Content-Length: {len(body)}\\r\\n\\r\\n{body}")
-        sys.stdout.flush()
+        write(id=message["id"], result={})
 """
 """A server that closes its input on `$/deaf`, its output on `$/mute`, and keeps running."""
 
@@ -353,7 +359,7 @@ async def test_a_server_that_no_case_ends_alone_ends_in_the_last_one():
 
 
 @pytest.mark.long
-async def test_a_server_that_has_closed_its_input_is_replaced():
+async def test_a_server_that_has_closed_its_input_is_replaced(monkeypatch: pytest.MonkeyPatch):
     async def turns_deaf(harness: Harness) -> None:
         async with harness.session() as session:
             await session.notify("$/deaf")
@@ -361,18 +367,20 @@ async def test_a_server_that_has_closed_its_input_is_replaced():
                 while session.process.may_write:
                     await session.send({"jsonrpc": "2.0", "method": "$/x"})
 
+    monkeypatch.setattr(server_process, "_EXIT_SECONDS", 0.1)
     run = await replaced(turns_deaf)
     (incident,) = run.incidents
     assert "a server that runs and has closed its input, in this case" in incident.what
 
 
-async def test_a_server_that_has_closed_its_output_is_replaced():
+async def test_a_server_that_has_closed_its_output_is_replaced(monkeypatch: pytest.MonkeyPatch):
     async def turns_mute(harness: Harness) -> None:
         async with harness.session() as session:
             await session.notify("$/mute")
             with anyio.fail_after(5):
                 await session.until(lambda _: False, expected="nothing", seconds=60)
 
+    monkeypatch.setattr(server_process, "_EXIT_SECONDS", 0.1)
     run = await replaced(turns_mute)
     (incident,) = run.incidents
     end = "expected nothing, got a server that runs and has closed its output"
@@ -388,7 +396,8 @@ async def replaced(run: Callable[[Harness], Awaitable[None]]) -> Run:
             harness.record_pass("W-20a")
 
     cases = [a_case(run, "W-4c"), a_case(comes_later, "W-20a")]
-    outcome = await run_suite(Target(command=(sys.executable, "-c", DEAF)), cases=cases, jobs=1)
+    target = Target(command=(sys.executable, "-S", "-c", DEAF, MODEL))
+    outcome = await run_suite(target, cases=cases, jobs=1)
     assert of(outcome, "W-20a")[0] == "pass"
     assert [incident.case for incident in outcome.incidents] == [f"here.{run.__name__}"]
     return outcome

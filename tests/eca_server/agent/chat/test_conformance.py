@@ -15,6 +15,7 @@ from eca_protocol import json
 from eca_protocol.revisions import Revision
 from eca_protocol.streams import Transport
 from eca_protocol.testing.conformance.cases import server_cases
+from eca_protocol.testing.conformance.duplicates import DUPLICATES
 from eca_protocol.testing.conformance.run import binds
 from eca_protocol.testing.conformance.suite import run_suite
 from eca_protocol.testing.conformance.target import Target
@@ -55,9 +56,12 @@ def row(edition: Revision, chapters: Sequence[str], *, restarts: bool = False) -
         each
         for case in cases
         for each in case.rows
-        if binds(each, edition) and ":" not in each and each not in NOT_HERE
+        if binds(each, edition)
+        and not each.startswith(("FIELD:", "VALUE:"))
+        and each not in NOT_HERE
     }
-    marks = [pytest.mark.requirement(*sorted(judged))]
+    repeated = {each for each, other in DUPLICATES.items() if other in judged}
+    marks = [pytest.mark.requirement(*sorted(judged | repeated))]
     if restarts or edition is not Revision.CURRENT:
         marks.append(pytest.mark.long)
     return pytest.param(edition, cases, judged, id=f"{edition.value}-{chapters[0]}", marks=marks)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
 
 from eca_protocol.server.roots import uri_of
 from eca_protocol.testing.provider import Provider, reply
@@ -16,12 +15,7 @@ from eca_server.connection.features import mcp
 from tests.eca_protocol.wire import notification
 from tests.eca_server.agent.chat.agent_session import calls
 from tests.eca_server.agent.chat.current import CURRENT, refused
-from tests.eca_server.agent.chat.editor import (
-    SCRIPT,
-    Editor,
-    provider_config,
-    text,
-)
+from tests.eca_server.agent.chat.editor import SCRIPT, Editor, provider_config, text
 from tests.eca_server.agent.chat.mcp_session import status
 from tests.eca_server.agent.mcp.fake import FakeSession, Place
 from tests.eca_server.connection.features.session import until_shown
@@ -234,13 +228,3 @@ async def test_an_editor_that_does_not_trust_the_workspace_is_not_asked(folders)
         assert "the editor does not trust this workspace" in text(await ours.turn("/trust yes"))
         assert "the editor says" in await refused_start(ours)
     assert folders.decisions() == {}
-
-
-async def test_the_turn_goes_to_the_model_that_the_accepted_settings_select(folders):
-    async with Provider([], otherwise=reply("from the folder's model")) as provider:
-        folders.configure(**provider_config(provider.url))
-        async with folders.editor() as ours:
-            with trio.fail_after(10):
-                await ours.prompt("go")
-                await answer_and_finish(ours, await next_question(ours), TRUST)
-            assert text(ours.contents()).endswith("from the folder's model")

@@ -70,7 +70,7 @@ async def test_the_turn_that_asks_uses_the_first_model_that_the_folder_brings(fo
             assert text(ours.contents()).endswith("there")
 
 
-WORDS = (NOT_NOW, None, "trust this folder", "yes", f"{TRUST}.", "", 7)
+WORDS = (NOT_NOW, None, f"{TRUST}.", 7)
 REFUSALS: list[dict[str, Any]] = [
     *({"result": {"answer": words, "cancelled": words is None}} for words in WORDS),
     {"result": 7},

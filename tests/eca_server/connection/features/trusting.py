@@ -10,11 +10,7 @@ from eca_protocol.server.roots import uri_of
 from eca_server.config.trust_store import TrustStore
 from eca_server.connection.features.settings import Watcher
 from tests.eca_server.agent.chat.current import CURRENT
-from tests.eca_server.agent.chat.editor import (
-    SCRIPT,
-    Editor,
-    editor,
-)
+from tests.eca_server.agent.chat.editor import SCRIPT, Editor, editor
 from tests.eca_server.connection.features.session import until_shown
 
 ACCEPT = "/trust yes"

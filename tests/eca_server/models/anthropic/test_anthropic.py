@@ -274,10 +274,7 @@ ANSWERS = {
         answer(text("a", cites=[CITED, CITED]), text("b", cites=[CITED])),
         {"citations": [Citation(url=CITED["url"], title="A")]},
     ),
-    "a search that failed": (
-        answer(block(FAILED), A),
-        {"tools": [("web_search", "finished")]},
-    ),
+    "a search that failed": (answer(block(FAILED), A), {"tools": [("web_search", "finished")]}),
     "a search whose query was cut": (
         answer(block(SEARCH, {"type": "input_json_delta", "partial_json": '{"query": "q'}), A),
         {"tools": [], "blocks": [], "text": "a"},

@@ -10,12 +10,7 @@ from hypothesis import strategies as st
 from eca_protocol.sse import SSEvent
 from eca_server.models.answer import Answer
 from eca_server.models.backend import BackendError, Request, Tool
-from eca_server.models.events import (
-    Citation,
-    Image,
-    ReasoningFinished,
-    ServerTool,
-)
+from eca_server.models.events import Citation, Image, ReasoningFinished, ServerTool
 from eca_server.models.google import Google
 from eca_server.models.google.decoder import GeminiDecoder
 from eca_server.models.google.messages import UNSIGNED
@@ -291,10 +286,7 @@ ANSWERS = {
     ),
     "a picture": (
         answer(A, picture(b"png", **SIGNED)),
-        {
-            "images": [Image(media_type="image/png", data=b"png")],
-            "blocks": [{"picture": SIGNED}],
-        },
+        {"images": [Image(media_type="image/png", data=b"png")], "blocks": [{"picture": SIGNED}]},
     ),
     "what is not shown": (
         answer(*NOT_SHOWN, X),
@@ -304,10 +296,7 @@ ANSWERS = {
         [{**answer(A)[0], "candidates": [*answer(A)[0]["candidates"], OTHER]}],
         {"text": "a"},
     ),
-    "another candidate alone": (
-        [response(A), {"candidates": [OTHER]}, *answer(B)],
-        {"text": "ab"},
-    ),
+    "another candidate alone": ([response(A), {"candidates": [OTHER]}, *answer(B)], {"text": "ab"}),
 }
 
 

@@ -44,12 +44,7 @@ def prop(schema, **root) -> dict:
         ({"$ref": "http://elsewhere/schema"}, STRING),
         (
             {"allOf": [{"properties": {"a": {}}, "required": ["a"]}, {"description": "d"}]},
-            {
-                "description": "d",
-                "type": "OBJECT",
-                "properties": {"a": STRING},
-                "required": ["a"],
-            },
+            {"description": "d", "type": "OBJECT", "properties": {"a": STRING}, "required": ["a"]},
         ),
         (
             {"type": "object", "properties": {"a": {}}, "required": ["a", "b"]},

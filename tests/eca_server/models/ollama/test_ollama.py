@@ -12,11 +12,7 @@ from eca_protocol.sse import SSEvent
 from eca_protocol.testing.provider import Provider, Reply, wait
 from eca_server.models.access import KeyAccess
 from eca_server.models.backend import BackendError, Request
-from eca_server.models.events import (
-    Finished,
-    Progress,
-    Usage,
-)
+from eca_server.models.events import Finished, Progress, Usage
 from eca_server.models.facts import Capabilities
 from eca_server.models.history import Message, Origin, ReasoningPart
 from eca_server.models.ollama import Ollama
@@ -24,11 +20,7 @@ from eca_server.models.ollama.address import address_of
 from eca_server.models.ollama.backend import IN_MEMORY_SECONDS, METADATA_SECONDS
 from eca_server.models.ollama.context import FIRST, ContextSize
 from eca_server.models.ollama.decoder import OllamaDecoder
-from eca_server.models.ollama.models import (
-    ModelDetails,
-    loaded_context,
-    read_details,
-)
+from eca_server.models.ollama.models import ModelDetails, loaded_context, read_details
 from eca_server.models.ollama.request import think_value
 from tests.eca_server.models.histories import (
     OURS,
@@ -40,14 +32,7 @@ from tests.eca_server.models.histories import (
     tool_result,
     user,
 )
-from tests.eca_server.models.ollama.scripted import (
-    answer,
-    message,
-    reply,
-    running,
-    shown,
-    text,
-)
+from tests.eca_server.models.ollama.scripted import answer, message, reply, running, shown, text
 from tests.eca_server.models.reading import (
     HELLO,
     TOOL,

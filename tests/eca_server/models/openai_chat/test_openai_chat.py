@@ -17,12 +17,7 @@ from hypothesis import strategies as st
 
 from eca_protocol.http import HTTPClient
 from eca_protocol.sse import SSEvent
-from eca_protocol.testing.provider import (
-    Provider,
-    Reply,
-    reply,
-    wait,
-)
+from eca_protocol.testing.provider import reply
 from eca_server.models.access import KeyAccess, join_url
 from eca_server.models.answer_body import AnswerBody
 from eca_server.models.backend import BackendError, Request
@@ -404,30 +399,6 @@ async def test_ten_megabytes_in_one_event_are_one_delta_and_twenty_are_refused()
         assert (await failure(backend)).kind == "protocol"
 
 
-async def test_a_redirect_is_reported_and_the_key_goes_nowhere():
-    async with Provider([]) as elsewhere:
-        moved = Reply(status=307, headers={"location": elsewhere.url + "/chat/completions"})
-        async with talking([moved]) as (_, backend):
-            error = await failure(backend)
-        assert elsewhere.requests == elsewhere.other_requests == []
-    assert (error.kind, error.retryable) == ("network", False)
-    assert elsewhere.url in error.message
-
-
-async def test_turns_stopped_at_once_close_all_their_connections():
-    def script(request) -> Reply:
-        return reply("last") if "last" in str(request.body) else reply("x", wait("never"))
-
-    async with talking(script) as (provider, backend):
-        async with trio.open_nursery() as nursery:
-            for _ in range(30):
-                nursery.start_soon(ask, backend)
-            await provider.until(lambda: provider.open_connections == 30)
-            nursery.cancel_scope.cancel()
-        await provider.until(lambda: provider.open_connections == 0)
-        assert (await ask(backend, Request(messages=[user("last")])))[0].text == "last"
-
-
 def piece(text: str, reason: str | None = "stop") -> bytes:
     written = "null" if reason is None else f'"{reason}"'
     choice = f'{{"delta":{{"content":"{text}"}},"finish_reason":{written}}}'
@@ -463,10 +434,7 @@ async def test_each_timer_has_its_length_and_its_name(autojump_clock, before, st
 async def test_silence_behind_a_part_of_an_answer_breaks_it_off(autojump_clock):
     async with HTTPClient(transport=Scripted(0, [piece("Hel", None), 121])) as http:
         error = await failure(backend_at("http://model", http))
-    assert (error.kind, error.message) == (
-        "premature_stop",
-        "no byte of the answer came for 120 s",
-    )
+    assert (error.kind, error.message) == ("premature_stop", "no byte of the answer came for 120 s")
 
 
 @pytest.mark.parametrize(

@@ -243,10 +243,7 @@ ANSWERS = {
         [event for event in answer(message("ab", "cd")) if event.get("delta") != "cd"],
         {"text": "abcd"},
     ),
-    "cut at its limit": (
-        cut(message("so far")),
-        {"text": "so far", "reason": "length"},
-    ),
+    "cut at its limit": (cut(message("so far")), {"text": "so far", "reason": "length"}),
     "filtered": (cut(X, reason="content_filter"), {"reason": "content_filter"}),
     "cut for a new reason": (cut(X, reason="steered"), {"reason": "other"}),
     "reasoning whose end never came": (

@@ -11,11 +11,7 @@ from tests.eca_protocol.testing.conformance.reference.chat import Turn
 from tests.eca_protocol.testing.conformance.reference.mcp import MCPServer, MCPTool
 from tests.eca_protocol.testing.conformance.reference.server import Server
 from tests.eca_protocol.testing.conformance.reference.tool_call import ToolCall
-from tests.eca_protocol.testing.conformance.reference.tools import (
-    ShellCommand,
-    Toolbox,
-    ToolFault,
-)
+from tests.eca_protocol.testing.conformance.reference.tools import ShellCommand, Toolbox, ToolFault
 
 
 @breaks("W-30h", "Shows the pieces of all calls as they come.")
