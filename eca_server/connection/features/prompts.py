@@ -34,7 +34,7 @@ from eca_server.models.backend import BackendError
 from eca_server.models.credentials.logins import Logins
 from eca_server.models.history import TextPart
 from eca_server.models.models import Models
-from eca_server.models.simulator import DEFAULT
+from eca_server.models.simulator import DEFAULT, PROVIDER
 from eca_server.printable import printable_line
 
 if TYPE_CHECKING:
@@ -140,8 +140,8 @@ class Prompts:
             elif name:
                 await run_command(name, turn, context)
             else:
-                is_first = not chat.history
-                if is_first and self._lacks_a_model(target) and _is_an_editors(params):
+                is_new = not chat.history or _was_answered_by_a_model(chat)
+                if is_new and self._lacks_a_model(target) and _is_an_editors(params):
                     turn.say(self._advice_without_a_model(), role="system")
                 note = self._unknown_agent(chat, params, target)
                 if note and self.session.is_first(f"{chat.id}: {note}"):
@@ -333,3 +333,9 @@ def _of_chat(chat: Chat, text: str) -> m.ChatPromptParams:
 def _is_an_editors(params: m.ChatPromptParams) -> bool:
     """Return whether an editor sent the prompt: editors name the agent, programs do not."""
     return bool(params.agent or params.behavior)
+
+
+def _was_answered_by_a_model(chat: Chat) -> bool:
+    """Return whether the last answer in a chat is of another model than the simulator."""
+    origins = (each.origin.provider for each in reversed(chat.history.model_context) if each.origin)
+    return next(origins, PROVIDER) != PROVIDER

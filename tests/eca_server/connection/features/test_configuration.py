@@ -449,3 +449,15 @@ async def test_a_prompt_to_a_model_whose_modules_are_gone_is_a_turn_that_says_so
         await ours.editor.expect_finished("c")
         assert UPGRADED in text([each for _, each in contents(ours.editor.received)])
         assert (await ours.editor.answer(prompt))["model"] == "a/m"
+
+
+async def test_a_chat_whose_model_is_removed_says_once_that_the_simulator_answers(tmp_path):
+    async with Provider([reply("hi")]) as endpoint:
+        content = {"providers": {"p": {**P, "url": endpoint.url, "models": {"m": {}}}}}
+        async with project(tmp_path, content) as ours:
+            turn = ours.editor.turn
+            assert (await turn("hello", model="p/m", agent="code")).answer == "hi"
+            ours.write({})
+            assert (await ours.chat_told())["selectModel"] == ECHO
+            hints = [(await turn("hello", model=ECHO, agent="code")).text for _ in range(2)]
+    assert ["the built-in `simulator/echo`" in each for each in hints] == [True, False]
