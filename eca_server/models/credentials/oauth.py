@@ -30,7 +30,10 @@ _BUSY: Final = frozenset({408, 429})
 _SECONDS: Final = 30.0
 _LONGEST: Final = 100 * 365 * 86_400.0
 _EARLY: Final = 60.0
-"""Seconds before its expiry when a token is renewed, so that no request meets the expiry."""
+"""Seconds before its expiry when a token is renewed, so that no request meets the expiry.
+
+A token with a life of a minute or two is used for half of it.
+"""
 
 
 class OAuthError(ECAError):
@@ -136,7 +139,8 @@ class TokenSet:
         """
         if self.refresh is None or self.expires_at is None:
             return False
-        return now > self.expires_at - _EARLY or now < self.obtained_at - _EARLY
+        early = min(_EARLY, (self.expires_at - self.obtained_at) / 2)
+        return now > self.expires_at - early or now < self.obtained_at - _EARLY
 
     def is_over(self, now: float) -> bool:
         """Return whether the token has expired, as far as is known."""

@@ -85,6 +85,16 @@ async def test_tokens_are_renewed_a_minute_before_their_end(world, ends_at, now,
     assert len(world.server.requests) == is_renewed
 
 
+async def test_short_tokens_are_used_for_half_of_their_life(world):
+    world.server.says["/token"] = [
+        (200, {"access_token": name, "expires_in": 60}) for name in ("short-1", "short-2")
+    ]
+    tokens = world.tokens()
+    for seconds, name in ((0, "short-1"), (29, "short-1"), (31, "short-2")):
+        world.now = NOW + seconds
+        assert await tokens.current() == Secret(name)
+
+
 async def test_new_tokens_are_stored_and_hidden_and_used_from_then_on(world):
     tokens = world.tokens()
     assert await tokens.current() == await tokens.current() == NEW
