@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import ipaddress
+import re
 import secrets
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
@@ -34,6 +35,7 @@ _EARLY: Final = 60.0
 
 A token with a life of a minute or two is used for half of it.
 """
+_PAGE: Final = re.compile(r"(?ai)https?://[\w.:%\[\]-]+(?:[/?#][!-\[\]-~]*)?")
 
 
 class OAuthError(ECAError):
@@ -355,6 +357,17 @@ def _answer(status: int, body: bytes, hide: tuple[Secret, ...]) -> Mapping[str, 
 
 def _is_safe(url: str) -> bool:
     return url.lower().startswith("https://") or (
+def checked_page(url: str) -> str:
+    """Return the URL of a login page if people and every browser see the same host in it.
+
+    Raises:
+        OAuthError: it is not a plain URL, or has a user before its host.
+    """
+    if not _PAGE.fullmatch(url):
+        raise OAuthError(f"expected the URL of a login page, got {mask(url)[:200]!r}")
+    return url
+
+
         url.lower().startswith("http://") and is_on_this_machine(url)
     )
 

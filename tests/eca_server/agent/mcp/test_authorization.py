@@ -299,6 +299,15 @@ async def test_a_redirect_of_a_different_server_or_without_the_state_is_refused(
         (OAUTH, {"authorization_endpoint": None}, "no authorization_endpoint"),
         (OAUTH, {"registration_endpoint": None}, "set `clientId`"),
     ],
+        *(
+            (OAUTH, {"authorization_endpoint": url}, "of a login page")
+            for url in (
+                "https://evil.example\\@login.example/",
+                "https://login.example@evil.example/",
+                "https://login.example/\nLog in",
+                "https://l\u043egin.example/",
+            )
+        ),
 )
 async def test_metadata_that_lies_or_lacks_something_ends_the_login(guarded, place, changes, words):
     guarded.change(place, **changes)
