@@ -257,7 +257,8 @@ def secret_in(answer: Mapping[str, Any], name: str) -> Secret:
     except ValueError as error:
         raise OAuthError(f"{name}: {error}") from None
     if secret is None:
-        raise OAuthError(f"expected {name} in the answer, got {', '.join(answer) or 'nothing'}")
+        got = ", ".join(answer)[:200] or "nothing"
+        raise OAuthError(f"expected {name} in the answer, got {got}")
     return secret
 
 
@@ -277,13 +278,14 @@ async def post_form(
         HTTPError: the server cannot be reached.
     """
     plain = {name: _revealed(value) for name, value in fields.items()}
+    sent = (*fields.values(), client.secret)
     return await ask(
         http,
         "POST",
         url or client.token_url,
         headers={"content-type": "application/x-www-form-urlencoded", **client.headers()},
         content=urlencode(plain).encode(),
-        hide=tuple(value for value in fields.values() if isinstance(value, Secret)),
+        hide=tuple(value for value in sent if isinstance(value, Secret)),
         shows_certificate=client.shows_certificate,
     )
 
@@ -355,8 +357,6 @@ def _answer(status: int, body: bytes, hide: tuple[Secret, ...]) -> Mapping[str, 
     raise OAuthError(message, code=code if isinstance(code, str) else None, status=status)
 
 
-def _is_safe(url: str) -> bool:
-    return url.lower().startswith("https://") or (
 def checked_page(url: str) -> str:
     """Return the URL of a login page if people and every browser see the same host in it.
 
@@ -368,6 +368,8 @@ def checked_page(url: str) -> str:
     return url
 
 
+def _is_safe(url: str) -> bool:
+    return url.lower().startswith("https://") or (
         url.lower().startswith("http://") and is_on_this_machine(url)
     )
 

@@ -283,12 +283,18 @@ async def test_tokens_go_only_over_https_or_to_this_machine(world, url, error):
         await world.tokens().current()
 
 
-async def test_a_servers_error_is_shown_without_the_token(world):
-    words = {"error": "invalid_request", "error_description": "refresh-0 is odd, so is ours"}
-    world.server.says["/token"] = [(400, words)]
+@pytest.mark.parametrize("way", ["client_secret_basic", "client_secret_post"])
+async def test_a_servers_error_is_shown_without_the_token(world, way):
+    words = {"error": "invalid_request", "error_description": "refresh-0 of the-secret is odd"}
+    world.server.says["/token"] = [(400, words), (200, {"x" * 9999: 1})]
+    client = attrs.evolve(world.stored().client, secret=Secret("the-secret"), authentication=way)
+    world.change(client=client)
     with pytest.raises(OAuthError) as caught:
         await world.tokens(expires_at=NOW).replace_refused(OLD)
-    assert str(caught.value) == "*** is odd, so is ours"
+    assert str(caught.value) == "*** of *** is odd"
+    with pytest.raises(OAuthError, match="expected access_token") as caught:
+        await world.tokens(expires_at=NOW).replace_refused(OLD)
+    assert len(str(caught.value)) < 1000
 
 
 async def test_a_store_that_fails_keeps_the_new_tokens_in_use(world, monkeypatch):
