@@ -10,6 +10,7 @@ Everything here touches the disk: call it in a worker thread, except the first `
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -164,10 +165,10 @@ class Logins:
         self._change(change)
         return removed[0] is not None
 
-    @property
-    def renewal_lock(self) -> Path:
-        """The lock held while a token is renewed; the file itself stays unlocked."""
-        return self.path.with_name(f"{self.path.name}.renewal.lock")
+    def renewal_lock(self, provider: str) -> Path:
+        """Return the lock held while a login is renewed; the file itself stays unlocked."""
+        digest = hashlib.sha256(provider.encode()).hexdigest()[:16]
+        return self.path.with_name(f"{self.path.name}.renewal-{digest}.lock")
 
     def _change(
         self, change: Callable[[dict[str, Any]], None], *, over_damage: bool = False

@@ -143,7 +143,7 @@ class Tokens:
 
     async def _run(self, renewal: _Renewal, old: Secret) -> None:
         try:
-            async with lock(self._logins.renewal_lock, seconds=self._lock_seconds):
+            async with lock(self._logins.renewal_lock(self._provider), seconds=self._lock_seconds):
                 await self._exchange(old)
         except Locked:
             renewal.error = OAuthError("another server is still renewing the login: try again")

@@ -124,7 +124,7 @@ async def test_many_tasks_and_servers_renew_once(world):
 
 
 async def test_a_waiting_task_takes_what_the_holder_of_the_lock_stored(world, monkeypatch):
-    descriptor = os.open(world.logins.renewal_lock, os.O_RDWR | os.O_CREAT)
+    descriptor = os.open(world.logins.renewal_lock("p"), os.O_RDWR | os.O_CREAT)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     tokens, is_waiting = world.tokens(), trio.Event()
 
@@ -297,6 +297,11 @@ async def test_a_servers_error_is_shown_without_the_token(world, way):
     assert len(str(caught.value)) < 1000
 
 
+async def test_a_renewal_waits_for_no_other_login(world):
+    with lock.lock_in_thread(world.logins.renewal_lock("mcp:https://slow.example"), seconds=1):
+        assert await world.tokens().current() == NEW
+
+
 async def test_a_store_that_fails_keeps_the_new_tokens_in_use(world, monkeypatch):
     """Use the new tokens while this server runs: the old ones are invalid."""
 
@@ -315,7 +320,7 @@ async def test_a_store_that_fails_keeps_the_new_tokens_in_use(world, monkeypatch
 
 async def test_a_lock_that_is_held_too_long_is_reported(world):
     with (
-        lock.lock_in_thread(world.logins.renewal_lock, seconds=1),
+        lock.lock_in_thread(world.logins.renewal_lock("p"), seconds=1),
         pytest.raises(OAuthError, match="another server"),
     ):
         await world.tokens(lock_seconds=0.05, expires_at=NOW).replace_refused(OLD)
