@@ -198,7 +198,8 @@ class Logins:
         except Unreadable as error:
             if error.absent:
                 return _empty()
-            raise LoginsError(error.message) from None
+            kind = LoginsError if error.line is None else _Damaged  # the line that is not UTF-8
+            raise kind(error.message) from None
         make_private(self.path)
         try:
             content = json.loads(text)
