@@ -28,6 +28,7 @@ from eca_server.models.credentials.flows import KEY_HINTS, DeviceLogin, Flow, Lo
 from eca_server.models.credentials.logins import Logins, LoginsError
 from eca_server.models.credentials.lookup import LOGIN, Credential
 from eca_server.models.credentials.oauth import OAuthError, TokenSet
+from eca_server.models.credentials.tokens import Tokens
 from eca_server.models.known_providers import KNOWN_PROVIDERS
 from eca_server.models.provider import Provider, is_local
 from eca_server.models.simulator import PROVIDER as EMBEDDED
@@ -304,10 +305,11 @@ def _key_in(data: Mapping[str, object]) -> Secret:
     return key
 
 
-def _with_tokens(tokens: TokenSet) -> m.ProviderAuth:
-    """Return the status of a token; one that can be renewed is neither expiring nor expired."""
-    seconds_left = None if tokens.expires_at is None else tokens.expires_at - time.time()
-    status: m.ProviderAuthStatus = "authenticated"
-    if seconds_left is not None and tokens.refresh is None and seconds_left < _EXPIRING:
+def _with_tokens(tokens: Tokens) -> m.ProviderAuth:
+    """Return the status of a login; one that can be renewed is neither expiring nor expired."""
+    expires_at, refresh = tokens.latest.expires_at, tokens.latest.refresh
+    seconds_left = None if expires_at is None else expires_at - time.time()
+    status: m.ProviderAuthStatus = "expired" if tokens.have_ended else "authenticated"
+    if seconds_left is not None and refresh is None and seconds_left < _EXPIRING:
         status = "expiring" if seconds_left > 0 else "expired"
-    return m.ProviderAuth(status=status, type="oauth", source="login", expires_at=tokens.expires_at)
+    return m.ProviderAuth(status=status, type="oauth", source="login", expires_at=expires_at)

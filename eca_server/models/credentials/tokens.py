@@ -66,6 +66,11 @@ class Tokens:
         self._spent_token: Secret | None = None  # still in the file, which could not be written
 
     @property
+    def latest(self) -> TokenSet:
+        """The tokens in use."""
+        return self._tokens
+
+    @property
     def have_ended(self) -> bool:
         """True if the login has ended, as far as is known."""
         return self._is_over is not None

@@ -156,6 +156,18 @@ async def test_a_login_with_a_code_continues_behind_the_answer(tmp_path):
                 assert secret not in json.dumps(ours.received)
 
 
+async def test_a_login_that_was_revoked_is_shown_as_expired(tmp_path):
+    revoked = {"access_token": "access-0", "refresh_token": "revoked", "expires_in": 0}
+    async with login_server() as server:
+        server.says = {"/device": [(200, BEGUN)], "/token": [(200, revoked)]}
+        async with page(tmp_path, with_auth(server, deviceUrl=f"{server.url}/device")) as ours:
+            await providers(ours)
+            await ours.ask("providers/login", {"provider": "p", "method": "device-code"})
+            assert (await updated(ours, "p"))["auth"]["status"] == "authenticated"
+            await ours.turn("say hi", model="p/m")
+            assert (await providers(ours))["p"]["auth"]["status"] == "expired"
+
+
 async def test_a_login_in_the_browser_that_is_begun_again_counts_once(tmp_path):
     async with serve(LoginServer().handle) as other:
         port = other.port
