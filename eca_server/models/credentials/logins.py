@@ -235,6 +235,7 @@ def _plain(login: Secret | TokenSet) -> dict[str, Any]:
             if client.secret
             else {}
         ),
+        "loggedInAt": login.logged_in_at,
         **({"resource": client.resource} if client.resource else {}),
     }
 
@@ -254,6 +255,7 @@ def _tokens(login: Mapping[str, Any]) -> TokenSet:
             authentication=_authentication(login),
             resource=str(login["resource"]) if "resource" in login else None,
         ),
+        logged_in_at=float(login.get("loggedInAt", login["obtainedAt"])),
     )
 
 

@@ -125,6 +125,7 @@ class TokenSet:
         refresh: the token that renews it; None: it cannot be renewed.
         expires_at: the expiry; None: never, or unknown.
         obtained_at: the time of issue.
+        logged_in_at: the time of the user's login, which renewals preserve.
         client: the client that obtained the tokens and renews them.
     """
 
@@ -132,6 +133,9 @@ class TokenSet:
     refresh: Secret | None = None
     expires_at: float | None = None
     obtained_at: float
+    logged_in_at: float = attrs.field(
+        default=attrs.Factory(lambda tokens: tokens.obtained_at, takes_self=True)
+    )
     client: Client
 
     def is_due(self, now: float) -> bool:
@@ -205,19 +209,19 @@ async def renewed(http: HTTPClient, tokens: TokenSet, *, now: float) -> TokenSet
         if error.code in _ENDED:
             raise LoggedOut(str(error), code=error.code, status=error.status) from None
         raise
-    return tokens_in(answer, tokens.client, now=now, before=tokens.refresh)
+    new = tokens_in(answer, tokens.client, now=now)
+    return attrs.evolve(
+        new, refresh=new.refresh or tokens.refresh, logged_in_at=tokens.logged_in_at
+    )
 
 
-def tokens_in(
-    answer: Mapping[str, Any], client: Client, *, now: float, before: Secret | None = None
-) -> TokenSet:
+def tokens_in(answer: Mapping[str, Any], client: Client, *, now: float) -> TokenSet:
     """Read the tokens in a server's answer.
 
     Args:
         answer: the parsed body.
         client: the client that sent the request.
         now: the current time, in seconds since the epoch.
-        before: the previous refresh token, used if the answer has none.
 
     Raises:
         OAuthError: the answer has no token.
@@ -225,7 +229,7 @@ def tokens_in(
     lifetime = seconds_in(answer, "expires_in")
     return TokenSet(
         access=secret_in(answer, "access_token"),
-        refresh=secret_in(answer, "refresh_token") if answer.get("refresh_token") else before,
+        refresh=secret_in(answer, "refresh_token") if answer.get("refresh_token") else None,
         expires_at=None if lifetime is None else now + lifetime,
         obtained_at=now,
         client=client,

@@ -112,8 +112,12 @@ class Tokens:
         return self._tokens.access != access
 
     async def take_stored(self) -> bool:
-        """Take over a login that another server has stored; return whether there was one."""
-        access = self._tokens.access
+        """Take over tokens that another server has stored; return whether they may be accepted.
+
+        A mere renewal is not followed: two servers would do that in turn for ever if the provider
+        refused every token.
+        """
+        login, had_ended = self._tokens.logged_in_at, self.have_ended
         await self._load_stored_login()
         return self._tokens.access != access
 
