@@ -129,8 +129,12 @@ class Logins:
             return tuple(self._load()["providers"])
         return ()
 
-    def store(self, provider: str, login: Secret | TokenSet) -> Path | None:
+    def store(
+        self, provider: str, login: Secret | TokenSet, *, is_renewal: bool = False
+    ) -> Path | None:
         """Store a provider's login and replace its previous one.
+
+        `is_renewal`: store it only in place of the same login.
 
         Returns:
             The new path of a damaged file of logins, if one was moved aside.
@@ -142,6 +146,9 @@ class Logins:
         in_keyring = self._in_keyring()
 
         def change(providers: dict[str, Any]) -> None:
+            stored = self.read().tokens.get(provider) if is_renewal else None
+            if is_renewal and (stored is None or stored.logged_in_at != plain["loggedInAt"]):
+                raise LoginsError("it was removed or replaced meanwhile")
             if in_keyring:
                 system_keyring.put(provider, json.dumps(plain))
                 self._unlocked[provider] = plain
@@ -228,6 +235,7 @@ def _plain(login: Secret | TokenSet) -> dict[str, Any]:
         "refresh": login.refresh and login.refresh.reveal(),
         "expiresAt": login.expires_at,
         "obtainedAt": login.obtained_at,
+        "loggedInAt": login.logged_in_at,
         "clientId": client.id,
         "tokenUrl": client.token_url,
         **(
@@ -235,7 +243,6 @@ def _plain(login: Secret | TokenSet) -> dict[str, Any]:
             if client.secret
             else {}
         ),
-        "loggedInAt": login.logged_in_at,
         **({"resource": client.resource} if client.resource else {}),
     }
 
@@ -248,6 +255,7 @@ def _tokens(login: Mapping[str, Any]) -> TokenSet:
         refresh=None if login["refresh"] is None else _key(login["refresh"]),
         expires_at=None if ends is None else float(ends),
         obtained_at=float(login["obtainedAt"]),
+        logged_in_at=float(login.get("loggedInAt", login["obtainedAt"])),
         client=Client(
             id=str(login["clientId"]),
             token_url=str(login["tokenUrl"]),
@@ -255,7 +263,6 @@ def _tokens(login: Mapping[str, Any]) -> TokenSet:
             authentication=_authentication(login),
             resource=str(login["resource"]) if "resource" in login else None,
         ),
-        logged_in_at=float(login.get("loggedInAt", login["obtainedAt"])),
     )
 
 

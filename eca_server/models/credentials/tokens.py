@@ -14,6 +14,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import attrs
 import trio
@@ -119,7 +120,7 @@ class Tokens:
         """
         login, had_ended = self._tokens.logged_in_at, self.have_ended
         await self._load_stored_login()
-        return self._tokens.access != access
+        return self._tokens.logged_in_at != login or self.have_ended != had_ended
 
     async def _load_stored_login(self) -> None:
         """Take over a login that another server has stored; read the file only if it has changed.
@@ -192,7 +193,8 @@ class Tokens:
         new = await renewed(self._http, old, now=self._clock())
         self._hide(_secrets_of(new))
         try:
-            await trio.to_thread.run_sync(self._logins.store, self._provider, new)
+            store = partial(self._logins.store, self._provider, new, is_renewal=True)
+            await trio.to_thread.run_sync(store)
         except LoginsError as error:
             self._spent_token = old.access
             _log.warning("the renewed login of %s cannot be stored: %s", self._provider, error)

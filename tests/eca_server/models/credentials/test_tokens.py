@@ -167,6 +167,20 @@ async def test_a_turn_that_is_stopped_meanwhile_loses_no_tokens(world):
     assert len(world.server.requests) == 1
 
 
+@pytest.mark.parametrize("is_replaced", [False, True])
+async def test_a_logout_or_a_new_login_wins_over_a_renewal(world, is_replaced):
+    async def log_out() -> None:
+        before = world.stored()
+        world.logins.remove("p")
+        if is_replaced:
+            world.logins.store("p", attrs.evolve(before, access=Secret("new"), logged_in_at=NOW))
+
+    world.server.before_answer = log_out
+    await world.tokens().current()
+    stored = world.logins.read().tokens
+    assert [each.access for each in stored.values()] == ([Secret("new")] if is_replaced else [])
+
+
 async def test_a_refused_token_is_renewed_whatever_the_clock_says(world):
     world.change(expires_at=NOW + 3600)
     tokens = world.tokens()
