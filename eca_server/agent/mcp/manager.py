@@ -28,7 +28,7 @@ CLOSE_SECONDS: Final = 1.8
 """Seconds within which all servers must have ended: a shutdown has two (ruling W-13)."""
 
 IDLE: Final = frozenset({State.STOPPED, State.STOPPING, State.DISABLED})
-"""The states of a server that does not run, nor is to."""
+"""The states of a server that does not run and is not starting."""
 
 
 class Manager:
