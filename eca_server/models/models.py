@@ -24,7 +24,6 @@ from eca_server.models.backend import Backend, BackendError, Request
 from eca_server.models.backends import Backends, Timers
 from eca_server.models.catalog import Catalog
 from eca_server.models.credentials.logins import Logins, StoredKeys
-from eca_server.models.credentials.oauth import TokenSet
 from eca_server.models.credentials.tokens import Tokens
 from eca_server.models.efforts import efforts_of
 from eca_server.models.errors import user_message
@@ -149,7 +148,7 @@ class Models:
         self._stored = stored = stored or StoredKeys()
         self._passphrase = config.network.passphrase(environ)
         self._catalog = catalog or Catalog()
-        tokens = {
+        self._tokens = tokens = {
             name: Tokens(name, each, logins=logins, http=http, hide=hide)
             for name, each in stored.tokens.items()
             if logins is not None
@@ -202,9 +201,9 @@ class Models:
             if each.location is not None
         ]
 
-    def tokens_of(self, provider: str) -> TokenSet | None:
+    def tokens_of(self, provider: str) -> Tokens | None:
         """Return the tokens of a provider's stored login, if it has tokens."""
-        return self._stored.tokens.get(provider)
+        return self._tokens.get(provider)
 
     def canonical_name(self, name: str) -> str:
         """Return `name` with its provider spelled as it is configured."""

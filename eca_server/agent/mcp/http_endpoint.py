@@ -81,7 +81,7 @@ class HTTPEndpoint:
             for name, value in headers.items()
             if name.lower() not in _OURS and not name.lower().startswith("mcp-")
         }
-        self._secrets = secrets_in(headers)
+        self._secrets = set(secrets_in(headers))  # and the tokens that were sent
         self._is_authorized = any(name.lower() == "authorization" for name in headers)
         self._login = None if self._is_authorized else login
 
@@ -116,6 +116,7 @@ class HTTPEndpoint:
         while True:
             token = await self._login.token() if self._login else None
             bearer = {"authorization": f"Bearer {token.reveal()}"} if token else {}
+            self._secrets |= {token} if token else set()
             async with self._http.stream(
                 method,
                 url,

@@ -27,7 +27,8 @@ START_WAIT_SECONDS: Final = 2.0
 CLOSE_SECONDS: Final = 1.8
 """Seconds within which all servers must have ended: a shutdown has two (ruling W-13)."""
 
-_IDLE: Final = frozenset({State.STOPPED, State.STOPPING, State.DISABLED})
+IDLE: Final = frozenset({State.STOPPED, State.STOPPING, State.DISABLED})
+"""The states of a server that does not run and is not starting."""
 
 
 class Manager:
@@ -109,7 +110,7 @@ class Manager:
     def renew(self, name: str) -> None:
         """Replace a running or failed server by a new one."""
         server = self._servers.get(name)
-        if server is not None and not self._is_closed and server.state not in _IDLE:
+        if server is not None and not self._is_closed and server.state not in IDLE:
             self._replace(name, server.settings, server)
 
     def _replace(self, name: str, settings: MCPServer, old: Server | None) -> None:

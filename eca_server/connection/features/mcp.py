@@ -18,7 +18,7 @@ import attrs
 from eca_protocol import messages as m
 from eca_server.agent.mcp.connection import connect
 from eca_server.agent.mcp.errors import MCPError
-from eca_server.agent.mcp.manager import Manager
+from eca_server.agent.mcp.manager import IDLE, Manager
 from eca_server.agent.mcp.server import Connect, Server
 from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.settings import ServerSettings
@@ -182,9 +182,15 @@ class MCPServers:
             port=settings.oauth_port,
             shared_by=self._shared_by(settings.auth_scope),
             hide=self.host.options.hide,
-            on_login=partial(self.manager.start, name),
+            on_login=partial(self._logged_in, name),
             on_failure=partial(self._login_failed, name),
         )
+
+    def _logged_in(self, name: str) -> None:
+        """Start the server, unless the user has stopped it meanwhile."""
+        server = self.manager.get(name)
+        if server is not None and server.state not in IDLE:
+            self.manager.start(name)
 
     def _login_failed(self, name: str, reason: str) -> None:
         """Show why a login failed, in place of its page, which is of no use any more."""

@@ -28,6 +28,7 @@ from eca_server.models.credentials.flows import KEY_HINTS, DeviceLogin, Flow, Lo
 from eca_server.models.credentials.logins import Logins, LoginsError
 from eca_server.models.credentials.lookup import LOGIN, Credential
 from eca_server.models.credentials.oauth import OAuthError, TokenSet
+from eca_server.models.credentials.tokens import Tokens
 from eca_server.models.known_providers import KNOWN_PROVIDERS
 from eca_server.models.provider import Provider, is_local
 from eca_server.models.simulator import PROVIDER as EMBEDDED
@@ -51,7 +52,9 @@ class Providers:
     announcer: Announcer
     host: Host
     logins: Logins
-    _logging_in: dict[str, trio.CancelScope] = attrs.field(factory=dict, init=False)
+    _logging_in: dict[str, tuple[trio.CancelScope, trio.Event]] = attrs.field(
+        factory=dict, init=False
+    )
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers of providers."""
@@ -93,25 +96,25 @@ class Providers:
                 fields=(_key_field(params.provider),),
                 message=KEY_HINTS.get(params.provider),
             )
-        self._cancel_login(params.provider)
+        await self._end_login(params.provider)
         return await self._begin(params.provider, flow)
 
     async def _login_input(self, params: m.ProvidersLoginInputParams) -> m.ProvidersLoginResult:
         self._flow_of(params.provider)
         key = _key_in(params.data)
-        self._cancel_login(params.provider)
+        await self._end_login(params.provider)
         await self._store(params.provider, key)
         return m.ProvidersLoginResult(action="done")
 
     async def _logout(self, params: m.ProvidersLogoutParams) -> m.ProvidersLogoutResult:
         self._flow_of(params.provider)
-        self._cancel_login(params.provider)
+        await self._end_login(params.provider)
         await self._forget(params.provider)
         return m.ProvidersLogoutResult()
 
     def close(self) -> None:
         """Cancel all pending logins."""
-        for scope in self._logging_in.values():
+        for scope, _ in self._logging_in.values():
             scope.cancel()
 
     def _flow_of(self, provider: str) -> Flow | None:
@@ -128,14 +131,16 @@ class Providers:
             )
         return flows[provider]
 
-    def _cancel_login(self, provider: str) -> None:
-        scope = self._logging_in.pop(provider, None)
-        if scope is not None:
+    async def _end_login(self, provider: str) -> None:
+        """Cancel a pending login, and wait until its port is free and it stores nothing."""
+        while provider in self._logging_in:
+            scope, ended = self._logging_in[provider]
             scope.cancel()
+            await ended.wait()
 
     async def _begin(self, provider: str, flow: Flow) -> m.ProvidersLoginResult:
         """Begin a login, which continues after the answer, and return the user's next step."""
-        scope = self._logging_in[provider] = trio.CancelScope()
+        scope, _ = self._logging_in[provider] = trio.CancelScope(), trio.Event()
         try:
             invitation: LoginInstructions = await self.host.nursery.start(
                 self._log_in, provider, flow, scope
@@ -183,8 +188,7 @@ class Providers:
                 _log.error("the login with %s failed", provider, exc_info=error)
                 self.session.show("error", f"The login with {provider} failed; see the log.")
             finally:
-                if self._logging_in.get(provider) is scope:
-                    del self._logging_in[provider]
+                self._logging_in.pop(provider)[1].set()
         if not has_begun:
             raise OAuthError("it was cancelled, or started again")
 
@@ -301,10 +305,11 @@ def _key_in(data: Mapping[str, object]) -> Secret:
     return key
 
 
-def _with_tokens(tokens: TokenSet) -> m.ProviderAuth:
-    """Return the status of a token; one that can be renewed is neither expiring nor expired."""
-    seconds_left = None if tokens.expires_at is None else tokens.expires_at - time.time()
-    status: m.ProviderAuthStatus = "authenticated"
-    if seconds_left is not None and tokens.refresh is None and seconds_left < _EXPIRING:
+def _with_tokens(tokens: Tokens) -> m.ProviderAuth:
+    """Return the status of a login; one that can be renewed is neither expiring nor expired."""
+    expires_at, refresh = tokens.latest.expires_at, tokens.latest.refresh
+    seconds_left = None if expires_at is None else expires_at - time.time()
+    status: m.ProviderAuthStatus = "expired" if tokens.have_ended else "authenticated"
+    if seconds_left is not None and refresh is None and seconds_left < _EXPIRING:
         status = "expiring" if seconds_left > 0 else "expired"
-    return m.ProviderAuth(status=status, type="oauth", source="login", expires_at=tokens.expires_at)
+    return m.ProviderAuth(status=status, type="oauth", source="login", expires_at=expires_at)

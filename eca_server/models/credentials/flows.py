@@ -24,6 +24,7 @@ from eca_server.models.credentials.oauth import (
     OAuthError,
     TokenSet,
     ask,
+    checked_page,
     post_form,
     seconds_in,
     secret_in,
@@ -179,7 +180,7 @@ class DeviceLogin:
         page, user_code = start.get("verification_uri"), start.get("user_code")
         if not isinstance(page, str) or not isinstance(user_code, str):
             raise OAuthError("expected verification_uri and user_code in the answer")
-        show(LoginInstructions(url=page, code=user_code))
+        show(LoginInstructions(url=checked_page(page), code=user_code))
         lifetime = min(seconds_in(start, "expires_in") or 900.0, _LONGEST_DEVICE_LOGIN)
         with trio.move_on_after(lifetime):
             answer = await self._answer(http, device, seconds_in(start, "interval") or 5.0)

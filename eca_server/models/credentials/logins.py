@@ -10,6 +10,7 @@ Everything here touches the disk: call it in a worker thread, except the first `
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -128,8 +129,12 @@ class Logins:
             return tuple(self._load()["providers"])
         return ()
 
-    def store(self, provider: str, login: Secret | TokenSet) -> Path | None:
+    def store(
+        self, provider: str, login: Secret | TokenSet, *, is_renewal: bool = False
+    ) -> Path | None:
         """Store a provider's login and replace its previous one.
+
+        `is_renewal`: store it only in place of the same login.
 
         Returns:
             The new path of a damaged file of logins, if one was moved aside.
@@ -141,6 +146,9 @@ class Logins:
         in_keyring = self._in_keyring()
 
         def change(providers: dict[str, Any]) -> None:
+            stored = self.read().tokens.get(provider) if is_renewal else None
+            if is_renewal and (stored is None or stored.logged_in_at != plain["loggedInAt"]):
+                raise LoginsError("it was removed or replaced meanwhile")
             if in_keyring:
                 system_keyring.put(provider, json.dumps(plain))
                 self._unlocked[provider] = plain
@@ -164,10 +172,10 @@ class Logins:
         self._change(change)
         return removed[0] is not None
 
-    @property
-    def renewal_lock(self) -> Path:
-        """The lock held while a token is renewed; the file itself stays unlocked."""
-        return self.path.with_name(f"{self.path.name}.renewal.lock")
+    def renewal_lock(self, provider: str) -> Path:
+        """Return the lock held while a login is renewed; the file itself stays unlocked."""
+        digest = hashlib.sha256(provider.encode()).hexdigest()[:16]
+        return self.path.with_name(f"{self.path.name}.renewal-{digest}.lock")
 
     def _change(
         self, change: Callable[[dict[str, Any]], None], *, over_damage: bool = False
@@ -197,7 +205,8 @@ class Logins:
         except Unreadable as error:
             if error.absent:
                 return _empty()
-            raise LoginsError(error.message) from None
+            kind = LoginsError if error.line is None else _Damaged  # the line that is not UTF-8
+            raise kind(error.message) from None
         make_private(self.path)
         try:
             content = json.loads(text)
@@ -226,6 +235,7 @@ def _plain(login: Secret | TokenSet) -> dict[str, Any]:
         "refresh": login.refresh and login.refresh.reveal(),
         "expiresAt": login.expires_at,
         "obtainedAt": login.obtained_at,
+        "loggedInAt": login.logged_in_at,
         "clientId": client.id,
         "tokenUrl": client.token_url,
         **(
@@ -245,6 +255,7 @@ def _tokens(login: Mapping[str, Any]) -> TokenSet:
         refresh=None if login["refresh"] is None else _key(login["refresh"]),
         expires_at=None if ends is None else float(ends),
         obtained_at=float(login["obtainedAt"]),
+        logged_in_at=float(login.get("loggedInAt", login["obtainedAt"])),
         client=Client(
             id=str(login["clientId"]),
             token_url=str(login["tokenUrl"]),

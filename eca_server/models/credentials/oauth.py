@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import ipaddress
+import re
 import secrets
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
@@ -30,7 +31,11 @@ _BUSY: Final = frozenset({408, 429})
 _SECONDS: Final = 30.0
 _LONGEST: Final = 100 * 365 * 86_400.0
 _EARLY: Final = 60.0
-"""Seconds before its expiry when a token is renewed, so that no request meets the expiry."""
+"""Seconds before its expiry when a token is renewed, so that no request meets the expiry.
+
+A token with a life of a minute or two is used for half of it.
+"""
+_PAGE: Final = re.compile(r"(?ai)https?://[\w.:%\[\]-]+(?:[/?#][!-\[\]-~]*)?")
 
 
 class OAuthError(ECAError):
@@ -120,6 +125,7 @@ class TokenSet:
         refresh: the token that renews it; None: it cannot be renewed.
         expires_at: the expiry; None: never, or unknown.
         obtained_at: the time of issue.
+        logged_in_at: the time of the user's login, which renewals preserve.
         client: the client that obtained the tokens and renews them.
     """
 
@@ -127,6 +133,9 @@ class TokenSet:
     refresh: Secret | None = None
     expires_at: float | None = None
     obtained_at: float
+    logged_in_at: float = attrs.field(
+        default=attrs.Factory(lambda tokens: tokens.obtained_at, takes_self=True)
+    )
     client: Client
 
     def is_due(self, now: float) -> bool:
@@ -136,7 +145,8 @@ class TokenSet:
         """
         if self.refresh is None or self.expires_at is None:
             return False
-        return now > self.expires_at - _EARLY or now < self.obtained_at - _EARLY
+        early = min(_EARLY, (self.expires_at - self.obtained_at) / 2)
+        return now > self.expires_at - early or now < self.obtained_at - _EARLY
 
     def is_over(self, now: float) -> bool:
         """Return whether the token has expired, as far as is known."""
@@ -199,19 +209,19 @@ async def renewed(http: HTTPClient, tokens: TokenSet, *, now: float) -> TokenSet
         if error.code in _ENDED:
             raise LoggedOut(str(error), code=error.code, status=error.status) from None
         raise
-    return tokens_in(answer, tokens.client, now=now, before=tokens.refresh)
+    new = tokens_in(answer, tokens.client, now=now)
+    return attrs.evolve(
+        new, refresh=new.refresh or tokens.refresh, logged_in_at=tokens.logged_in_at
+    )
 
 
-def tokens_in(
-    answer: Mapping[str, Any], client: Client, *, now: float, before: Secret | None = None
-) -> TokenSet:
+def tokens_in(answer: Mapping[str, Any], client: Client, *, now: float) -> TokenSet:
     """Read the tokens in a server's answer.
 
     Args:
         answer: the parsed body.
         client: the client that sent the request.
         now: the current time, in seconds since the epoch.
-        before: the previous refresh token, used if the answer has none.
 
     Raises:
         OAuthError: the answer has no token.
@@ -219,7 +229,7 @@ def tokens_in(
     lifetime = seconds_in(answer, "expires_in")
     return TokenSet(
         access=secret_in(answer, "access_token"),
-        refresh=secret_in(answer, "refresh_token") if answer.get("refresh_token") else before,
+        refresh=secret_in(answer, "refresh_token") if answer.get("refresh_token") else None,
         expires_at=None if lifetime is None else now + lifetime,
         obtained_at=now,
         client=client,
@@ -251,7 +261,8 @@ def secret_in(answer: Mapping[str, Any], name: str) -> Secret:
     except ValueError as error:
         raise OAuthError(f"{name}: {error}") from None
     if secret is None:
-        raise OAuthError(f"expected {name} in the answer, got {', '.join(answer) or 'nothing'}")
+        got = ", ".join(answer)[:200] or "nothing"
+        raise OAuthError(f"expected {name} in the answer, got {got}")
     return secret
 
 
@@ -271,13 +282,14 @@ async def post_form(
         HTTPError: the server cannot be reached.
     """
     plain = {name: _revealed(value) for name, value in fields.items()}
+    sent = (*fields.values(), client.secret)
     return await ask(
         http,
         "POST",
         url or client.token_url,
         headers={"content-type": "application/x-www-form-urlencoded", **client.headers()},
         content=urlencode(plain).encode(),
-        hide=tuple(value for value in fields.values() if isinstance(value, Secret)),
+        hide=tuple(value for value in sent if isinstance(value, Secret)),
         shows_certificate=client.shows_certificate,
     )
 
@@ -347,6 +359,17 @@ def _answer(status: int, body: bytes, hide: tuple[Secret, ...]) -> Mapping[str, 
         description = description.get("message", "")
     message = mask(str(description), *hide)[:500] or f"status {status}"
     raise OAuthError(message, code=code if isinstance(code, str) else None, status=status)
+
+
+def checked_page(url: str) -> str:
+    """Return the URL of a login page if people and every browser see the same host in it.
+
+    Raises:
+        OAuthError: it is not a plain URL, or has a user before its host.
+    """
+    if not _PAGE.fullmatch(url):
+        raise OAuthError(f"expected the URL of a login page, got {mask(url)[:200]!r}")
+    return url
 
 
 def _is_safe(url: str) -> bool:

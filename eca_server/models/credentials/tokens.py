@@ -14,6 +14,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import attrs
 import trio
@@ -66,6 +67,11 @@ class Tokens:
         self._spent_token: Secret | None = None  # still in the file, which could not be written
 
     @property
+    def latest(self) -> TokenSet:
+        """The tokens in use."""
+        return self._tokens
+
+    @property
     def have_ended(self) -> bool:
         """True if the login has ended, as far as is known."""
         return self._is_over is not None
@@ -107,10 +113,14 @@ class Tokens:
         return self._tokens.access != access
 
     async def take_stored(self) -> bool:
-        """Take over a login that another server has stored; return whether there was one."""
-        access = self._tokens.access
+        """Take over tokens that another server has stored; return whether they may be accepted.
+
+        A mere renewal is not followed: two servers would do that in turn for ever if the provider
+        refused every token.
+        """
+        login, had_ended = self._tokens.logged_in_at, self.have_ended
         await self._load_stored_login()
-        return self._tokens.access != access
+        return self._tokens.logged_in_at != login or self.have_ended != had_ended
 
     async def _load_stored_login(self) -> None:
         """Take over a login that another server has stored; read the file only if it has changed.
@@ -143,7 +153,7 @@ class Tokens:
 
     async def _run(self, renewal: _Renewal, old: Secret) -> None:
         try:
-            async with lock(self._logins.renewal_lock, seconds=self._lock_seconds):
+            async with lock(self._logins.renewal_lock(self._provider), seconds=self._lock_seconds):
                 await self._exchange(old)
         except Locked:
             renewal.error = OAuthError("another server is still renewing the login: try again")
@@ -183,7 +193,8 @@ class Tokens:
         new = await renewed(self._http, old, now=self._clock())
         self._hide(_secrets_of(new))
         try:
-            await trio.to_thread.run_sync(self._logins.store, self._provider, new)
+            store = partial(self._logins.store, self._provider, new, is_renewal=True)
+            await trio.to_thread.run_sync(store)
         except LoginsError as error:
             self._spent_token = old.access
             _log.warning("the renewed login of %s cannot be stored: %s", self._provider, error)

@@ -54,7 +54,7 @@ def carried(provider: Provider) -> list[str]:
 
 
 async def test_a_login_is_renewed_before_its_end(tmp_path) -> None:
-    async with logged_in([reply("Hi")], tmp_path, lasts=10) as (provider, _, backend):
+    async with logged_in([reply("Hi")], tmp_path, lasts=0) as (provider, _, backend):
         assert (await ask(backend))[0].text == "Hi"
         assert carried(provider) == ["Bearer access-1"]
 

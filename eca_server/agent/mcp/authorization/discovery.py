@@ -22,6 +22,7 @@ from eca_server.models.credentials.oauth import (
     Client,
     OAuthError,
     ask,
+    checked_page,
     is_on_this_machine,
     secret_in,
 )
@@ -189,7 +190,7 @@ async def find_authorization_server(
     registration_url = _text(document, "registration_endpoint")
     return AuthorizationServer(
         issuer=named,
-        authorize_url=_endpoint(document, "authorization_endpoint", url),
+        authorize_url=checked_page(_endpoint(document, "authorization_endpoint", url)),
         token_url=_endpoint(document, "token_endpoint", url),
         registration_url=registration_url and _allowed(registration_url, url),
         scopes=_texts(document, "scopes_supported"),

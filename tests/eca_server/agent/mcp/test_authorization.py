@@ -140,7 +140,9 @@ async def test_a_logout_during_the_storing_of_a_login_wins(guarded, monkeypatch)
 
 async def test_more_is_asked_for_where_a_token_is_not_enough_but_not_for_ever(guarded):
     challenge = 'Bearer error="insufficient_scope", scope="write"'
-    guarded.server.on["tools/call"] = lambda e: e.text(403, "never", www_authenticate=challenge)
+    guarded.server.on["tools/call"] = lambda e: e.text(
+        403, "token-1: never", www_authenticate=challenge
+    )
     await guarded.log_in()
     for _ in range(MAX_STEP_UPS):
         async with guarded.session() as session:
@@ -155,7 +157,7 @@ async def test_more_is_asked_for_where_a_token_is_not_enough_but_not_for_ever(gu
     async with guarded.session() as session:
         result = await session.call_tool("echo", {}, deadline=5)
         assert result.is_error
-        assert "never" in text_of(result)
+        assert "403: ***: never" in text_of(result)
         assert await names_of_tools(session) == ["echo"]
 
 
@@ -297,6 +299,15 @@ async def test_a_redirect_of_a_different_server_or_without_the_state_is_refused(
         (OAUTH, {"code_challenge_methods_supported": ["plain"]}, "PKCE"),
         (OAUTH, {"token_endpoint": "http://plain.example/token"}, "expected an https URL"),
         (OAUTH, {"authorization_endpoint": None}, "no authorization_endpoint"),
+        *(
+            (OAUTH, {"authorization_endpoint": url}, "of a login page")
+            for url in (
+                "https://evil.example\\@login.example/",
+                "https://login.example@evil.example/",
+                "https://login.example/\nLog in",
+                "https://l\u043egin.example/",
+            )
+        ),
         (OAUTH, {"registration_endpoint": None}, "set `clientId`"),
     ],
 )

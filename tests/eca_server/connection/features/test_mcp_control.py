@@ -15,6 +15,7 @@ import trio.testing
 from eca_protocol.server.roots import uri_of
 from eca_server.agent.mcp.authorization.login import Login
 from eca_server.agent.mcp.errors import MCPError
+from eca_server.agent.mcp.states import State
 from eca_server.config.saved_settings import SavedSettings
 from eca_server.connection.features import mcp
 from eca_server.connection.features.settings import Watcher
@@ -323,6 +324,33 @@ async def test_a_login_that_fails_is_shown_in_place_of_its_page(home, monkeypatc
         await until_shown(ours, "Log in here: https://login.example/page")
         await until_shown(ours, "web requires a login; the last one failed: Missing client_id.")
         assert "login.example" not in text((await ours.turn("say hi", model=SCRIPT))[2:])
+
+
+async def test_a_login_that_ends_after_a_stop_leaves_the_server_stopped(home, monkeypatch):
+    approved, has_ended = trio.Event(), trio.Event()
+
+    @asynccontextmanager
+    async def connect(*_: Any, login: Login, **__: Any) -> AsyncIterator[Any]:
+        raise await login.login_error("")
+        yield
+
+    async def log_in(_: Login, __: Any, begin: Callable[[str], None]) -> None:
+        begin("https://login.example/page")
+        await approved.wait()
+        has_ended.set()
+
+    monkeypatch.setattr(mcp, "connect", connect)
+    monkeypatch.setattr(Login, "_log_in", log_in)
+    home.configure(web={"url": "https://mcp.example"})
+    async with home.editor() as ours:
+        await status(ours, "web", "requires-auth")
+        await ours.tell("mcp/stopServer", {"name": "web"})
+        await status(ours, "web", "stopped")
+        approved.set()
+        await has_ended.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        server = ours.connection.parts.mcp.get().manager.get("web")
+        assert server.state is State.STOPPED
 
 
 async def test_under_a_pure_configuration_nothing_is_stored_and_that_is_reported(home):

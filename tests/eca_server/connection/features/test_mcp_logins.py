@@ -51,7 +51,7 @@ async def test_a_login_that_another_server_stores_starts_the_server_once(
     home.configure(web={"url": URL})
     logins = Logins({"XDG_DATA_HOME": str(home.data)})
     if has_old_login:
-        logins.store(f"mcp:{URL}", attrs.evolve(tokens, access=old))
+        logins.store(f"mcp:{URL}", attrs.evolve(tokens, access=old, logged_in_at=-1))
     async with home.editor() as ours:
         await status(ours, "web", "requires-auth")
         watcher = Watcher(ours.connection.parts.settings)
@@ -61,6 +61,7 @@ async def test_a_login_that_another_server_stores_starts_the_server_once(
                 await watcher.look()
             if name.startswith("mcp"):
                 await status(ours, "web", "requires-auth" if is_refused else "running")
+        logins.store(f"mcp:{URL}", attrs.evolve(tokens, access=Secret("renewed elsewhere")))
         await ours.connection.parts.mcp.get().follow_logins()
         with monkeypatch.context() as patch:
             patch.setattr(trio.to_thread, "run_sync", no_thread)

@@ -12,6 +12,7 @@ import trio.testing
 
 from eca_protocol.errors import HTTPError
 from eca_protocol.http import HTTPClient
+from eca_protocol.http_server import serve
 from eca_server.connection.features.settings import Watcher
 from eca_server.models.credentials import flows
 from tests.eca_server.agent.chat.current import refused
@@ -53,7 +54,7 @@ async def updated(ours: Editor, provider: str) -> dict[str, Any]:
     return params
 
 
-def with_auth(server: LoginServer, **auth: str) -> dict[str, Any]:
+def with_auth(server: LoginServer, **auth: Any) -> dict[str, Any]:
     auth = {"clientId": "ours", "tokenUrl": f"{server.url}/token", **auth}
     return {"providers": {"p": {"url": "http://127.0.0.1:9/v1", "models": {"m": {}}, "auth": auth}}}
 
@@ -155,19 +156,33 @@ async def test_a_login_with_a_code_continues_behind_the_answer(tmp_path):
                 assert secret not in json.dumps(ours.received)
 
 
+async def test_a_login_that_was_revoked_is_shown_as_expired(tmp_path):
+    revoked = {"access_token": "access-0", "refresh_token": "revoked", "expires_in": 0}
+    async with login_server() as server:
+        server.says = {"/device": [(200, BEGUN)], "/token": [(200, revoked)]}
+        async with page(tmp_path, with_auth(server, deviceUrl=f"{server.url}/device")) as ours:
+            await providers(ours)
+            await ours.ask("providers/login", {"provider": "p", "method": "device-code"})
+            assert (await updated(ours, "p"))["auth"]["status"] == "authenticated"
+            await ours.turn("say hi", model="p/m")
+            assert (await providers(ours))["p"]["auth"]["status"] == "expired"
+
+
 async def test_a_login_in_the_browser_that_is_begun_again_counts_once(tmp_path):
+    async with serve(LoginServer().handle) as other:
+        port = other.port
     async with login_server() as server, HTTPClient() as browser:
-        config = with_auth(server, authorizeUrl="https://login.example/authorize")
+        authorize = "https://login.example/authorize"
+        config = with_auth(server, authorizeUrl=authorize, redirectPort=port)
         async with page(tmp_path, config) as ours:
             await providers(ours)
             begin = {"provider": "p", "method": "browser"}
-            first, second = [await ours.ask("providers/login", begin) for _ in range(2)]
-            assert first["action"] == second["action"] == "authorize"
-            assert first["url"] != second["url"]
-            with pytest.raises(HTTPError):
-                async with browser.stream("GET", way_back(first)):
-                    pass
-            async with browser.stream("GET", way_back(second)) as answer:
+            first, *_, last = [await ours.ask("providers/login", begin) for _ in range(9)]
+            assert first["action"] == last["action"] == "authorize"
+            assert first["url"] != last["url"]
+            async with browser.stream("GET", way_back(first)) as answer:
+                assert answer.status == 404
+            async with browser.stream("GET", way_back(last)) as answer:
                 assert answer.status == 200
             assert (await updated(ours, "p"))["auth"]["status"] == "authenticated"
 

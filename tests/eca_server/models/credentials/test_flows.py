@@ -252,6 +252,7 @@ AT_CUT = {"error": "expired_token", "error_description": f"{'x' * 492} device-co
         (SOON, [(400, AT_CUT)], "x+"),
         (SOON | {"expires_in": 0.05}, [pending("authorization_pending")] * 99, "not entered in t"),
         (ODD, [], "verification_uri"),
+        (SOON | {"verification_uri": "file:///odd"}, [], "of a login page"),
     ],
 )
 async def test_a_refused_or_late_device_login_is_over(user, server, begun, answers, words):

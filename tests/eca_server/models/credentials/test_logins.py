@@ -77,6 +77,15 @@ def test_a_damaged_file_is_reported_and_set_aside(logins, damaged):
     assert logins.store("openai", Secret(KEY)) is None
 
 
+def test_a_file_that_is_no_text_is_set_aside_too(logins):
+    write(logins, {})
+    logins.path.write_bytes(b"\xff")
+    aside = logins.store("openai", Secret(KEY))
+    assert aside is not None
+    assert aside.read_bytes() == b"\xff"
+    assert logins.read().keys == OURS
+
+
 def test_the_file_of_another_version_stays_as_it_is(logins):
     later = '{"version": 2, "providers": {}}'
     write(logins, later)

@@ -85,6 +85,16 @@ async def test_tokens_are_renewed_a_minute_before_their_end(world, ends_at, now,
     assert len(world.server.requests) == is_renewed
 
 
+async def test_short_tokens_are_used_for_half_of_their_life(world):
+    world.server.says["/token"] = [
+        (200, {"access_token": name, "expires_in": 60}) for name in ("short-1", "short-2")
+    ]
+    tokens = world.tokens()
+    for seconds, name in ((0, "short-1"), (29, "short-1"), (31, "short-2")):
+        world.now = NOW + seconds
+        assert await tokens.current() == Secret(name)
+
+
 async def test_new_tokens_are_stored_and_hidden_and_used_from_then_on(world):
     tokens = world.tokens()
     assert await tokens.current() == await tokens.current() == NEW
@@ -114,7 +124,7 @@ async def test_many_tasks_and_servers_renew_once(world):
 
 
 async def test_a_waiting_task_takes_what_the_holder_of_the_lock_stored(world, monkeypatch):
-    descriptor = os.open(world.logins.renewal_lock, os.O_RDWR | os.O_CREAT)
+    descriptor = os.open(world.logins.renewal_lock("p"), os.O_RDWR | os.O_CREAT)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     tokens, is_waiting = world.tokens(), trio.Event()
 
@@ -155,6 +165,20 @@ async def test_a_turn_that_is_stopped_meanwhile_loses_no_tokens(world):
     assert await tokens.current() == NEW
     assert world.stored().access == NEW
     assert len(world.server.requests) == 1
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+async def test_a_logout_or_a_new_login_wins_over_a_renewal(world, is_replaced):
+    async def log_out() -> None:
+        before = world.stored()
+        world.logins.remove("p")
+        if is_replaced:
+            world.logins.store("p", attrs.evolve(before, access=Secret("new"), logged_in_at=NOW))
+
+    world.server.before_answer = log_out
+    await world.tokens().current()
+    stored = world.logins.read().tokens
+    assert [each.access for each in stored.values()] == ([Secret("new")] if is_replaced else [])
 
 
 async def test_a_refused_token_is_renewed_whatever_the_clock_says(world):
@@ -273,12 +297,23 @@ async def test_tokens_go_only_over_https_or_to_this_machine(world, url, error):
         await world.tokens().current()
 
 
-async def test_a_servers_error_is_shown_without_the_token(world):
-    words = {"error": "invalid_request", "error_description": "refresh-0 is odd, so is ours"}
-    world.server.says["/token"] = [(400, words)]
+@pytest.mark.parametrize("way", ["client_secret_basic", "client_secret_post"])
+async def test_a_servers_error_is_shown_without_the_token(world, way):
+    words = {"error": "invalid_request", "error_description": "refresh-0 of the-secret is odd"}
+    world.server.says["/token"] = [(400, words), (200, {"x" * 9999: 1})]
+    client = attrs.evolve(world.stored().client, secret=Secret("the-secret"), authentication=way)
+    world.change(client=client)
     with pytest.raises(OAuthError) as caught:
         await world.tokens(expires_at=NOW).replace_refused(OLD)
-    assert str(caught.value) == "*** is odd, so is ours"
+    assert str(caught.value) == "*** of *** is odd"
+    with pytest.raises(OAuthError, match="expected access_token") as caught:
+        await world.tokens(expires_at=NOW).replace_refused(OLD)
+    assert len(str(caught.value)) < 1000
+
+
+async def test_a_renewal_waits_for_no_other_login(world):
+    with lock.lock_in_thread(world.logins.renewal_lock("mcp:https://slow.example"), seconds=1):
+        assert await world.tokens().current() == NEW
 
 
 async def test_a_store_that_fails_keeps_the_new_tokens_in_use(world, monkeypatch):
@@ -299,7 +334,7 @@ async def test_a_store_that_fails_keeps_the_new_tokens_in_use(world, monkeypatch
 
 async def test_a_lock_that_is_held_too_long_is_reported(world):
     with (
-        lock.lock_in_thread(world.logins.renewal_lock, seconds=1),
+        lock.lock_in_thread(world.logins.renewal_lock("p"), seconds=1),
         pytest.raises(OAuthError, match="another server"),
     ):
         await world.tokens(lock_seconds=0.05, expires_at=NOW).replace_refused(OLD)
