@@ -45,7 +45,6 @@ from eca_server.agent.tools.tool import (
 from eca_server.agent.tools.write_file import WriteFile
 from eca_server.client.content_formatting import NATIVE, PREFIX
 from eca_server.models.events import ToolCallFinished
-from eca_server.models.history import TextPart
 from eca_server.workspace.boundary import Place
 from eca_server.workspace.reading import decode, read_file
 
@@ -99,7 +98,7 @@ class _ReadText:
                 first = max((line or 1) - 1, 0)
                 lines = split_lines(text)[first:]
                 text = "".join(lines if limit is None else lines[: max(limit, 0)])
-            return ToolOutput(parts=(TextPart(text),))
+            return ToolOutput.of(text)
 
         async def run() -> ToolOutput:
             return await in_thread(read)
@@ -190,7 +189,7 @@ class TurnRequests:
         call.start()
         self.turn.show_call_progress("Calling tool")
         if known is not original:
-            call.finish(ToolOutput(parts=(TextPart("Approved."),)))
+            call.finish(ToolOutput.of("Approved."))
         self.writer.advance(known)
         return True
 
@@ -201,8 +200,7 @@ class TurnRequests:
         arguments = {"path": params.path, "line": params.line, "limit": params.limit}
         named = {name: value for name, value in arguments.items() if value is not None}
         output = await self._run(ReadFile.name, tool, named)
-        texts = (part.text for part in output.parts if isinstance(part, TextPart))
-        return acp.ReadTextFileResponse(content="".join(texts))
+        return acp.ReadTextFileResponse(content="".join(output.texts))
 
     async def write_text(self, params: acp.WriteTextFileRequest) -> acp.Empty:
         """Write a file."""
@@ -262,9 +260,8 @@ class TurnRequests:
         await self.runner.run_step(step, (), self.turn)
         result = call.result
         if result is None or result.is_error:
-            parts = () if result is None else result.parts
-            texts = [part.text for part in parts if isinstance(part, TextPart)]
-            raise RPCError(ErrorCode.INVALID_REQUEST, "\n".join(texts) or "the call was refused")
+            text = "\n".join([] if result is None else result.texts)
+            raise RPCError(ErrorCode.INVALID_REQUEST, text or "the call was refused")
         return result
 
     async def _run_silently(

@@ -15,7 +15,6 @@ from eca_server.agent.jobs.output import Stream
 from eca_server.agent.jobs.shell import RunningShell, start_shell
 from eca_server.agent.tools.script import Script, enter_sandbox, open_working_directory
 from eca_server.agent.tools.tool import ToolError, ToolOutput
-from eca_server.models.history import TextPart
 
 MOST_TERMINALS: Final = 100
 """The number of terminals of one turn that are not released, or whose output is stored."""
@@ -134,7 +133,7 @@ class Terminals:
                         await visit.leave()
 
         self.nursery.start_soon(run)
-        return ToolOutput(parts=(TextPart(f"The command was started in the terminal {name}."),))
+        return ToolOutput.of(f"The command was started in the terminal {name}.")
 
     def _forget_oldest(self) -> None:
         """Forget the oldest released terminals, so that one more can be started."""

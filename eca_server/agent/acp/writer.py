@@ -243,7 +243,7 @@ class TurnWriter:
         call.decided.set()
         self.write_call(naming, call, arguments)
         call.start()
-        call.finish(ToolOutput(parts=(TextPart(lines or "An empty plan."),), details=details))
+        call.finish(ToolOutput.of(lines or "An empty plan.", details=details))
 
     def finish(self, *, is_interrupted: bool, cost: float | None = None) -> Answer:
         """End the messages of the turn; return the last answer. Later updates are not taken.

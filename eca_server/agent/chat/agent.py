@@ -120,7 +120,7 @@ class Agent:
         turn.messages[:] = [*before, opening]
         built = await self.gather()  # after the hooks: some contexts are reported only once
         for note in built.notes:
-            turn.say(note, role="system")
+            turn.report(note)
         _report_dropped_reasoning(turn, self.model.origin)
         opening = attrs.evolve(opening, parts=(*built.parts, *opening.parts))
         turn.messages[:] = [*before, opening]
@@ -282,10 +282,9 @@ def _report_dropped_reasoning(turn: Turn, origin: Origin) -> None:
     """Report once that a newly selected model is not sent the earlier model's reasoning."""
     before = origin_of_dropped_reasoning(turn.outlet.history.model_context, origin)
     if before is not None:
-        turn.say(
+        turn.report(
             f"{origin.provider}/{origin.model} answers from here on. It is sent the chat so far, "
-            f"but not the reasoning of {before.provider}/{before.model}.",
-            role="system",
+            f"but not the reasoning of {before.provider}/{before.model}."
         )
 
 

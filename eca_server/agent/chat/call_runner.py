@@ -37,7 +37,7 @@ from eca_server.agent.tools.tool import (
 from eca_server.agent.tools.toolbox import ToolBox
 from eca_server.client.content_formatting import NATIVE, PREFIX
 from eca_server.models.events import ToolCallFinished
-from eca_server.models.history import ImagePart, Part, TextPart
+from eca_server.models.history import ImagePart, Part
 from eca_server.printable import printable_line
 from eca_server.system.telemetry import operation
 from eca_server.workspace.errors import FileError
@@ -262,10 +262,9 @@ async def _output(step: Step, turn: Turn, hooks: TurnHooks | None) -> ToolOutput
             output = await hooks.after_call(*known, output)
             await turn.will_change(_changed_by_hooks(written, await _written(step.prepared)))
         if span.records_content:
-            texts = (part.text for part in output.parts if isinstance(part, TextPart))
             span.set(
                 gen_ai__tool__call__arguments=json.dumps(step.call.arguments).decode(),
-                gen_ai__tool__call__result="\n".join(texts),
+                gen_ai__tool__call__result="\n".join(output.texts),
             )
     return output
 
@@ -309,7 +308,7 @@ async def _done(step: Step, turn: Turn) -> ToolOutput:
             forget()  # a file is changed completely or not at all
             raise
     except Exception as fault:  # noqa: BLE001 - a tool's fault must not end the turn
-        return ToolOutput(parts=(TextPart(_error_text(fault, step.call)),), is_error=True)
+        return ToolOutput.of(_error_text(fault, step.call), is_error=True)
 
 
 def _error_text(fault: Exception, call: ToolCall) -> str:

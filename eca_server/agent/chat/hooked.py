@@ -151,7 +151,7 @@ class TurnHooks:
                 del steers[place]
                 name, why = results.blocked_by
                 words = f"Blocked by hook '{name}'{': ' + why if why else '.'}\n\n{steer.text}"
-                self._turn.say(words, role="system")
+                self._turn.report(words)
 
     async def after_request(self, response: str) -> None:
         """Run the hooks after the last answer; add their follow-up, if any, as a steer."""
@@ -180,7 +180,7 @@ class TurnHooks:
             return False
         if results.blocked_by is not None:
             blocked = f"Compaction blocked by hook '{results.blocked_by[0]}'."
-            self._turn.say(blocked, role="system")
+            self._turn.report(blocked)
         return results.blocked_by is None
 
     async def after_compaction(self, triggered: Trigger, summary: str) -> Sequence[TextPart]:
@@ -216,10 +216,9 @@ class TurnHooks:
         self, naming: Naming, arguments: Mapping[str, Any], output: ToolOutput
     ) -> ToolOutput:
         """Return the output as hooks change it for the model."""
-        texts = [part.text for part in output.parts if isinstance(part, TextPart)]
         payload = {
             **self._call_payload(naming, arguments),
-            "tool_response": "\n".join(texts),
+            "tool_response": "\n".join(output.texts),
             "error": output.is_error,
         }
         results = await self._fire_of_call(
@@ -299,7 +298,7 @@ class _HookDisplay:
         self.say(f"The hook {name} failed: {why}")
 
     def say(self, text: str) -> None:
-        self.turn.say(text, role="system")
+        self.turn.report(text)
 
     @property
     def _shows_hooks(self) -> bool:

@@ -7,7 +7,7 @@ did before (W-43). Contents that no history has, such as progress, are not repla
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import attrs
@@ -40,6 +40,7 @@ from eca_server.models.history import (
     TextPart,
     ToolCallPart,
     ToolResultPart,
+    parts_in,
 )
 
 
@@ -71,7 +72,8 @@ def replayed(
 
     `ends_code`: end a block of code that an answer has left open.
     """
-    replay = _Replay(describe, _results(messages), shows_subagents, flags)
+    results = {part.call_id: part for part in parts_in(messages, ToolResultPart)}
+    replay = _Replay(describe, results, shows_subagents, flags)
     for message in messages:
         if message.role == "user":
             replay.user(message)
@@ -81,15 +83,6 @@ def replayed(
                 replay.end_code()
         yield from replay.contents
         replay.contents.clear()
-
-
-def _results(messages: Iterable[Message]) -> Mapping[str, ToolResultPart]:
-    return {
-        part.call_id: part
-        for message in messages
-        for part in message.parts
-        if isinstance(part, ToolResultPart)
-    }
 
 
 @attrs.define

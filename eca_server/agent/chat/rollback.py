@@ -19,7 +19,7 @@ from eca_server.agent.chat.stored_messages import ChatRecord
 from eca_server.agent.chat.undo import Plan, SkippedFile, skipped_lines
 from eca_server.agent.tools.output import counted
 from eca_server.client.content_formatting import NATIVE, PREFIX
-from eca_server.models.history import Message, ToolCallPart, ToolResultPart
+from eca_server.models.history import Message, ToolCallPart, ToolResultPart, parts_in
 
 BODY_SECONDS = 2.0
 """Seconds to wait for a stopped call, which may still be writing."""
@@ -89,7 +89,7 @@ async def roll_back(
     cut = chat.history.cut_at(request.content_id)
     if rollbacks is None:
         gone = chat.history[cut.place :]
-        called = any(isinstance(part, ToolCallPart) for m in gone for part in m.parts)
+        called = any(parts_in(gone, ToolCallPart))
         if request.messages:
             chat.truncate(cut.place)
         return RollbackResult(is_unknown=request.files and called)

@@ -37,7 +37,7 @@ async def take_steers(turn: Turn, compact: Callable[[str], Awaitable[None]]) -> 
                 await steer.command(turn, compact)
             except Exception:  # noqa: BLE001 - a command's error must not end the turn
                 _log.exception("a command in chat %s failed", turn.outlet.id)
-                turn.say("This command failed. See the server's log for details.", role="system")
+                turn.report("This command failed. See the server's log for details.")
             turn.failed = failed
             continue
         has_new_text = True

@@ -150,8 +150,8 @@ class SpawnAgent:
         async def run() -> ToolOutput:
             assert self.work is not None
             chat = await self.work(Task(text=arguments["task"], agent=worker))
-            return ToolOutput(
-                parts=(TextPart(cut_middle(chat.result, self.cap)),),
+            return ToolOutput.of(
+                cut_middle(chat.result, self.cap),
                 is_error=chat.has_failed,
                 details=details_of(call_id, chat.worker),
             )
@@ -260,7 +260,7 @@ class SubagentChat(Outlet):
         if self.turn.stopped:
             self.turn.steers.append(Steer(text=text))
         else:
-            self.turn.say(f"{_NO_PROMPTS}\n\n{text}", role="system")
+            self.turn.report(f"{_NO_PROMPTS}\n\n{text}")
 
     @property
     def state(self) -> ChatState:

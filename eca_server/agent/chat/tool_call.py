@@ -24,9 +24,9 @@ from eca_server.models.history import (
     Message,
     Part,
     Subagent,
-    TextPart,
     ToolCallPart,
     ToolResultPart,
+    parts_in,
 )
 
 
@@ -85,12 +85,11 @@ class ToolCall(Call):
         """End a call that has run; `spent_ms` replaces the time since its start."""
         self.move(CallInput.DONE)
         self.result = output
-        texts = [part.text for part in output.parts if isinstance(part, TextPart)]
         self.details = output.details or self.details
         if self.details is None and self.naming.origin == "mcp":
-            self.details = json_outputs(texts)
+            self.details = json_outputs(output.texts)
         self.spent_ms = spent_ms
-        self.write_called(texts, is_error=output.is_error)
+        self.write_called(output.texts, is_error=output.is_error)
         for part in output.parts:
             if isinstance(part, ImagePart):
                 self._emit(picture_content(part.data))
@@ -166,31 +165,21 @@ class Calls(dict[str, ToolCall]):
     @staticmethod
     def complete(messages: Sequence[Message]) -> Sequence[Message]:
         """Return the messages up to the first with a call that has no result in them."""
-        results = {
-            part.call_id
-            for message in messages
-            for part in message.parts
-            if isinstance(part, ToolResultPart)
-        }
-        calls = (
-            {part.id for part in message.parts if isinstance(part, ToolCallPart)}
-            for message in messages
-        )
+        results = {part.call_id for part in parts_in(messages, ToolResultPart)}
+        calls = ({part.id for part in parts_in([each], ToolCallPart)} for each in messages)
         incomplete = (place for place, ids in enumerate(calls) if not ids <= results)
         return messages[: next(incomplete, len(messages))]
 
     def missing_results(self, messages: Sequence[Message]) -> tuple[Part, ...]:
         """Return the results of the calls in these messages that have none there."""
-        parts = [part for message in messages for part in message.parts]
-        made = {part.id for part in parts if isinstance(part, ToolCallPart)}
-        answered = {part.call_id for part in parts if isinstance(part, ToolResultPart)}
-        missing = made - answered
+        made = {part.id for part in parts_in(messages, ToolCallPart)}
+        missing = made - {part.call_id for part in parts_in(messages, ToolResultPart)}
         return tuple(call.result_part() for key, call in self.items() if key in missing)
 
 
 def _failure(text: str) -> ToolOutput:
     """Return the result of a call that failed or did not run."""
-    return ToolOutput(parts=(TextPart(text),), is_error=True)
+    return ToolOutput.of(text, is_error=True)
 
 
 REJECTED = (

@@ -217,7 +217,7 @@ class Turn(Writer):
         self.emit("user", ChatTextContent(text=self.prompt.text, content_id=self.prompt.content_id))
         if self.outlet.parent_id is None:  # else its contents are shown inside a call, or not
             for message in self.session.take_unshown():
-                self.say(message, role="system")
+                self.report(message)
 
     async def run(self) -> None:
         """Run the body to its end, and close the turn."""

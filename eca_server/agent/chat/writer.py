@@ -76,9 +76,13 @@ class Writer:
                 raise
             _log.exception("a content of chat %s cannot be written", self.outlet.id)
 
-    def say(self, text: str, *, role: Role = "assistant") -> None:
-        """Write a piece of text."""
-        self.emit(role, ChatTextContent(text=text))
+    def say(self, text: str) -> None:
+        """Write a piece of the model's text."""
+        self.emit("assistant", ChatTextContent(text=text))
+
+    def report(self, text: str) -> None:
+        """Write a text of the server."""
+        self.emit("system", ChatTextContent(text=text))
 
     def progress(self, text: str) -> None:
         """Show the turn's current activity in the client's status line; the text is never empty."""
@@ -88,7 +92,7 @@ class Writer:
         """Show why there is no complete answer; the turn then ends like any other."""
         self.failed = True
         self.end_code()
-        self.say(text, role="system")
+        self.report(text)
 
     def end_code(self) -> None:
         """End the block of code that an answer left open, for a client that needs it."""

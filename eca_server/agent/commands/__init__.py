@@ -110,7 +110,7 @@ async def run_command(name: str, turn: Turn, context: CommandContext) -> None:
         path = command.path if isinstance(command, CustomCommand) else None
         for note in loaded.notes:
             if path is not None and note.startswith(f"{printable(path)}:"):
-                turn.say(note, role="system")
+                turn.report(note)
         await _run_file_command(command, turn, context)
     elif await _run_server_prompt(name, turn, context, loaded):
         return

@@ -34,7 +34,7 @@ async def show_context(turn: Turn, context: CommandContext) -> None:
             f"The chat is compacted at {agent.compact_at:g} %. Send `/compact` to do it now.",
         ]
     lines += ["", "This is the size of the next request. `/costs` shows the sum of all requests."]
-    turn.say("\n".join(lines), role="system")
+    turn.report("\n".join(lines))
 
 
 def _summary(size: ContextBreakdown) -> str:
@@ -62,7 +62,7 @@ async def show_costs(turn: Turn, context: CommandContext) -> None:
         "",
         _WHY,
     ]
-    turn.say("\n".join(lines), role="system")
+    turn.report("\n".join(lines))
 
 
 @command(
@@ -74,7 +74,7 @@ async def show_costs(turn: Turn, context: CommandContext) -> None:
 async def compact_chat(turn: Turn, context: CommandContext) -> None:
     """Summarize this chat to free space in the model's context."""
     if not has_past(turn):
-        turn.say(NO_PAST, role="system")
+        turn.report(NO_PAST)
         return
     wish = arguments_of(context.text)
     agent = await context.make_agent(turn, wish)
@@ -88,4 +88,4 @@ async def compact_chat(turn: Turn, context: CommandContext) -> None:
     if summary is None:
         turn.failed = True
     else:
-        turn.say(summary, role="system")
+        turn.report(summary)

@@ -194,15 +194,15 @@ async def check_setup(turn: Turn, context: CommandContext) -> None:
     )
     text = f"{text}\n\n{await _built_in_model(context.models)}"
     if arguments_of(context.text).lower() != ONLINE:
-        turn.say(text, role="system")
+        turn.report(text)
         return
-    turn.say(text, role="system")
+    turn.report(text)
     turn.progress("Checking the providers")
     results = await check_providers(context.models)
     lines = [f"- {result.provider}: {result.message}" for result in results]
     summary = "\n".join(["Provider check:", "", *(lines or ["- no provider is configured"])])
     if all(result.works for result in results):
-        turn.say(summary, role="system")
+        turn.report(summary)
     else:
         turn.fail(summary)
 

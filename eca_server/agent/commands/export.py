@@ -83,7 +83,7 @@ async def export_chat(turn: Turn, context: CommandContext) -> None:
     message = f"Exported {count} to `{printable(place.path)}`. Keys are masked in it"
     readable = place.path.suffix in {".edn", ".json"}
     import_hint = f". Send `/import {printable(place.path)}` to import it." if readable else "."
-    turn.say(message + import_hint, role="system")
+    turn.report(message + import_hint)
 
 
 def _write(

@@ -51,7 +51,7 @@ async def import_file(turn: Turn, context: CommandContext) -> None:
             flags=imported.flags,
         )
         await context.chats.begin(imported.messages, imported.title, settings)
-    turn.say(" ".join([message, *_notes(imported, context)]), role="system")
+    turn.report(" ".join([message, *_notes(imported, context)]))
 
 
 def _read(workspace: Workspace, path: str) -> ImportedChat:

@@ -37,7 +37,7 @@ async def show_prompt(turn: Turn, context: CommandContext) -> None:
         _of_contexts(await agent.gather(is_preview=True)),
         _of_history(context.chat.history.model_context),
     ]
-    turn.say("\n\n".join(part for part in parts if part), role="system")
+    turn.report("\n\n".join(part for part in parts if part))
 
 
 def _listed(tools: Iterable[Tool]) -> str:
@@ -87,4 +87,4 @@ async def show_repo_map(turn: Turn, context: CommandContext) -> None:
             workspace, gitignore=context.gitignore, checkpoint=trio.from_thread.check_cancelled
         )
 
-    turn.say(fenced(await trio.to_thread.run_sync(draw)), role="system")
+    turn.report(fenced(await trio.to_thread.run_sync(draw)))

@@ -35,7 +35,7 @@ async def list_rules(turn: Turn, context: CommandContext) -> None:
     agent = turn.session.profile.agent_name(context.behavior)
     heading = f"Rules and instructions for `{agent}`"
     listed = f"{heading}:\n\n{fenced(text)}" if text else "There are no rules."
-    turn.say("\n\n".join([listed, *instructions.notes]), role="system")
+    turn.report("\n\n".join([listed, *instructions.notes]))
 
 
 def _line(section: Section) -> str:
@@ -49,7 +49,7 @@ async def sync_system_prompt(turn: Turn, context: CommandContext) -> None:
     """Reload changed instructions, rules and skills for this chat."""
     context.chat.systems.clear()
     message = "Instructions, rules and skills are reloaded for the next prompt of this chat."
-    turn.say(message, role="system")
+    turn.report(message)
 
 
 @command("hooks", steering="between requests")
@@ -64,7 +64,7 @@ async def list_hooks(turn: Turn, context: CommandContext) -> None:
         opening = "These hooks do not run until you accept them. Send `/trust` to review them:"
         listed = "" if not hooks else f"{listed}\n\n"
         listed += f"{opening}\n\n" + fenced("\n".join(lines))
-    turn.say(listed, role="system")
+    turn.report(listed)
 
 
 def _hook_line(name: str, hook: Hook) -> str:

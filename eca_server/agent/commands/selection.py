@@ -25,15 +25,13 @@ async def select_agent(turn: Turn, context: CommandContext) -> None:
         context.chat.set(behavior=agent)
         await context.chat.storage.store()
         name = spelled(agent)
-        turn.say(f"This chat uses the agent {name} from the next prompt on.", role="system")
+        turn.report(f"This chat uses the agent {name} from the next prompt on.")
     elif requested:
         turn.fail(f"There is no agent {requested[:100]!r}. Send `/agent` to list all agents.")
     else:
         lines = [f"{'*' if name == context.behavior else ' '} {spelled(name)}" for name in names]
         listed = fenced("\n".join(lines))
-        turn.say(
-            f"Agents:\n\n{listed}\n\nSend `/agent NAME` to select one for this chat.", role="system"
-        )
+        turn.report(f"Agents:\n\n{listed}\n\nSend `/agent NAME` to select one for this chat.")
 
 
 MAX_LISTED: Final = 100
@@ -49,16 +47,14 @@ async def select_model(turn: Turn, context: CommandContext) -> None:
     elif query and len(matches) == 1:
         context.chats.select_model(context.chat, matches[0])
         await context.chat.storage.store()
-        turn.say(f"This chat uses {matches[0]} from the next prompt on.", role="system")
+        turn.report(f"This chat uses {matches[0]} from the next prompt on.")
     else:
         selected = context.chat.settings.model
         lines = [f"{'*' if name == selected else ' '} {name}" for name in matches[:MAX_LISTED]]
         if len(matches) > MAX_LISTED:
             lines.append(f"  and {len(matches) - MAX_LISTED} more")
         listed = fenced("\n".join(lines))
-        turn.say(
-            f"Models:\n\n{listed}\n\nSend `/model NAME` to select one for this chat.", role="system"
-        )
+        turn.report(f"Models:\n\n{listed}\n\nSend `/model NAME` to select one for this chat.")
 
 
 def _matching(query: str, names: Sequence[str]) -> Sequence[str]:
@@ -78,7 +74,7 @@ async def list_subagents(turn: Turn, context: CommandContext) -> None:
         if name and "subagent" in each.mode
     ]
     listed = "Subagents:\n\n" + fenced("\n".join(lines)) if lines else "There are no subagents."
-    turn.say(listed, role="system")
+    turn.report(listed)
 
 
 def _details(behavior: Behavior) -> Iterator[str]:

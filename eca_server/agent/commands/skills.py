@@ -84,7 +84,7 @@ def skills_command(hidden_notes: Callable[[Iterable[Skill]], Iterable[str]]) -> 
         lines = [f"{each.name}: {each.description} ({each.folder})" for each in skills.skills]
         listed = "Skills:\n\n" + fenced("\n".join(lines)) if lines else "There are no skills."
         notes = [listed, *hidden_notes(skills.skills), *skills.notes]
-        turn.say("\n\n".join(notes), role="system")
+        turn.report("\n\n".join(notes))
 
     return Command(
         name="skills",

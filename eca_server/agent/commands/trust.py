@@ -48,7 +48,7 @@ async def review_trust(turn: Turn, context: CommandContext) -> None:
         elif word and context.trust.items:
             await _decide(turn, context, accepts=word == YES)
         else:
-            turn.say(_list(context), role="system")
+            turn.report(_list(context))
     except ECAError as error:
         turn.fail(f"{PREFIX}: the decision could not be stored, so nothing changed: {error}")
 
@@ -65,13 +65,13 @@ async def _decide(turn: Turn, context: CommandContext, *, accepts: bool) -> None
         text = f"{PREFIX}: {'accepted' if accepts else 'refused'} {count(listed)}."
         if not is_whole:
             text += f" Settings that are new since the list still wait:\n\n{_list(context)}"
-        turn.say(text, role="system")
+        turn.report(text)
 
 
 async def _remove(turn: Turn, context: CommandContext) -> None:
     was_known = await context.trust.forget()
     text = "the folder is no longer trusted" if was_known else "the folder was not trusted"
-    turn.say(f"{PREFIX}: {text}.", role="system")
+    turn.report(f"{PREFIX}: {text}.")
 
 
 def _list(context: CommandContext) -> str:

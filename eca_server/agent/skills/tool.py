@@ -17,7 +17,6 @@ from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOut
 from eca_server.client.content_formatting import PREFIX
 from eca_server.config.matchers import matches_name
 from eca_server.config.tool_settings import Behavior
-from eca_server.models.history import TextPart
 
 SKILL_TOOL: Final = "skill"
 """The tool's name."""
@@ -77,7 +76,7 @@ class LoadSkill:
                 raise ToolError(
                     f"There is no skill {name[:_MAX_SHOWN]!r}. Available skills: {known}."
                 )
-            return ToolOutput(parts=(TextPart(skill.render(skill.text)),))
+            return ToolOutput.of(skill.render(skill.text))
 
         return PreparedCall(run=run, summary=self.summary(arguments))
 

@@ -15,7 +15,6 @@ from eca_server.agent.jobs.output import Line
 from eca_server.agent.tools.output import Cap, cut_mark
 from eca_server.agent.tools.script import Script, enter_sandbox, open_working_directory
 from eca_server.agent.tools.tool import ToolError, ToolOutput, running_call
-from eca_server.models.history import TextPart
 
 _FIRST_OUTPUT = 0.5  # seconds in which most invalid commands fail
 _SHOWN_NAME = 80
@@ -74,7 +73,7 @@ class Background:
                 f"\nTo read more, call `eca_bg_job` with action `read_output` and job_id "
                 f"`{job.id}`."
             )
-        return ToolOutput(parts=(TextPart(text),), is_error=job.status == "failed")
+        return ToolOutput.of(text, is_error=job.status == "failed")
 
     def read(self, job: Job, cap: Cap) -> tuple[str, bool]:
         """Return the output of a job since the last read, within a cap.

@@ -12,7 +12,6 @@ from eca_server.agent.tools.background import Background, job_label, job_status
 from eca_server.agent.tools.output import Cap, cut_end
 from eca_server.agent.tools.schemas import object_schema, string
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
-from eca_server.models.history import TextPart
 
 _SHOWN_COMMAND = 200
 _SUMMARIES = {"read_output": "Reading output of", "kill": "Killing"}
@@ -68,7 +67,7 @@ class BgJob:
             else:
                 text = f"{job_label(job)}: {job_status(job)}.\n\n"
                 text += self.background.read(job, self.cap)[0]
-            return ToolOutput(parts=(TextPart(text),))
+            return ToolOutput.of(text)
 
         return PreparedCall(run=run, summary=self.summary(arguments))
 

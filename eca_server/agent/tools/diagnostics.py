@@ -23,7 +23,6 @@ from eca_server.agent.tools.output import Cap, cut_end
 from eca_server.agent.tools.schemas import object_schema, string
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.client.session import REQUEST_ERRORS, Session
-from eca_server.models.history import TextPart
 from eca_server.workspace.boundary import Place, Workspace
 
 
@@ -81,7 +80,7 @@ class EditorDiagnostics:
             if place is not None:
                 await in_thread(lambda: self.workspace.ensure_unchanged(place))
                 uri = uri_of(place.path)
-            return ToolOutput(parts=(TextPart(await self._ask(uri)),))
+            return ToolOutput.of(await self._ask(uri))
 
         return PreparedCall(
             run=run,

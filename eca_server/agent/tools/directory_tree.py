@@ -12,7 +12,6 @@ from eca_server.agent.tools.files import Files, checkpoint, in_thread, printable
 from eca_server.agent.tools.output import Cap, counted, cut_end, cut_mark
 from eca_server.agent.tools.schemas import integer, object_schema, string
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
-from eca_server.models.history import TextPart
 from eca_server.workspace.boundary import Place, open_place
 from eca_server.workspace.ignore import list_files
 from eca_server.workspace.opening import Directory
@@ -93,7 +92,7 @@ class DirectoryTree:
         if names and self.files.gitignore and not gitignore:
             notes.append("Git ignores all of them")
         lines = [f"{printable(place.path)}/", *tree.fitting(depth, self.files.cap)]
-        return ToolOutput(parts=(TextPart("\n".join([*lines, "", "; ".join(notes)])),))
+        return ToolOutput.of("\n".join([*lines, "", "; ".join(notes)]))
 
 
 @attrs.define

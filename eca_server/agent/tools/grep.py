@@ -27,7 +27,6 @@ from eca_server.agent.tools.search import (
 )
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.agent.tools.tracked import IgnoredAndTracked
-from eca_server.models.history import TextPart
 from eca_server.workspace.boundary import Place, errors_naming, open_place
 from eca_server.workspace.errors import NotText
 from eca_server.workspace.ignore import list_files
@@ -117,7 +116,7 @@ class Grep:
             )
         if result.has_changed:
             parts.append("Some files changed during the search: search again.")
-        return ToolOutput(parts=(TextPart("\n".join(parts)),))
+        return ToolOutput.of("\n".join(parts))
 
     def _in_folder(
         self, place: Place, folder: Directory, pattern: Pattern, include: Include, cap: Cap

@@ -30,7 +30,6 @@ from eca_server.agent.tools.output import Cap, cut_end
 from eca_server.agent.tools.schemas import boolean, integer, object_schema, string
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.client.session import REQUEST_ERRORS, Session
-from eca_server.models.history import TextPart
 from eca_server.workspace.boundary import Workspace
 from eca_server.workspace.errors import FileError
 from eca_server.workspace.reading import decode, read_file
@@ -112,7 +111,7 @@ class _Navigation(ABC):
                 reason = answer.message or _NO.get(answer.status, "it gave no reason")
                 raise ToolError(f"The editor could not answer: {reason}")
             text = await in_thread(lambda: self._shown(answer.locations or ()))
-            return ToolOutput(parts=(TextPart(cut_end(text, self.cap) or "No location found."),))
+            return ToolOutput.of(cut_end(text, self.cap) or "No location found.")
 
         return PreparedCall(run=run, summary=self.summary(arguments), places=(place,))
 

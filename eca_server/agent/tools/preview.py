@@ -13,7 +13,6 @@ from eca_server.agent.tools.edit_file import PARAMETERS, EditRequest, plan_edit
 from eca_server.agent.tools.files import Files, checkpoint, in_thread, printable
 from eca_server.agent.tools.output import counted
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
-from eca_server.models.history import TextPart
 from eca_server.workspace.boundary import Place
 
 
@@ -45,9 +44,7 @@ class PreviewFileChange:
         place, details = await in_thread(self._plan, request)
 
         async def run() -> ToolOutput:
-            return ToolOutput(
-                parts=(TextPart(f"{_headline(details)}\n{details.diff}"),), details=details
-            )
+            return ToolOutput.of(f"{_headline(details)}\n{details.diff}", details=details)
 
         return PreparedCall(
             run=run, summary=self.summary(arguments), places=(place,), details=details

@@ -100,7 +100,7 @@ class ReadFile:
         if text.encoding == "latin-1":
             shown += _GUESSED
         self.files.ledger.record(place.real_path, snapshot.fingerprint)
-        return ToolOutput(parts=(TextPart(shown),))
+        return ToolOutput.of(shown)
 
 
 def attachment_output(place: Place, media_type: str, data: bytes) -> ToolOutput:

@@ -112,9 +112,8 @@ async def run_script(script: Script) -> ToolOutput:
     if script.sandbox is None:
         return await _run(script)
     output = await _run_in_sandbox(script)
-    texts = [part.text for part in output.parts if isinstance(part, TextPart)]
     # A socket or file to be hidden was removed: the sandbox has to be prepared again.
-    return await _run_in_sandbox(script) if is_setup_failure(texts) else output
+    return await _run_in_sandbox(script) if is_setup_failure(output.texts) else output
 
 
 async def _run_in_sandbox(script: Script) -> ToolOutput:

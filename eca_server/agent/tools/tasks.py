@@ -19,7 +19,7 @@ from eca_server.agent.tools.schema_check import check_arguments
 from eca_server.agent.tools.schemas import integer, object_schema, string
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.client.content_formatting import NATIVE, PREFIX
-from eca_server.models.history import Message, TextPart, ToolCallPart, ToolResultPart
+from eca_server.models.history import Message, ToolCallPart, ToolResultPart
 
 TASK_TOOL: Final = "task"
 """The tool's name."""
@@ -227,7 +227,7 @@ class TaskTool:
 
         async def run() -> ToolOutput:
             self._tasks = tasks = self.tasks.after(arguments)
-            return ToolOutput(parts=(TextPart(tasks.text),), details=tasks.details)
+            return ToolOutput.of(tasks.text, details=tasks.details)
 
         return PreparedCall(
             run=run,

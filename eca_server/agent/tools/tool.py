@@ -47,6 +47,18 @@ class ToolOutput:
     is_error: bool = False
     details: ToolCallDetails | None = None
 
+    @classmethod
+    def of(
+        cls, text: str, *, is_error: bool = False, details: ToolCallDetails | None = None
+    ) -> ToolOutput:
+        """Return an output of one text."""
+        return cls(parts=(TextPart(text),), is_error=is_error, details=details)
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts among the parts."""
+        return [part.text for part in self.parts if isinstance(part, TextPart)]
+
 
 @attrs.frozen(kw_only=True)
 class FileChange:

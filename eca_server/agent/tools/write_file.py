@@ -22,7 +22,6 @@ from eca_server.agent.tools.files import (
 from eca_server.agent.tools.output import counted
 from eca_server.agent.tools.schemas import object_schema, string
 from eca_server.agent.tools.tool import Effect, FileChange, PreparedCall, ToolError, ToolOutput
-from eca_server.models.history import TextPart
 from eca_server.workspace.boundary import Place
 from eca_server.workspace.errors import NotText
 from eca_server.workspace.reading import FileSnapshot, Fingerprint, Text, decode
@@ -60,7 +59,7 @@ class PlannedWrite:
         place = self.place
         after = replace_file(place, self.data, expected=self.expected, checkpoint=checkpoint)
         self.files.ledger.record(place.real_path, after)
-        return ToolOutput(parts=(TextPart(self.text),), details=self.details)
+        return ToolOutput.of(self.text, details=self.details)
 
 
 def plan_write(

@@ -290,14 +290,14 @@ class Agents:
 
         files, skills = await run_on_disk(read, seconds=THREAD_SECONDS)
         for note in files.notes:
-            turn.say(note, role="system")
+            turn.report(note)
         try:
             own = await own_prompt(config, behavior)
         except UnreadablePrompt as error:
             own = ""
-            turn.say(str(error), role="system")
+            turn.report(str(error))
         if note := template_note(files.templates, own, behavior):
-            turn.say(note, role="system")
+            turn.report(note)
         only = config.behaviors.get(behavior, Behavior()).skills
         listed = self._listed_skills(turn, policy, skills, only)
         part = instructions(config.built_in(behavior), self.session.roots, own)
@@ -317,7 +317,7 @@ class Agents:
         text, too_long = list_skills(allowed)
         for note in (*files.notes, *hidden_skill_notes(allowed), too_long):
             if note:
-                turn.say(note, role="system")
+                turn.report(note)
         return text
 
 
@@ -350,7 +350,7 @@ async def _compact_prompt(turn: Turn, config: Config) -> str:
     try:
         return await compact_prompt(config)
     except UnreadablePrompt as error:
-        turn.say(str(error), role="system")
+        turn.report(str(error))
         return ""
 
 

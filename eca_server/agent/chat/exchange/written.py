@@ -25,6 +25,7 @@ from eca_server.models.history import (
     TextPart,
     ToolCallPart,
     ToolResultPart,
+    parts_in,
 )
 
 VERSION: Final = 1
@@ -58,9 +59,7 @@ def envelope(
         flags: the user's flags, by their content ids.
         hide: hides keys in every text.
     """
-    names = {
-        part.id: part for each in messages for part in each.parts if isinstance(part, ToolCallPart)
-    }
+    names = {part.id: part for part in parts_in(messages, ToolCallPart)}
     entries = [
         _hidden(entry, hide) for message in messages for entry in _entries(message, names, flags)
     ]

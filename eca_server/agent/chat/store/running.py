@@ -28,6 +28,7 @@ from eca_server.models.history import (
     TextPart,
     ToolCallPart,
     ToolResultPart,
+    parts_in,
 )
 
 if TYPE_CHECKING:
@@ -180,12 +181,7 @@ def _trimmed(part: Part) -> Part:
 
 def _answered(messages: Sequence[Message]) -> list[Message]:
     """Return the messages with a result for each call of a whole answer."""
-    results = {
-        part.call_id
-        for message in messages
-        for part in message.parts
-        if isinstance(part, ToolResultPart)
-    }
+    results = {part.call_id for part in parts_in(messages, ToolResultPart)}
     answered: list[Message] = []
     for message in messages:
         calls = [part.id for part in message.parts if isinstance(part, ToolCallPart)]
