@@ -29,19 +29,11 @@ from eca_server.agent.chat.call_runner import CallRunner, wait_for_approval
 from eca_server.agent.chat.steps import PendingChanges, Step
 from eca_server.agent.chat.turn import Turn
 from eca_server.agent.tools.diff import split_lines
-from eca_server.agent.tools.files import LARGEST, Files, action_summary, checkpoint, in_thread
-from eca_server.agent.tools.ledger import Ledger
+from eca_server.agent.tools.files import LARGEST, Ledger, ReadingTool, checkpoint
 from eca_server.agent.tools.read_file import ReadFile
 from eca_server.agent.tools.schemas import integer, object_schema, string
 from eca_server.agent.tools.shell_command import ShellCommand
-from eca_server.agent.tools.tool import (
-    Effect,
-    PreparedCall,
-    Tool,
-    ToolError,
-    ToolOutput,
-    running_call,
-)
+from eca_server.agent.tools.tool import PreparedCall, Tool, ToolError, ToolOutput, running_call
 from eca_server.agent.tools.write_file import WriteFile
 from eca_server.client.content_formatting import NATIVE, PREFIX
 from eca_server.models.events import ToolCallFinished
@@ -66,44 +58,25 @@ R = TypeVar("R")
 
 
 @attrs.frozen(kw_only=True)
-class _ReadText:
+class _ReadText(ReadingTool):
     """The tool `read_file` with the exact text of a file as its output."""
 
-    files: Files
-
     name: ClassVar = ReadFile.name
-    effect: ClassVar[Effect] = "read"
+    action: ClassVar = ReadFile.action
     description: ClassVar = ""
     parameters: ClassVar[Mapping[str, Any]] = object_schema(
         "path", path=string(""), line=integer("", minimum=0), limit=integer("", minimum=0)
     )
 
-    def summary(self, arguments: Mapping[str, Any]) -> str:
-        """Return `Reading file NAME`."""
-        return action_summary("Reading file", arguments)
-
-    async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
-        """Resolve the path.
-
-        Raises:
-            ToolError: the path is invalid.
-        """
-        place = await in_thread(self.files.workspace.locate, arguments["path"])
-
-        def read() -> ToolOutput:
-            data = read_file(place, limit=LARGEST, checkpoint=checkpoint).data
-            text = decode(data).text
-            line, limit = arguments.get("line"), arguments.get("limit")
-            if line is not None or limit is not None:
-                first = max((line or 1) - 1, 0)
-                lines = split_lines(text)[first:]
-                text = "".join(lines if limit is None else lines[: max(limit, 0)])
-            return ToolOutput.of(text)
-
-        async def run() -> ToolOutput:
-            return await in_thread(read)
-
-        return PreparedCall(run=run, summary=self.summary(arguments), places=(place,))
+    def read(self, place: Place, arguments: Mapping[str, Any]) -> ToolOutput:
+        """Return the whole text, or the lines that are asked for."""
+        text = decode(read_file(place, limit=LARGEST, checkpoint=checkpoint).data).text
+        line, limit = arguments.get("line"), arguments.get("limit")
+        if line is not None or limit is not None:
+            first = max((line or 1) - 1, 0)
+            lines = split_lines(text)[first:]
+            text = "".join(lines if limit is None else lines[: max(limit, 0)])
+        return ToolOutput.of(text)
 
 
 @attrs.define(eq=False)

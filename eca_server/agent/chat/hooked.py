@@ -18,8 +18,7 @@ from eca_server.agent.chat.turn import Steer, Turn
 from eca_server.agent.context.block import Section, render
 from eca_server.agent.hooks.action import ActionResult
 from eca_server.agent.hooks.background import BackgroundHooks
-from eca_server.agent.hooks.hooks import HookResults, Hooks
-from eca_server.agent.hooks.matching import ToolCallEvent
+from eca_server.agent.hooks.hooks import HookResults, Hooks, ToolCallEvent
 from eca_server.agent.hooks.outcome import Outcome
 from eca_server.agent.tools.approval import Decision
 from eca_server.agent.tools.approval_rules import Verdict

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from typing import Any, NamedTuple, TypeAlias
 
 import attrs
+import trio
 
 from eca_protocol.messages import (
     ChatContent,
@@ -21,7 +23,7 @@ from eca_protocol.messages import (
     ChatTextContent,
 )
 from eca_protocol.server.calls import Naming
-from eca_protocol.server.texts import Role
+from eca_protocol.server.texts import Paragraphs, Role
 from eca_server.agent.chat.citations import source_contents
 from eca_server.agent.chat.flags import Flag
 from eca_server.agent.chat.open_code import OpenCode
@@ -29,6 +31,7 @@ from eca_server.agent.chat.pictures import picture_content
 from eca_server.agent.chat.subagent_work import chat_id_of, details_of
 from eca_server.agent.chat.tool_call import ToolCall
 from eca_server.agent.tools.tool import ToolOutput
+from eca_server.client.session import Session
 from eca_server.models.history import (
     CallView,
     CitationPart,
@@ -184,3 +187,53 @@ class _Replay:
         call.finish(
             ToolOutput(parts=result.parts, is_error=result.is_error), spent_ms=view.total_time_ms
         )
+
+
+AT_ONCE = 50
+"""Contents between two checkpoints."""
+
+
+class Replayer:
+    """Replays the history of one chat to the client.
+
+    Other work continues during a long replay; no more is sent than the client reads; new contents
+    follow the whole replay.
+    """
+
+    def __init__(self, chat_id: str, session: Session) -> None:
+        self._chat_id = chat_id
+        self._session = session
+        self._remaining: Generator[ReplayedContent] | None = None
+        self._paragraphs = Paragraphs()
+
+    async def run(self, contents: Generator[ReplayedContent]) -> None:
+        """Send these contents; end early after `finish`, `end` or a second `run`."""
+        self.end()
+        self._remaining = contents
+        self._paragraphs = Paragraphs()
+        with closing(contents):
+            for number, replayed in enumerate(contents, 1):
+                self._emit(replayed)
+                await self._session.drained()  # a content may be long
+                if not number % AT_ONCE:
+                    await trio.lowlevel.checkpoint()
+
+    def finish(self) -> None:
+        """Send the rest at once, before a content that must follow it."""
+        for replayed in self._remaining or ():
+            self._emit(replayed)
+
+    def end(self) -> None:
+        """Send no more of the replay."""
+        if self._remaining is not None:
+            self._remaining.close()
+
+    def _emit(self, replayed: ReplayedContent) -> None:
+        chat_id, parent = self._chat_id, None
+        content: ChatContent | None = replayed.content
+        if replayed.subagent_chat_id is not None:
+            chat_id, parent = replayed.subagent_chat_id, chat_id
+        else:
+            content = self._paragraphs.spaced(replayed.role, replayed.content)
+        if content is not None:
+            self._session.emit(chat_id, replayed.role, content, parent_chat_id=parent)

@@ -5,16 +5,18 @@ The states and contents of a call are in `eca_protocol.server.calls`.
 
 from __future__ import annotations
 
+import json as stdlib_json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 import attrs
 import trio
 
 from eca_protocol import json
-from eca_protocol.messages import ChatContent
+from eca_protocol.errors import InvalidJSON
+from eca_protocol.messages import ChatContent, JsonOutputsDetails
 from eca_protocol.server.calls import STOPPED, Call, CallInput, CallState, Naming, Reason
-from eca_server.agent.chat.json_outputs import json_outputs
 from eca_server.agent.chat.pictures import picture_content
 from eca_server.agent.tools.approval import Memo
 from eca_server.agent.tools.tool import ToolOutput
@@ -28,6 +30,24 @@ from eca_server.models.history import (
     ToolResultPart,
     parts_in,
 )
+
+MOST_LONGER: Final = 4
+"""The largest growth factor of a text; a deeply nested one stays as it is."""
+
+
+def json_outputs(texts: Iterable[str]) -> JsonOutputsDetails | None:
+    """Return the texts indented; None unless each of them is a JSON object or array."""
+    shown = []
+    for text in texts:
+        if not text.lstrip().startswith(("{", "[")):
+            return None
+        try:
+            value = json.loads(text)
+        except InvalidJSON:
+            return None
+        pretty = stdlib_json.dumps(value, indent=2, ensure_ascii=False)
+        shown.append(pretty if len(pretty) <= MOST_LONGER * len(text) + 100 else text)
+    return JsonOutputsDetails(jsons=tuple(shown)) if shown else None
 
 
 class ToolCall(Call):

@@ -19,22 +19,26 @@ from eca_server.agent.commands.chats import (
 )
 from eca_server.agent.commands.command import Command, CommandContext, Steering, ask_model
 from eca_server.agent.commands.config import show_config
-from eca_server.agent.commands.context import compact_chat, show_context, show_costs
+from eca_server.agent.commands.context import (
+    compact_chat,
+    show_context,
+    show_costs,
+    show_prompt,
+    show_repo_map,
+)
 from eca_server.agent.commands.custom import CommandFiles, CustomCommand, TooLong
 from eca_server.agent.commands.doctor import check_setup
 from eca_server.agent.commands.export import export_chat
 from eca_server.agent.commands.import_chat import import_file
 from eca_server.agent.commands.init import write_instructions
 from eca_server.agent.commands.login import LOGIN, log_out
-from eca_server.agent.commands.prompt_show import show_prompt, show_repo_map
 from eca_server.agent.commands.rules import list_hooks, list_rules, sync_system_prompt
 from eca_server.agent.commands.selection import list_subagents, select_agent, select_model
 from eca_server.agent.commands.skills import SkillCommand, create_skill, skills_command
 from eca_server.agent.commands.trust import review_trust
 from eca_server.agent.commands.unsupported import UNSUPPORTED
 from eca_server.agent.context.limits import limit_notes
-from eca_server.agent.skills.files import SkillFiles
-from eca_server.agent.skills.skill import Skill
+from eca_server.agent.skills.files import Skill, SkillFiles
 from eca_server.agent.tools.files import printable
 from eca_server.models.acp import ACP
 from eca_server.printable import enumeration

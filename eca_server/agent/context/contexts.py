@@ -34,8 +34,7 @@ from eca_server.agent.context.disk import PathReader
 from eca_server.agent.context.limits import Limits, limit_notes
 from eca_server.agent.context.mentions import Mention, find_mentions, resolve_mention
 from eca_server.agent.context.pasted import pasted_attachment
-from eca_server.agent.tools.files import printable
-from eca_server.agent.tools.ledger import Ledger
+from eca_server.agent.tools.files import Ledger, printable
 from eca_server.agent.tools.output import Cap, cut_end
 from eca_server.models.attachments import Attachment
 from eca_server.models.history import TextPart

@@ -21,8 +21,7 @@ from eca_server.agent.context.block import Section, render
 from eca_server.agent.context.excerpt import Excerpt, read_excerpt
 from eca_server.agent.context.limits import Limits
 from eca_server.agent.context.tree import draw_tree
-from eca_server.agent.tools.files import LARGEST
-from eca_server.agent.tools.ledger import Ledger
+from eca_server.agent.tools.files import LARGEST, Ledger
 from eca_server.agent.tools.output import cut_mark
 from eca_server.models.attachments import (
     SIGNATURE_BYTES,

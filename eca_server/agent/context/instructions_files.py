@@ -20,12 +20,11 @@ import attrs
 import trio
 
 from eca_protocol.server.roots import Root
-from eca_server.agent.context.block import Section, render
+from eca_server.agent.context.block import SOURCE, Origin, Section, render
 from eca_server.agent.context.excerpt import read_excerpt
 from eca_server.agent.context.front_matter import split_front_matter
 from eca_server.agent.context.limits import limit_notes
 from eca_server.agent.context.mentions import find_mentions
-from eca_server.agent.context.provenance import SOURCE, Origin
 from eca_server.agent.context.reach import ANYWHERE, Boundaries, Reach
 from eca_server.agent.tools.files import printable
 from eca_server.config.matchers import BadMatcher, is_in_name

@@ -18,7 +18,7 @@ from eca_protocol.messages import McpResourceContext
 from eca_server.agent.context.block import Section
 from eca_server.agent.context.limits import Limits
 from eca_server.agent.mcp.errors import MCPError
-from eca_server.agent.tools.ledger import Ledger
+from eca_server.agent.tools.files import Ledger
 from eca_server.agent.tools.output import Cap, cut_end
 from eca_server.models.attachments import Attachment, make_attachment, max_bytes_of, media_type_of
 from eca_server.secret import mask

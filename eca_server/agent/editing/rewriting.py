@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Final
 
 import attrs
@@ -20,8 +22,8 @@ import trio
 from eca_protocol import messages as m
 from eca_protocol.server.texts import pieces
 from eca_server.agent.editing.replacement import Replacement
-from eca_server.agent.editing.surroundings import Surroundings
 from eca_server.client.session import Session
+from eca_server.config.files import Unreadable, read_text
 from eca_server.models.backend import BackendError, Request
 from eca_server.models.events import (
     Finished,
@@ -33,6 +35,69 @@ from eca_server.models.events import (
 )
 from eca_server.models.history import Message, TextPart
 from eca_server.models.models import Model
+
+LARGEST_FILE: Final = 2 * 2**20
+"""The maximum size of a file that is read, in bytes."""
+
+MOST_AROUND: Final = 64 * 1024
+"""The maximum of characters before a selection, and again after it."""
+
+PATIENCE: Final = 2.0
+"""Seconds after which the disk is not waited for."""
+
+
+@attrs.frozen
+class Surroundings:
+    """The text before and after a selection, in whole lines except next to the selection."""
+
+    before: str = ""
+    after: str = ""
+
+
+async def read_surroundings(
+    path: str | None, selected: str, *, line: int, most_lines: int
+) -> Surroundings:
+    """Read the text around a selection; return an empty result if it cannot be found.
+
+    The context is optional: if the file cannot be read, or has unsaved changes in the editor, the
+    rewrite runs without it.
+
+    Args:
+        path: the path of the file.
+        selected: the selected text.
+        line: the line, from 1, at which the search for the text starts.
+        most_lines: the maximum number of lines of both parts together.
+    """
+    if not path or not selected.strip() or most_lines < 1:
+        return Surroundings()
+    with trio.move_on_after(PATIENCE):
+        read = partial(read_text, Path(path), most=LARGEST_FILE)
+        try:
+            content = await trio.to_thread.run_sync(read, abandon_on_cancel=True)
+        except Unreadable:
+            return Surroundings()
+        return around(content, selected, line=line, most_lines=most_lines)
+    return Surroundings()
+
+
+def around(content: str, selected: str, *, line: int, most_lines: int) -> Surroundings:
+    """Return the parts of a file before and after a text in it, limited in size."""
+    lines = content.splitlines(keepends=True)
+    offset = sum(map(len, lines[: max(0, line - 1)]))
+    start = content.find(selected, offset)
+    if start < 0:
+        start = content.find(selected)
+    if start < 0:
+        return Surroundings()
+    before = content[max(0, start - MOST_AROUND) : start].splitlines(keepends=True)
+    end = start + len(selected)
+    after = content[end : end + MOST_AROUND].splitlines(keepends=True)
+    half = most_lines // 2
+    fewer = min(len(before), max(half, most_lines - len(after)))
+    return Surroundings(
+        "".join(before[len(before) - fewer :]), "".join(after[: most_lines - fewer])
+    )
+
 
 _log = logging.getLogger("eca_server.agent.editing")
 

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from eca_server.agent.sandbox.guards import is_guarded
+from eca_server.agent.sandbox.survey import is_guarded
 from eca_server.workspace.guarded import folded_name
 
 _lock = threading.Lock()

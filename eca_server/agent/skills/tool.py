@@ -7,10 +7,8 @@ from typing import Any, ClassVar, Final
 
 import attrs
 
-from eca_server.agent.context.block import Section, render
-from eca_server.agent.context.provenance import SOURCE, Origin
-from eca_server.agent.skills.files import SkillFiles
-from eca_server.agent.skills.skill import Skill
+from eca_server.agent.context.block import SOURCE, Origin, Section, render
+from eca_server.agent.skills.files import Skill, SkillFiles
 from eca_server.agent.tools.files import printable
 from eca_server.agent.tools.schemas import object_schema, string
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput

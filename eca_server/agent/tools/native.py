@@ -13,26 +13,22 @@ from eca_server.agent.sandbox.sandbox import Sandbox
 from eca_server.agent.tools.approval import Policy
 from eca_server.agent.tools.approval_rules import spellings
 from eca_server.agent.tools.ask_user import AskUser, client_asks_questions
-from eca_server.agent.tools.background import Background
-from eca_server.agent.tools.bg_job import BgJob
+from eca_server.agent.tools.background import Background, BgJob
 from eca_server.agent.tools.custom import custom_commands
 from eca_server.agent.tools.diagnostics import EditorDiagnostics, editor_has_diagnostics
 from eca_server.agent.tools.directory_tree import DirectoryTree
-from eca_server.agent.tools.edit_file import EditFile
-from eca_server.agent.tools.files import Files
+from eca_server.agent.tools.edit_file import EditFile, PreviewFileChange
+from eca_server.agent.tools.files import Files, Ledger
 from eca_server.agent.tools.grep import Grep
-from eca_server.agent.tools.ledger import Ledger
 from eca_server.agent.tools.move_file import MoveFile
 from eca_server.agent.tools.navigation import EditorDefinition, EditorReferences, editor_navigates
 from eca_server.agent.tools.output import Cap
-from eca_server.agent.tools.preview import PreviewFileChange
-from eca_server.agent.tools.read_file import ReadFile
+from eca_server.agent.tools.read_file import ReadFile, ViewImage
 from eca_server.agent.tools.search_tools import CallTool, SearchTools
 from eca_server.agent.tools.shell_command import SHELL_ARGUMENTS, ShellCommand
 from eca_server.agent.tools.tasks import TaskTool
 from eca_server.agent.tools.tool import Tool
 from eca_server.agent.tools.toolbox import ServedTool, ToolBox
-from eca_server.agent.tools.view_image import ViewImage
 from eca_server.agent.tools.write_file import WriteFile
 from eca_server.client.content_formatting import NATIVE
 from eca_server.client.session import Session

@@ -34,8 +34,7 @@ from eca_server.agent.context.contexts import PromptContext, build_context
 from eca_server.agent.context.instructions_files import InstructionFiles, read_instruction_files
 from eca_server.agent.context.job_notice import job_notice
 from eca_server.agent.jobs.jobs import Jobs
-from eca_server.agent.skills.files import SkillList
-from eca_server.agent.skills.skill import Skill
+from eca_server.agent.skills.files import Skill, SkillList
 from eca_server.agent.skills.tool import SKILL_TOOL, is_allowed, list_skills
 from eca_server.agent.tools.approval import Policy, policy_of
 from eca_server.agent.tools.approval_rules import Call
@@ -43,11 +42,11 @@ from eca_server.agent.tools.ask_user import AskUser
 from eca_server.agent.tools.native import NativeTools
 from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.permissions import Permissions
+from eca_server.agent.tools.read_file import ViewImage
 from eca_server.agent.tools.search_tools import CallTool, SearchTools, searchable
 from eca_server.agent.tools.tasks import TASK_TOOL
 from eca_server.agent.tools.tool import Tool
 from eca_server.agent.tools.toolbox import ToolBox
-from eca_server.agent.tools.view_image import ViewImage
 from eca_server.client.content_formatting import NATIVE
 from eca_server.client.session import Session
 from eca_server.config.effective import apply_behavior

@@ -9,7 +9,7 @@ from eca_server.agent.editing.document import (
     split_at,
     trim_completion,
 )
-from eca_server.agent.editing.surroundings import Surroundings, around
+from eca_server.agent.editing.rewriting import Surroundings, around
 
 TEXT = "def f(a):\n    return \n\nprint(f(1))\n"
 
