@@ -20,8 +20,7 @@ from eca_server.agent.chat.flags import flags_within
 from eca_server.agent.chat.memory import Memory, RestoreState, Storage
 from eca_server.agent.chat.outlet import ChatServices, Outlet, Selection
 from eca_server.agent.chat.replay import Replayer
-from eca_server.agent.chat.store.rows import ChatSettings, StoredChat
-from eca_server.agent.chat.stored_messages import ChatRecord, restored
+from eca_server.agent.chat.store.rows import ChatRecord, ChatSettings, StoredChat, restored
 from eca_server.agent.chat.title import MakeTitle, Titling
 from eca_server.agent.chat.tool_call import ToolCall
 from eca_server.agent.chat.turn import STOP_SECONDS, Prompt, Turn

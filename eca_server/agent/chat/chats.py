@@ -11,8 +11,7 @@ import trio
 from eca_server.agent.chat.chat import Chat
 from eca_server.agent.chat.memory import Memory, RestoreState
 from eca_server.agent.chat.outlet import ChatServices, Outlet
-from eca_server.agent.chat.store.rows import ChatSettings
-from eca_server.agent.chat.stored_messages import ChatRecord
+from eca_server.agent.chat.store.rows import ChatRecord, ChatSettings
 from eca_server.agent.chat.subagents import SubagentChat
 from eca_server.agent.chat.tool_call import ToolCall
 from eca_server.agent.chat.turn import STOP_SECONDS, TOOL_STOP_SECONDS, Turn

@@ -13,7 +13,8 @@ from typing import Final
 import attrs
 import trio
 
-from eca_server.agent.chat.store.running import Piece, joined
+from eca_server.agent.chat.store.rows import Piece
+from eca_server.agent.chat.store.running import joined
 from eca_server.agent.chat.tool_call import ToolCall
 from eca_server.models.events import (
     Citation,

@@ -20,13 +20,14 @@ from eca_server.agent.chat.restoring import Rollbacks
 from eca_server.agent.chat.store.rows import (
     BeforeImage,
     BeforeImageBatch,
+    ChatRecord,
     ChatSummary,
     LoadResult,
+    Piece,
     StoredChat,
+    stored,
 )
-from eca_server.agent.chat.store.running import Piece
 from eca_server.agent.chat.store.store import Store
-from eca_server.agent.chat.stored_messages import ChatRecord, stored
 from eca_server.agent.tools.tool import FileChange
 from eca_server.models.history import Message
 from eca_server.workspace.boundary import Workspace

@@ -14,9 +14,8 @@ import attrs
 import trio
 
 from eca_protocol.errors import ECAError
-from eca_server.agent.chat.store.rows import Change, Rollback
+from eca_server.agent.chat.store.rows import Change, ChatRecord, Rollback, restored
 from eca_server.agent.chat.store.store import Store
-from eca_server.agent.chat.stored_messages import ChatRecord, restored
 from eca_server.agent.chat.undo import Disk, Plan, SkippedFile, apply_step, plan, skipped_lines
 from eca_server.config.lock import Locked, lock
 from eca_server.models.history import Message

@@ -14,8 +14,7 @@ import trio
 from eca_server.agent.chat.chat import Chat
 from eca_server.agent.chat.history import Cut
 from eca_server.agent.chat.restoring import RollbackRefused, Rollbacks
-from eca_server.agent.chat.store.rows import Change, Rollback
-from eca_server.agent.chat.stored_messages import ChatRecord
+from eca_server.agent.chat.store.rows import Change, ChatRecord, Rollback
 from eca_server.agent.chat.undo import Plan, SkippedFile, skipped_lines
 from eca_server.agent.tools.output import counted
 from eca_server.client.content_formatting import NATIVE, PREFIX

@@ -25,9 +25,7 @@ from eca_server.agent.chat.breakdown import LastRequest, with_breakdown
 from eca_server.agent.chat.draft import Draft
 from eca_server.agent.chat.outlet import Outlet
 from eca_server.agent.chat.pictures import picture_content
-from eca_server.agent.chat.store.rows import TurnUsage
-from eca_server.agent.chat.store.running import Running
-from eca_server.agent.chat.stored_messages import ChatRecord
+from eca_server.agent.chat.store.rows import ChatRecord, Running, TurnUsage
 from eca_server.agent.chat.tool_call import Calls, ToolCall
 from eca_server.agent.chat.usage import taken
 from eca_server.agent.chat.writer import Writer

@@ -25,13 +25,14 @@ from eca_server.agent.chat.store.rows import (
     ChatSettings,
     ChatSummary,
     LoadResult,
+    Piece,
     Rollback,
+    Running,
     StoredChat,
     StoredContent,
     StoredMessage,
     TurnUsage,
 )
-from eca_server.agent.chat.store.running import Piece, Running
 from eca_server.agent.chat.store.worker import LIMITS, Call, Limits, Worker
 from eca_server.models.estimate import BYTES_PER_TOKEN, tokens_in
 

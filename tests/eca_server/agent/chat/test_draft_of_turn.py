@@ -14,7 +14,8 @@ from eca_protocol.testing.provider import reply, text, wait
 from eca_server.agent.chat import draft as drafts
 from eca_server.agent.chat.draft import Draft
 from eca_server.agent.chat.replay import CUT_OFF
-from eca_server.agent.chat.store.running import Piece, joined
+from eca_server.agent.chat.store.rows import Piece
+from eca_server.agent.chat.store.running import joined
 from eca_server.agent.chat.store.store import Store
 from eca_server.models.events import ReasoningDelta, ReasoningStarted, TextDelta
 from eca_server.models.history import Message, Origin, ReasoningPart, TextPart

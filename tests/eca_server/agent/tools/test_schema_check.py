@@ -6,9 +6,9 @@ import attrs
 import pytest
 
 from eca_server.agent.tools.background import Background, BgJob
-from eca_server.agent.tools.diagnostics import EditorDiagnostics
 from eca_server.agent.tools.directory_tree import DirectoryTree
 from eca_server.agent.tools.edit_file import EditFile, PreviewFileChange
+from eca_server.agent.tools.editor_tools import EditorDiagnostics
 from eca_server.agent.tools.grep import Grep
 from eca_server.agent.tools.move_file import MoveFile
 from eca_server.agent.tools.read_file import ReadFile, ViewImage
