@@ -18,7 +18,7 @@ import attrs
 from eca_server.agent.chat.store.rows import Change, StoredContent, UndoStep
 from eca_server.agent.tools.files import printable
 from eca_server.workspace.boundary import Place, Workspace
-from eca_server.workspace.errors import FileError, TooLarge
+from eca_server.workspace.errors import FileError, TooLarge, reason_of
 from eca_server.workspace.opening import real_path_of
 from eca_server.workspace.reading import Checkpoint, Fingerprint, read_file
 from eca_server.workspace.writing import move_file, remove_file, remove_temporary, replace_file
@@ -248,7 +248,7 @@ class _Planner:
         try:
             return _File(there, self._disk.look(there))
         except (FileError, OSError) as fault:
-            return _File(there, OTHER, skip_reason=_error_text(fault))
+            return _File(there, OTHER, skip_reason=reason_of(fault))
 
 
 def apply_step(
@@ -273,7 +273,7 @@ def apply_step(
         remove_temporary(place, temporary)
         return _apply_content(place, step, content, temporary)
     except (FileError, OSError) as fault:
-        return _error_text(fault)
+        return reason_of(fault)
 
 
 def _apply_move(source: Place, destination: Place) -> str:
@@ -333,10 +333,6 @@ def _state(place: Place, checkpoint: Checkpoint) -> tuple[bytes | None, Fingerpr
     except TooLarge:
         return OTHER, None
     return fingerprint.digest, fingerprint
-
-
-def _error_text(fault: FileError | OSError) -> str:
-    return (isinstance(fault, OSError) and fault.strerror) or str(fault)
 
 
 def skipped_lines(skipped: Sequence[SkippedFile]) -> str:

@@ -15,6 +15,7 @@ from typing import Final, Literal, TypeAlias
 import attrs
 
 from eca_server.agent.tools.files import printable
+from eca_server.models.attachments import Attachment
 from eca_server.printable import visible
 
 # A model may also read it as a tag with spaces, slashes or invisible characters in it.
@@ -35,6 +36,22 @@ class Section:
     name: str
     attributes: Mapping[str, str] = attrs.field(factory=dict)
     body: tuple[str | Section, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class Content:
+    """The content of a path or of a resource.
+
+    Attributes:
+        size: bytes of text in the section.
+        left_out: bytes of text that did not fit.
+        attachment: the picture or document of the section.
+    """
+
+    section: Section
+    size: int = 0
+    left_out: int = 0
+    attachment: Attachment | None = None
 
 
 def render(sections: Iterable[Section]) -> str:

@@ -8,7 +8,8 @@ that cannot be included is reported to the user and to the model, and never fail
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -29,7 +30,7 @@ from eca_protocol.messages import (
     UnknownContext,
     WebContext,
 )
-from eca_server.agent.context.block import Section, render
+from eca_server.agent.context.block import Content, Section, render
 from eca_server.agent.context.disk import PathReader
 from eca_server.agent.context.limits import Limits, limit_notes
 from eca_server.agent.context.mentions import Mention, find_mentions, resolve_mention
@@ -40,7 +41,7 @@ from eca_server.models.attachments import Attachment
 from eca_server.models.history import TextPart
 from eca_server.system.threads import run_on_disk
 from eca_server.workspace.boundary import Place, Workspace
-from eca_server.workspace.errors import FileError, TooLarge
+from eca_server.workspace.errors import FileError, TooLarge, reason_of
 
 if TYPE_CHECKING:
     from eca_server.agent.context.html_text import Page
@@ -256,30 +257,17 @@ class _Gathering:
         return PromptContext(parts=(TextPart(text), *self.attachments), notes=notes)
 
     def _add_path(self, path: str, lines: LinesRange | None) -> None:
-        try:
-            place = self.reader.workspace.locate(path)
-        except FileError as error:
-            self._leave_out(path, str(error))
-        else:
-            self._add_place(place, lines)
+        with self._leaving_out(path):
+            self._add_place(self.reader.workspace.locate(path), lines)
 
     def _add_place(self, place: Place, lines: LinesRange | None) -> None:
         if self._is_repeated((place.real_path, lines)):
             return
         name = str(place.path)
-        try:
+        with self._leaving_out(name):
             self._check_budget()
             read = self.reader.read(place, lines, budget=self.budget)
-            if read.attachment is not None:
-                self._attach(read.attachment)
-        except FileError as error:
-            self._leave_out(name, str(error))
-        except OSError as error:
-            self._leave_out(name, error.strerror or str(error))
-        else:
-            self._take(read.section, read.size)
-            if read.left_out:
-                self.note(f"{_short(name)} was cut: {read.left_out} bytes did not fit")
+            self._take_content(name, read, f"{read.left_out} bytes did not fit")
 
     def _attach(self, attached: Attachment) -> None:
         most = self.reader.limits.attachments
@@ -307,26 +295,21 @@ class _Gathering:
     def _add_pasted(self, context: ImageContext) -> None:
         if self._is_repeated(context):
             return
-        try:
+        with self._leaving_out("A picture"):
             self._attach(pasted_attachment(context, self.reader.limits))
-        except FileError as error:
-            self._leave_out("A picture", str(error))
-        else:
             self._take(Section(name="picture"), 0)
 
     def _add_text(
         self, section: str, name: str, attributes: Mapping[str, str], whole: str, most: int
     ) -> None:
-        try:
+        with self._leaving_out(name):
             self._check_budget()
-        except TooLarge as error:
-            self._leave_out(name, str(error))
-            return
-        size = min(most, self.budget)
-        text = cut_end(whole, Cap(lines=size, size=size))
-        self._take(Section(name=section, attributes=attributes, body=(text,)), len(text.encode()))
-        if text != whole:
-            self.note(f"{_short(name)} was cut: its text is longer than {size} bytes")
+            size = min(most, self.budget)
+            text = cut_end(whole, Cap(lines=size, size=size))
+            made = Section(name=section, attributes=attributes, body=(text,))
+            self._take(made, len(text.encode()))
+            if text != whole:
+                self.note(f"{_short(name)} was cut: its text is longer than {size} bytes")
 
     def _add_resource(self, server: str, uri: str) -> None:
         if self._is_repeated((server, uri)):
@@ -349,18 +332,11 @@ class _Gathering:
     def _add_piece(self, server: str, piece: ResourceContents) -> None:
         from eca_server.agent.context.resources import resource_content  # noqa: PLC0415 - as above
 
-        try:
+        with self._leaving_out(piece.uri):
             self._check_budget()
             limits = self.reader.limits
             content = resource_content(server, piece, budget=self.budget, limits=limits)
-            if content.attachment is not None:
-                self._attach(content.attachment)
-        except FileError as error:
-            self._leave_out(piece.uri, str(error))
-        else:
-            self._take(content.section, content.size)
-            if content.is_cut:
-                self.note(f"{_short(piece.uri)} was cut: its text exceeds the limit")
+            self._take_content(piece.uri, content, "its text exceeds the limit")
 
     def _add_outlines(self) -> None:
         if self._is_repeated(RepoMapContext()):
@@ -369,11 +345,8 @@ class _Gathering:
         if not roots:
             self._leave_out("The repository map", "no folder is open")
         for root in roots:
-            try:
+            with self._leaving_out(str(root.path)):
                 outline = self.reader.outline(root)
-            except FileError as error:
-                self._leave_out(str(root.path), str(error))
-            else:
                 self._take(outline, sum(len(str(part)) for part in outline.body))
 
     def _add_cursor(self, cursor: CursorContext) -> None:
@@ -385,6 +358,22 @@ class _Gathering:
         where = {"position": start} if start == end else {"from": start, "to": end}
         name = "cursor" if start == end else "selection"
         self._take(Section(name=name, attributes={"path": cursor.path} | where), 0)
+
+    def _take_content(self, name: str, content: Content, cut: str) -> None:
+        """Add a content with its attachment; `cut` says how much of it is missing."""
+        if content.attachment is not None:
+            self._attach(content.attachment)
+        self._take(content.section, content.size)
+        if content.left_out:
+            self.note(f"{_short(name)} was cut: {cut}")
+
+    @contextmanager
+    def _leaving_out(self, name: str) -> Iterator[None]:
+        """Report a context that cannot be read in the block."""
+        try:
+            yield
+        except (FileError, OSError) as error:
+            self._leave_out(name, reason_of(error))
 
     def _take(self, section: Section, size: int) -> None:
         self.sections.append(section)

@@ -17,18 +17,13 @@ import attrs
 
 from eca_protocol.messages import LinesRange
 from eca_protocol.server.roots import Root
-from eca_server.agent.context.block import Section, render
+from eca_server.agent.context.block import Content, Section, render
 from eca_server.agent.context.excerpt import Excerpt, read_excerpt
 from eca_server.agent.context.limits import Limits
 from eca_server.agent.context.tree import draw_tree
 from eca_server.agent.tools.files import LARGEST, Ledger
 from eca_server.agent.tools.output import cut_mark
-from eca_server.models.attachments import (
-    SIGNATURE_BYTES,
-    Attachment,
-    make_attachment,
-    media_type_of,
-)
+from eca_server.models.attachments import SIGNATURE_BYTES, make_attachment, media_type_of
 from eca_server.workspace.boundary import Place, Workspace, open_place
 from eca_server.workspace.descent import Descent
 from eca_server.workspace.errors import FileError, TooLarge
@@ -38,22 +33,6 @@ from eca_server.workspace.reading import Checkpoint, open_file, read_file
 
 _MOST_FILES = 100_000  # of one directory
 _OVERHEAD = 64  # bytes charged for each file, for its tags and the time to read it
-
-
-@attrs.frozen(kw_only=True)
-class PathContent:
-    """The content of a path.
-
-    Attributes:
-        size: bytes of text in the section.
-        left_out: bytes of text that did not fit.
-        attachment: the picture or document of the section.
-    """
-
-    section: Section
-    size: int = 0
-    left_out: int = 0
-    attachment: Attachment | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -72,7 +51,7 @@ class PathReader:
     gitignore: bool = True
     checkpoint: Checkpoint = lambda: None
 
-    def read(self, place: Place, lines: LinesRange | None, *, budget: int) -> PathContent:
+    def read(self, place: Place, lines: LinesRange | None, *, budget: int) -> Content:
         """Read a file, some lines of it, or a directory, in at most `budget` bytes.
 
         Raises:
@@ -93,12 +72,12 @@ class PathReader:
         drawn = draw_tree(self._list(root.real_path, links=True), limit=self.limits.tree)
         return Section(name="tree", attributes={"path": str(root.path)}, body=(drawn,))
 
-    def _read_text(self, place: Place, lines: LinesRange | None, budget: int) -> PathContent:
+    def _read_text(self, place: Place, lines: LinesRange | None, budget: int) -> Content:
         attributes = {"path": str(place.path)}
         if lines is not None:
             attributes["lines"] = f"{max(lines.start, 1)}-{max(lines.end, lines.start, 1)}"
         excerpt = self._excerpt(place, min(budget, self.limits.file), lines)
-        return PathContent(
+        return Content(
             section=Section(name="file", attributes=attributes, body=(excerpt.marked,)),
             size=len(excerpt.text.encode()),
             left_out=excerpt.left_out,
@@ -113,7 +92,7 @@ class PathReader:
             self.ledger.record(place.real_path, content)
         return excerpt
 
-    def _read_attachment(self, place: Place) -> PathContent | None:
+    def _read_attachment(self, place: Place) -> Content | None:
         with open_file(place) as file:
             media_type = media_type_of(file.read(SIGNATURE_BYTES))
         if media_type is None:
@@ -122,12 +101,12 @@ class PathReader:
         limit = self.limits.picture if is_picture else self.limits.document
         snapshot = read_file(place, limit=limit, checkpoint=self.checkpoint)
         attributes = {"path": str(place.path), "type": media_type}
-        return PathContent(
+        return Content(
             section=Section(name="picture" if is_picture else "document", attributes=attributes),
             attachment=make_attachment(media_type, place.path.name, snapshot.data),
         )
 
-    def _read_directory(self, place: Place, directory: Directory, budget: int) -> PathContent:
+    def _read_directory(self, place: Place, directory: Directory, budget: int) -> Content:
         paths = sorted(self._list(directory, links=False))
         if not paths:
             raise FileError("it has no file that is not ignored")
@@ -138,7 +117,7 @@ class PathReader:
         section = Section(
             name="directory", attributes={"path": str(place.path)}, body=(*texts, tree)
         )
-        return PathContent(section=section, size=size, left_out=left_out)
+        return Content(section=section, size=size, left_out=left_out)
 
     def _texts(
         self, directory: Place, descent: Descent, paths: Sequence[str], budget: int
