@@ -23,16 +23,7 @@ import attrs
 import trio
 
 from eca_protocol import json
-from eca_protocol.messages import (
-    ChatContent,
-    ChatProgressContent,
-    ChatTextContent,
-    ChatToolCalledContent,
-    ChatToolCallPrepareContent,
-    ChatToolCallRejectedContent,
-    ChatToolCallRunContent,
-    ChatToolCallRunningContent,
-)
+from eca_protocol import messages as m
 from eca_protocol.server.chat_states import ChatState
 from eca_protocol.server.texts import Role
 from eca_server.agent.chat.memory import RestoreState, Storage
@@ -320,11 +311,11 @@ class SubagentChat(Outlet):
         parts = [*filter(None, (last_text, reason))]
         return "\n\n".join(parts) or "The agent ended without an answer."
 
-    def emit(self, role: Role, content: ChatContent) -> None:
+    def emit(self, role: Role, content: m.ChatContent) -> None:
         """Write a content through the parent, so that nothing follows the parent's end."""
-        if role == "system" and isinstance(content, ChatTextContent):
+        if role == "system" and isinstance(content, m.ChatTextContent):
             self._last_words = content.text.strip()
-        if isinstance(content, ChatToolCallRunContent):
+        if isinstance(content, m.ChatToolCallRunContent):
             self._show_step()
         if not self._shows_itself:
             for each in self._of_calls_needing_approval(content):
@@ -332,7 +323,7 @@ class SubagentChat(Outlet):
         elif not self._parent.is_mute:
             session = self.services.session
             session.emit(self.id, role, content, parent_chat_id=self.parent_id)
-        if isinstance(content, ChatProgressContent):
+        if isinstance(content, m.ChatProgressContent):
             self._show_waiting()
 
     def _show_step(self) -> None:
@@ -348,10 +339,10 @@ class SubagentChat(Outlet):
             self._parent_waits = self._parent.waits
             self._parent.show_call_progress(_WAITS)
 
-    def _of_calls_needing_approval(self, content: ChatContent) -> Iterator[ChatContent]:
-        if isinstance(content, ChatToolCallRunContent) and content.manual_approval:
+    def _of_calls_needing_approval(self, content: m.ChatContent) -> Iterator[m.ChatContent]:
+        if isinstance(content, m.ChatToolCallRunContent) and content.manual_approval:
             self._approval_ids.add(content.id)
-            yield ChatToolCallPrepareContent(
+            yield m.ChatToolCallPrepareContent(
                 id=content.id,
                 name=content.name,
                 server=content.server,
@@ -364,8 +355,8 @@ class SubagentChat(Outlet):
 
 
 _OF_CALLS = (
-    ChatToolCallRunContent,
-    ChatToolCallRunningContent,
-    ChatToolCalledContent,
-    ChatToolCallRejectedContent,
+    m.ChatToolCallRunContent,
+    m.ChatToolCallRunningContent,
+    m.ChatToolCalledContent,
+    m.ChatToolCallRejectedContent,
 )

@@ -15,18 +15,7 @@ from typing import Any, ClassVar, TypeAlias
 import attrs
 import trio
 
-from eca_protocol.messages import (
-    EditorCapabilities,
-    EditorDiagnostic,
-    EditorGetDefinitionParams,
-    EditorGetDefinitionResponse,
-    EditorGetDiagnosticsParams,
-    EditorGetDiagnosticsResponse,
-    EditorGetReferencesParams,
-    EditorGetReferencesResponse,
-    EditorLocation,
-    Position,
-)
+from eca_protocol import messages as m
 from eca_protocol.server.roots import path_of, uri_of
 from eca_server.agent.tools.files import LARGEST, checkpoint, in_thread, printable
 from eca_server.agent.tools.output import Cap, cut_end
@@ -37,7 +26,7 @@ from eca_server.workspace.boundary import Place, Workspace
 from eca_server.workspace.errors import FileError
 from eca_server.workspace.reading import decode, read_file
 
-Answer: TypeAlias = EditorGetDefinitionResponse | EditorGetReferencesResponse
+Answer: TypeAlias = m.EditorGetDefinitionResponse | m.EditorGetReferencesResponse
 
 MOST_PLACES = 500
 PAUSE = 1.0
@@ -68,7 +57,9 @@ def editor_answers(session: Session, request: str) -> bool:
     """
     assistant = session.capabilities.code_assistant
     editor = assistant.editor if assistant else None
-    return bool(editor and getattr(editor, request)) and session.writes(EditorCapabilities, request)
+    return bool(editor and getattr(editor, request)) and session.writes(
+        m.EditorCapabilities, request
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -97,7 +88,7 @@ class _Navigation(_EditorTool):
 
     of: ClassVar[str]
     method: ClassVar[str]
-    params: ClassVar[type[EditorGetDefinitionParams | EditorGetReferencesParams]]
+    params: ClassVar[type[m.EditorGetDefinitionParams | m.EditorGetReferencesParams]]
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
         """Return `Looking for the definition of SYMBOL`, or the uses."""
@@ -114,7 +105,7 @@ class _Navigation(_EditorTool):
         path: str = arguments["path"]
         place = await in_thread(lambda: self.workspace.locate(path))
 
-        def look() -> Position:
+        def look() -> m.Position:
             snapshot = read_file(place, limit=LARGEST, checkpoint=checkpoint)
             self.workspace.ensure_unchanged(place)
             return _position(decode(snapshot.data).text, arguments)
@@ -133,7 +124,7 @@ class _Navigation(_EditorTool):
 
         return PreparedCall(run=run, summary=self.summary(arguments), places=(place,))
 
-    async def _answer(self, uri: str, position: Position, arguments: Mapping[str, Any]) -> Answer:
+    async def _answer(self, uri: str, position: m.Position, arguments: Mapping[str, Any]) -> Answer:
         """Return the editor's answer; repeat the request while its language server starts."""
         end = trio.current_time() + self.timeout
         options = {key: arguments[key] for key in ("include_declaration",) if key in arguments}
@@ -145,7 +136,7 @@ class _Navigation(_EditorTool):
                 return answer
             await trio.sleep(PAUSE)
 
-    def _shown(self, locations: Iterable[EditorLocation]) -> str:
+    def _shown(self, locations: Iterable[m.EditorLocation]) -> str:
         """Return a line for each location, with its source line if it is in the workspace."""
         files: dict[str, list[str]] = {}
         shown = []
@@ -176,7 +167,7 @@ class EditorDefinition(_Navigation):
     name: ClassVar = "editor_definition"
     of: ClassVar = "the definition"
     method: ClassVar = "editor/getDefinition"
-    params: ClassVar = EditorGetDefinitionParams
+    params: ClassVar = m.EditorGetDefinitionParams
     description: ClassVar = (
         "Find the definition of a symbol with the language server of the user's editor. Each "
         "location is a line `file:line:character: source line`. More precise than a text search."
@@ -190,7 +181,7 @@ class EditorReferences(_Navigation):
     name: ClassVar = "editor_references"
     of: ClassVar = "the uses"
     method: ClassVar = "editor/getReferences"
-    params: ClassVar = EditorGetReferencesParams
+    params: ClassVar = m.EditorGetReferencesParams
     description: ClassVar = (
         "Find the uses of a symbol in the whole workspace with the language server of the user's "
         "editor. Each location is a line `file:line:character: source line`. More precise than a "
@@ -205,7 +196,7 @@ class EditorReferences(_Navigation):
     )
 
 
-def _position(text: str, arguments: Mapping[str, Any]) -> Position:
+def _position(text: str, arguments: Mapping[str, Any]) -> m.Position:
     """Return the position of the symbol in the line, preferably as a whole word.
 
     Raises:
@@ -223,7 +214,7 @@ def _position(text: str, arguments: Mapping[str, Any]) -> Position:
     if index < 0:
         shown = line.strip()[:_LONGEST_LINE]
         raise ToolError(f"symbol: {symbol!r} is not in line {number}, which is: {shown}")
-    return Position(line=number, character=len(line[:index].encode("utf-16-le")) // 2 + 1)
+    return m.Position(line=number, character=len(line[:index].encode("utf-16-le")) // 2 + 1)
 
 
 def _name(uri: str) -> str:
@@ -276,9 +267,9 @@ class EditorDiagnostics(_EditorTool):
 
     async def _ask(self, uri: str | None) -> str:
         try:
-            answer: EditorGetDiagnosticsResponse = await self.session.request(
+            answer: m.EditorGetDiagnosticsResponse = await self.session.request(
                 "editor/getDiagnostics",
-                EditorGetDiagnosticsParams(uri=uri),
+                m.EditorGetDiagnosticsParams(uri=uri),
                 deadline=self.timeout,
             )
         except REQUEST_ERRORS as error:
@@ -288,7 +279,7 @@ class EditorDiagnostics(_EditorTool):
         return cut_end("\n".join(lines), self.cap) if lines else "No diagnostics."
 
 
-def _line(diagnostic: EditorDiagnostic, line: int, character: int) -> str:
+def _line(diagnostic: m.EditorDiagnostic, line: int, character: int) -> str:
     """Return one diagnostic; `line` and `character` are the numbers that the editor counts from."""
     start = diagnostic.range.start
     code = "" if diagnostic.code in (None, "") else f"[{diagnostic.code}] "
