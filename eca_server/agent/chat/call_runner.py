@@ -24,7 +24,7 @@ from eca_server.agent.chat.turn import Turn
 from eca_server.agent.tools.approval import BUILT_IN, Decision
 from eca_server.agent.tools.files import LARGEST, checkpoint, in_thread
 from eca_server.agent.tools.permissions import Permissions
-from eca_server.agent.tools.schema_check import check_arguments
+from eca_server.agent.tools.schemas import check_arguments
 from eca_server.agent.tools.tasks import TaskTool, reserved_for
 from eca_server.agent.tools.tool import (
     FileChange,

@@ -15,7 +15,7 @@ from typing import Literal
 import attrs
 
 from eca_protocol.messages import ChatImageContent
-from eca_server.agent.chat.gallery import Gallery
+from eca_server.agent.chat.pictures import Gallery
 from eca_server.agent.chat.restoring import Rollbacks
 from eca_server.agent.chat.store import rows
 from eca_server.agent.chat.store.store import Store

@@ -16,8 +16,7 @@ import attrs
 
 from eca_protocol import json
 from eca_server.agent.tools.output import Cap, cut_end
-from eca_server.agent.tools.schema_check import check_arguments
-from eca_server.agent.tools.schemas import object_schema, string
+from eca_server.agent.tools.schemas import check_arguments, object_schema, string
 from eca_server.agent.tools.tool import Effect, InnerCall, PreparedCall, ToolError, ToolOutput
 from eca_server.agent.tools.toolbox import ServedTool
 from eca_server.printable import printable_line

@@ -15,8 +15,7 @@ import attrs
 
 from eca_protocol.messages import TaskDetails, TaskItem, TaskStatus, TaskSummary
 from eca_server.agent.tools.files import printable
-from eca_server.agent.tools.schema_check import check_arguments
-from eca_server.agent.tools.schemas import integer, object_schema, string
+from eca_server.agent.tools.schemas import check_arguments, integer, object_schema, string
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.client.content_formatting import NATIVE, PREFIX
 from eca_server.models.history import Message, ToolCallPart, ToolResultPart

@@ -23,7 +23,6 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from eca_server.agent.chat.store.checks import check_header, code_of, is_damage
 from eca_server.agent.chat.store.place import (
     BUSY_SECONDS,
     Damage,
@@ -35,7 +34,7 @@ from eca_server.agent.chat.store.place import (
     set_aside,
 )
 from eca_server.agent.chat.store.salvage import salvage_all
-from eca_server.agent.chat.store.schema import decode_text, set_up
+from eca_server.agent.chat.store.schema import check_header, code_of, decode_text, is_damage, set_up
 from eca_server.agent.chat.store.wal import repair_log
 from eca_server.workspace.errors import reason_of
 

@@ -24,7 +24,6 @@ from typing import Any, Final
 
 import attrs
 
-from eca_server.agent.chat.store.checks import TABLES, is_damage
 from eca_server.agent.chat.store.place import (
     SALVAGE_SUFFIX,
     UNKNOWN_WORKSPACE,
@@ -32,7 +31,7 @@ from eca_server.agent.chat.store.place import (
     StoreFault,
 )
 from eca_server.agent.chat.store.scan import scan
-from eca_server.agent.chat.store.schema import decode_text, set_up
+from eca_server.agent.chat.store.schema import TABLES, decode_text, is_damage, set_up
 from eca_server.workspace.errors import reason_of
 
 SECONDS = 20.0

@@ -12,7 +12,7 @@ from eca_server.agent.tools.editor_tools import EditorDiagnostics
 from eca_server.agent.tools.grep import Grep
 from eca_server.agent.tools.move_file import MoveFile
 from eca_server.agent.tools.read_file import ReadFile, ViewImage
-from eca_server.agent.tools.schema_check import check_arguments
+from eca_server.agent.tools.schemas import check_arguments
 from eca_server.agent.tools.shell_command import ShellCommand
 from eca_server.agent.tools.tool import ToolError
 from eca_server.agent.tools.write_file import WriteFile
