@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import attrs
 import trio
 
 from eca_protocol.acp import ACP, ACP_CODEC, ACP_DIALECT, PROTOCOL_VERSION
@@ -26,10 +27,14 @@ _CAPABILITIES: Final = acp.ClientCapabilities(
 )
 
 
+_NOTHING_SAID: Final = acp.InitializeResponse(protocol_version=PROTOCOL_VERSION)
+
+
 class AgentFailed(ECAError):
     """An agent that cannot be started, or has ended; the text is for the user."""
 
 
+@attrs.define(eq=False)
 class AgentProcess:
     """A running agent.
 
@@ -46,29 +51,18 @@ class AgentProcess:
         ended: set when the process has ended.
     """
 
-    def __init__(
-        self,
-        name: str,
-        command: tuple[str, ...],
-        *,
-        environment: Mapping[str, str],
-        directory: Path,
-        handlers: Mapping[str, Callable[[Any], Any]],
-        drained: Callable[[], Awaitable[None]],
-    ) -> None:
-        self.name = name
-        self.command = command
-        self.about = acp.InitializeResponse(protocol_version=PROTOCOL_VERSION)
-        self.ended = trio.Event()
-        self._environment = environment
-        self._directory = directory
-        self._handlers = dict(handlers)
-        self._drained = drained
-        self._log = ServerLog(name)
-        self._ready = trio.Event()
-        self._over = trio.Event()
-        self._error: str | None = None
-        self._peer: Peer | None = None
+    name: str
+    command: tuple[str, ...]
+    _environment: Mapping[str, str] = attrs.field(kw_only=True)
+    _directory: Path = attrs.field(kw_only=True)
+    _handlers: dict[str, Callable[[Any], Any]] = attrs.field(kw_only=True)
+    _drained: Callable[[], Awaitable[None]] = attrs.field(kw_only=True)
+    about: acp.InitializeResponse = attrs.field(init=False, default=_NOTHING_SAID)
+    ended: trio.Event = attrs.field(init=False, factory=trio.Event)
+    _ready: trio.Event = attrs.field(init=False, factory=trio.Event)
+    _over: trio.Event = attrs.field(init=False, factory=trio.Event)
+    _error: str | None = attrs.field(init=False, default=None)
+    _peer: Peer | None = attrs.field(init=False, default=None)
 
     @property
     def is_over(self) -> bool:
@@ -105,8 +99,9 @@ class AgentProcess:
 
     async def _run(self) -> None:
         settings = ServerSettings(name=self.name, command=self.command[0], args=self.command[1:])
+        log = ServerLog(self.name)
         transport = start_stdio(
-            settings, environment=self._environment, directory=self._directory, log=self._log
+            settings, environment=self._environment, directory=self._directory, log=log
         )
         self._peer = Peer(
             transport.messages(),

@@ -259,7 +259,7 @@ class TurnRequests:
 
     def _is_approved(self, prepared: PreparedCall) -> bool:
         """Return whether the user has approved a running call of the agent for the same thing."""
-        if not all(map(_is_ordinary, prepared.places)):
+        if not all(each.is_inside and not each.is_guarded for each in prepared.places):
             return False
         running = [each for each in self.writer.calls.values() if each.call.is_open]
         if prepared.command is not None:
@@ -275,10 +275,6 @@ class TurnRequests:
         return bool(prepared.places) and approved.issuperset(
             place.real_path for place in prepared.places
         )
-
-
-def _is_ordinary(place: Place) -> bool:
-    return place.is_inside and not place.is_guarded
 
 
 def _finished(key: str, arguments: Mapping[str, Any]) -> ToolCallFinished:

@@ -125,8 +125,7 @@ class Agent:
         _report_dropped_reasoning(turn, self.model.origin)
         opening = attrs.evolve(opening, parts=(*built.parts, *opening.parts))
         turn.messages[:] = [*before, opening]
-        if self.hooks is not None:
-            self.hooks.mark_greeted()
+        turn.outlet.history.is_greeted |= self.hooks is not None
         await turn.store_prompt()
         compactor = self.compactor(turn, opening)
         failures = _Failures()

@@ -57,10 +57,6 @@ class CallRunner:
     permissions: Permissions
     hooks: TurnHooks | None = None
 
-    @property
-    def _is_over(self) -> bool:
-        return self.hooks is not None and self.hooks.stopped
-
     def naming(self, key: str, name: str) -> Naming:
         """Return the names of a call for its id and the model's name of the tool."""
         server, own = self.toolbox.resolve(name)
@@ -114,7 +110,7 @@ class CallRunner:
 
     def _close_if_over(self, turn: Turn) -> None:
         """Close the calls that have not started, if a hook has ended the turn."""
-        if self._is_over:
+        if self.hooks is not None and self.hooks.stopped:
             for call in turn.calls.values():
                 if call.state in {CallState.RUN, CallState.WAITING}:
                     call.stop("interrupted")

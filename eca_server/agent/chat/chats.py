@@ -49,8 +49,8 @@ class Chats:
         known = chat_id or str(uuid.uuid4())
         chat = self._chats.get(known)
         if chat is None:
-            if self.memory is not None and not self._chats:
-                self._services.nursery.start_soon(self.memory.wake)
+            if self.memory is not None and not self._chats:  # no turn waits for the file then
+                self._services.nursery.start_soon(self.memory.rollbacks.recover)
             may_be_stored = bool(chat_id) and known not in self._deleted
             state = RestoreState.UNKNOWN if may_be_stored else RestoreState.NEW
             chat = Chat(known, self._services, self.memory, state, bodies=self._bodies)

@@ -121,7 +121,7 @@ class Draft:
             growing = self._growing = _Growing(len(messages))
         recorded = len(growing.events)
         results = tuple(self._new_results(messages, growing))
-        parts = (*_parts_of(growing.events), *results)
+        parts = (*joined(part for each in growing.events for part in _part_of(each)), *results)
         pieces = [
             Piece(message=place, number=0, body=messages[place])
             for place in range(whole, len(messages))
@@ -163,12 +163,8 @@ class Draft:
                         yield call.result_part()
 
 
-def _parts_of(events: Sequence[Event]) -> tuple[history.Part, ...]:
-    """Return what events add to an answer; calls do not count before the answer is whole."""
-    return tuple(joined(part for event in events for part in _part_of(event)))
-
-
 def _part_of(event: Event) -> Iterator[history.Part]:
+    """Yield what an event adds to an answer; calls do not count before the answer is whole."""
     match event:
         case TextDelta(text):
             yield history.TextPart(text)

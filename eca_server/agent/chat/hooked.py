@@ -98,9 +98,7 @@ class TurnHooks:
                 return None
         *others, last = message.parts
         prompt_text = last.text if isinstance(last, TextPart) else self._turn.prompt.text
-        results = await self._hooks.fire(
-            "preRequest", {**self._chat_payload, "prompt": prompt_text}, _HookDisplay(self._turn)
-        )
+        results = await self._fire("preRequest", prompt=prompt_text)
         if self._ends_with(results):
             return None
         if results.blocked_by is not None:
@@ -114,19 +112,13 @@ class TurnHooks:
 
     async def _start(self) -> HookResults:
         if self._is_subagents:
-            return await self._hooks.fire(
-                "subagentStart", self._chat_payload, _HookDisplay(self._turn)
-            )
+            return await self._fire("subagentStart")
         turn = self._turn
         payload = {**self._chat_payload, "resumed": bool(turn.outlet.history)}
         if not self._hooks.has("chatStart"):
             return HookResults(payload=payload)
         run = partial(self._hooks.fire, "chatStart", payload, _HookDisplay(turn))
         return await self._background.run_start(turn.outlet.id, run, lambda: turn.is_mute)
-
-    def mark_greeted(self) -> None:
-        """Record that the hooks' additions at the chat's start are in its history."""
-        self._turn.outlet.history.is_greeted = True
 
     async def check_steers(self) -> None:
         """Run the `preRequest` hooks for each new steer, once.
@@ -135,9 +127,7 @@ class TurnHooks:
         """
         steers = self._turn.steers
         while steer := next((e for e in steers if e.parts is None and e.command is None), None):
-            results = await self._hooks.fire(
-                "preRequest", {**self._chat_payload, "prompt": steer.text}, _HookDisplay(self._turn)
-            )
+            results = await self._fire("preRequest", prompt=steer.text)
             if steer not in steers:
                 continue  # it was withdrawn meanwhile
             if self._ends_with(results):
@@ -154,13 +144,9 @@ class TurnHooks:
 
     async def after_request(self, response: str) -> None:
         """Run the hooks after the last answer; add their follow-up, if any, as a steer."""
-        payload = {
-            **self._chat_payload,
-            "response": response,
-            "follow_up_active": self._follow_ups > 0,
-        }
         event: HookEvent = "subagentPostRequest" if self._is_subagents else "postRequest"
-        results = await self._hooks.fire(event, payload, _HookDisplay(self._turn))
+        is_active = self._follow_ups > 0
+        results = await self._fire(event, response=response, follow_up_active=is_active)
         if self._ends_with(results):
             return
         follow_ups = [*results.follow_ups, *(results.blocked_by[1:] if results.blocked_by else ())]
@@ -173,8 +159,7 @@ class TurnHooks:
 
     async def before_compaction(self, triggered: Trigger, wish: str) -> bool:
         """Return whether the chat may be compacted; report it if not."""
-        payload = {**self._chat_payload, "triggered": triggered, "custom_instructions": wish}
-        results = await self._hooks.fire("preCompact", payload, _HookDisplay(self._turn))
+        results = await self._fire("preCompact", triggered=triggered, custom_instructions=wish)
         if self._ends_with(results):
             return False
         if results.blocked_by is not None:
@@ -184,8 +169,7 @@ class TurnHooks:
 
     async def after_compaction(self, triggered: Trigger, summary: str) -> Sequence[TextPart]:
         """Return the parts to put after the summary."""
-        payload = {**self._chat_payload, "triggered": triggered, "compact_summary": summary}
-        results = await self._hooks.fire("postCompact", payload, _HookDisplay(self._turn))
+        results = await self._fire("postCompact", triggered=triggered, compact_summary=summary)
         self._ends_with(results)
         return _framed(results.contexts)
 
@@ -230,6 +214,10 @@ class TurnHooks:
         elif results.replacement is not None:
             parts = (TextPart(results.replacement or _HIDDEN),)
         return attrs.evolve(output, parts=(*parts, *_framed(results.contexts)))
+
+    async def _fire(self, event: HookEvent, **members: Any) -> HookResults:
+        payload = {**self._chat_payload, **members}
+        return await self._hooks.fire(event, payload, _HookDisplay(self._turn))
 
     async def _fire_of_call(
         self,

@@ -57,16 +57,9 @@ class Memory:
         notify: Callable[[str], None],
         gallery: Gallery,
     ) -> None:
-        self.store = store
-        self.gallery = gallery
-        self.workspace = workspace
+        self.store, self.workspace, self.gallery, self.notify = store, workspace, gallery, notify
         self.rollbacks = Rollbacks(store, workspace, boundary=boundary, notify=notify)
-        self.notify = notify
         self.undeleted: set[str] = set()  # deleted chats that may still be on the disk
-
-    async def wake(self) -> None:
-        """Open the store during the first turn, which then does not wait for it at its end."""
-        await self.rollbacks.recover()
 
     async def find(self, chat_id: str, *, waits: bool) -> rows.LoadResult | None:
         """Load a stored chat, once its interrupted rollback is finished.

@@ -115,7 +115,7 @@ async def _stored_cut(chat: Chat, rollbacks: Rollbacks, cut: Cut) -> Cut | None:
     """
     if cut.named_by is None:
         return cut
-    stored = await rollbacks.first_stored(chat.id, [cut.named_by, *cut.content_ids])
+    stored = await rollbacks.store.first_stored(chat.id, [cut.named_by, *cut.content_ids])
     if stored in {None, cut.named_by}:
         return cut
     return attrs.evolve(cut, named_by=stored, earlier=0) if stored else None

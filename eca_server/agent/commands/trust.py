@@ -77,7 +77,8 @@ async def _remove(turn: Turn, context: CommandContext) -> None:
 def _list(context: CommandContext) -> str:
     items = context.trust.items
     if not items:
-        return "\n".join([f"{PREFIX}: no settings wait for you.", "", *_roots(context)])
+        lines = report_trust(context.loaded, [root.path for root in context.workspace.roots])
+        return "\n".join([f"{PREFIX}: no settings wait for you.", "", *lines])
     listing = context.trust.list_waiting()
     roots = unique_roots(items)
     wait = "wait" if len(items) > 1 else "waits"
@@ -97,11 +98,6 @@ def _list(context: CommandContext) -> str:
             "for good."
         )
     return "\n\n".join(paragraphs)
-
-
-def _roots(context: CommandContext) -> list[str]:
-    paths = [root.path for root in context.workspace.roots]
-    return report_trust(context.loaded, paths)
 
 
 def report_trust(loaded: LoadedConfig, roots: Iterable[Path]) -> list[str]:

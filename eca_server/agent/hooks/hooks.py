@@ -18,8 +18,7 @@ import attrs
 from eca_protocol import json
 from eca_server.agent.hooks.action import ActionResult, run_action
 from eca_server.agent.hooks.outcome import Outcome, Verdict, parse_outcome
-from eca_server.agent.tools.approval_rules import spellings
-from eca_server.client.content_formatting import NATIVE
+from eca_server.agent.tools.approval_rules import server_names, spellings
 from eca_server.config.hook_settings import Hook, HookAction, HookEvent
 from eca_server.config.matchers import compile_matcher, matches_name
 from eca_server.config.tool_settings import ApprovalRule
@@ -40,8 +39,7 @@ class ToolCallEvent:
     @property
     def names(self) -> frozenset[str]:
         """Every name of the tool and of its server."""
-        servers = {NATIVE, "ECA"} if self.server == NATIVE else {self.server}
-        return spellings(self.server, self.tool) | servers
+        return spellings(self.server, self.tool) | server_names(self.server)
 
 
 def matches_event(

@@ -63,12 +63,8 @@ _BLOCKABLE: frozenset[HookEvent] = frozenset(
 """The events that an action can block."""
 
 _TYPES: Mapping[str, tuple[type, str]] = {
-    "systemMessage": (str, "a string"),
-    "stopReason": (str, "a string"),
-    "additionalContext": (str, "a string"),
-    "replacedPrompt": (str, "a string"),
-    "followUp": (str, "a string"),
-    "replacedOutput": (str, "a string"),
+    **dict.fromkeys(("systemMessage", "stopReason", "additionalContext"), (str, "a string")),
+    **dict.fromkeys(("replacedPrompt", "followUp", "replacedOutput"), (str, "a string")),
     "approval": (str, "allow, ask or deny"),
     "suppressOutput": (bool, "true or false"),
     "continue": (bool, "true or false"),

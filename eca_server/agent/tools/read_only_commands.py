@@ -16,30 +16,9 @@ from eca_server.agent.tools.shell_syntax import Operator, Token, Unreadable, Wor
 _JOINS = frozenset({";", "\n", "&&", "||", "|", "|&"})
 _WRITES = frozenset({">", ">>", "&>", "&>>"})
 _NO_OPTION_WRITES = frozenset(
-    {
-        "basename",
-        "cat",
-        "cd",
-        "cut",
-        "df",
-        "dirname",
-        "du",
-        "echo",
-        "egrep",
-        "fgrep",
-        "grep",
-        "head",
-        "ls",
-        "nl",
-        "pwd",
-        "readlink",
-        "realpath",
-        "stat",
-        "tail",
-        "tr",
-        "true",
-        "wc",
-    }
+    {"basename", "cat", "cd", "cut", "df", "dirname", "du", "echo", "egrep", "fgrep"}
+    | {"grep", "head", "ls", "nl", "pwd", "readlink", "realpath", "stat", "tail", "tr"}
+    | {"true", "wc"}
 )
 
 
@@ -204,19 +183,8 @@ def _reads_git(options: Sequence[str]) -> bool:
 
 
 _GIT_READS = frozenset(
-    {
-        "blame",
-        "describe",
-        "diff",
-        "log",
-        "ls-files",
-        "ls-tree",
-        "merge-base",
-        "rev-parse",
-        "shortlog",
-        "show",
-        "status",
-    }
+    {"blame", "describe", "diff", "log", "ls-files", "ls-tree", "merge-base"}
+    | {"rev-parse", "shortlog", "show", "status"}
 )
 _GIT_LISTS = {
     "branch": frozenset(
