@@ -73,8 +73,7 @@ class _ReadText(ReadingTool):
         text = decode(read_file(place, limit=LARGEST, checkpoint=checkpoint).data).text
         line, limit = arguments.get("line"), arguments.get("limit")
         if line is not None or limit is not None:
-            first = max((line or 1) - 1, 0)
-            lines = split_lines(text)[first:]
+            lines = split_lines(text)[max((line or 1) - 1, 0) :]
             text = "".join(lines if limit is None else lines[: max(limit, 0)])
         return ToolOutput.of(text)
 
@@ -180,8 +179,7 @@ class TurnRequests:
         native = self._native(WriteFile)
         if native is not None:  # the agent remembers the contents of files by itself
             native = attrs.evolve(native, files=attrs.evolve(native.files, ledger=Ledger()))
-        arguments = {"path": params.path, "content": params.content}
-        await self._run(WriteFile.name, native, arguments)
+        await self._run(WriteFile.name, native, {"path": params.path, "content": params.content})
         return acp.Empty()
 
     async def create_terminal(

@@ -130,8 +130,7 @@ class AgentSession:
         """Let the agent free the resources of the session, if it can; it stays loadable."""
         if self.process.is_over or self.process.capabilities.session_capabilities.close is None:
             return
-        reference = acp.SessionReference(session_id=self.id)
-        self.process.peer.start_call("session/close", reference)
+        self.process.peer.start_call("session/close", acp.SessionReference(session_id=self.id))
 
     async def _receive(self, call: PendingCall[Any], answer: _Answer) -> None:
         """Wait for the answer, also after its turn was stopped."""

@@ -163,8 +163,7 @@ class TurnHooks:
         if self._ends_with(results):
             return False
         if results.blocked_by is not None:
-            blocked = f"Compaction blocked by hook '{results.blocked_by[0]}'."
-            self._turn.report(blocked)
+            self._turn.report(f"Compaction blocked by hook '{results.blocked_by[0]}'.")
         return results.blocked_by is None
 
     async def after_compaction(self, triggered: Trigger, summary: str) -> Sequence[TextPart]:

@@ -207,8 +207,7 @@ class Storage:
         self.unstored_changes = [*unstored, batch]
 
         def forget() -> None:
-            others = [each for each in self.unstored_changes if each is not batch]
-            self.unstored_changes = others
+            self.unstored_changes = [each for each in self.unstored_changes if each is not batch]
             memory.store.remove_before_images(batch)
 
         return forget

@@ -193,8 +193,7 @@ class Rollbacks:
                 if content is None:
                     skipped.append(SkippedFile(step.path, _UNREADABLE))
                     break
-            apply = partial(apply_step, step, content, workspace, rollback.chat)
-            why = await run_in_thread(apply)
+            why = await run_in_thread(partial(apply_step, step, content, workspace, rollback.chat))
             if why:
                 skipped.append(SkippedFile(step.path, why))
             await self.store.note_step(rollback.chat, step.path)

@@ -87,8 +87,7 @@ async def roll_back(
     """
     cut = chat.history.cut_at(request.content_id)
     if rollbacks is None:
-        gone = chat.history[cut.place :]
-        called = any(parts_in(gone, ToolCallPart))
+        called = any(parts_in(chat.history[cut.place :], ToolCallPart))
         if request.messages:
             chat.truncate(cut.place)
         return RollbackResult(is_unknown=request.files and called)

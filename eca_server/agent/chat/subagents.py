@@ -176,8 +176,7 @@ async def run_task(
                 await turn.ended.wait()
             del working[chat.id]
             parent.subagents.remove(turn)
-            refused = any(each.is_refused_by_user for each in turn.calls.values())
-            call.is_refused_by_user |= refused
+            call.is_refused_by_user |= any(each.is_refused_by_user for each in turn.calls.values())
             parent.usages += turn.usages
     return chat
 
@@ -321,8 +320,7 @@ class SubagentChat(Outlet):
             for each in self._of_calls_needing_approval(content):
                 self._parent.emit("assistant", each)
         elif not self._parent.is_mute:
-            session = self.services.session
-            session.emit(self.id, role, content, parent_chat_id=self.parent_id)
+            self.services.session.emit(self.id, role, content, parent_chat_id=self.parent_id)
         if isinstance(content, m.ChatProgressContent):
             self._show_waiting()
 

@@ -130,8 +130,7 @@ async def run_command(name: str, turn: Turn, context: CommandContext) -> None:
     elif context.model.startswith(f"{ACP}/"):
         await ask_model(turn, context, context.text)  # the agent has commands of its own
     else:
-        names = [f"`/{each.name}`" for each in _all(loaded, context.mcp)]
-        known = enumeration(names, _MAX_NAMES)
+        known = enumeration([f"`/{each.name}`" for each in _all(loaded, context.mcp)], _MAX_NAMES)
         why = f": {UNSUPPORTED[name]}" if name in UNSUPPORTED else ""
         message = f"There is no command `/{name}`{why}. Available commands: {known}."
         turn.fail("\n\n".join([message, *loaded.notes]))

@@ -34,8 +34,7 @@ async def show_context(turn: Turn, context: CommandContext) -> None:
     request = Request(
         system=agent.system, messages=history.model_context, tools=agent.toolbox.offered
     )
-    used = history.tokens(request)
-    size = breakdown(request, used, agent.model.capabilities.context)
+    size = breakdown(request, history.tokens(request), agent.model.capabilities.context)
     lines = [f"Context window of {origin.provider}/{origin.model}: {_summary(size)}", ""]
     lines += [f"- {each.emoji} {each.name}: {each.tokens:,}" for each in size.categories]
     if size.free_tokens is not None:

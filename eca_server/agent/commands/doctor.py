@@ -91,8 +91,7 @@ def report(
         f"Command sandbox (toolCall.sandbox): {sandbox}",
     ]
     credentials = (provider.credential for provider in providers if provider.credential is not None)
-    keys = [each.key for each in credentials if each.key is not None]
-    return mask_keys("\n".join(lines), keys)
+    return mask_keys("\n".join(lines), [each.key for each in credentials if each.key is not None])
 
 
 def _section(title: str, lines: Iterable[str]) -> Iterable[str]:
@@ -326,8 +325,7 @@ async def _ask_model(models: Models, name: str) -> str:
 
 
 def _first_model(models: Models, provider: Provider) -> str | None:
-    offered = (name for name in models.names if name.startswith(f"{provider.name}/"))
-    return next(offered, None)
+    return next((name for name in models.names if name.startswith(f"{provider.name}/")), None)
 
 
 def _where_to_look(provider: Provider, error: BackendError) -> str:

@@ -121,8 +121,7 @@ def _command(message: str, providers: Mapping[str, Flow | None]) -> LoginPrompt:
         if how == _WITH_A_KEY or (flow is not None and not how and not flow.starts_directly):
             flow = None
         return LoginPrompt(masked_text=message, provider=provider, flow=flow)
-    masked_text = f"{word} {rest[0]} {MASKED}"
-    return LoginPrompt(masked_text=masked_text, provider=provider, key=Secret(how))
+    return LoginPrompt(masked_text=f"{word} {rest[0]} {MASKED}", provider=provider, key=Secret(how))
 
 
 def _match(word: str, providers: Iterable[str]) -> str | None:

@@ -84,8 +84,7 @@ async def list_subagents(turn: Turn, context: CommandContext) -> None:
         for name, each in sorted(behaviors.items())
         if name and "subagent" in each.mode
     ]
-    listed = "Subagents:\n\n" + fenced("\n".join(lines)) if lines else "There are no subagents."
-    turn.report(listed)
+    turn.report("Subagents:\n\n" + fenced("\n".join(lines)) if lines else "There are no subagents.")
 
 
 def _details(behavior: Behavior) -> Iterator[str]:
@@ -131,8 +130,7 @@ def _line(section: Section) -> str:
 async def sync_system_prompt(turn: Turn, context: CommandContext) -> None:
     """Reload changed instructions, rules and skills for this chat."""
     context.chat.systems.clear()
-    message = "Instructions, rules and skills are reloaded for the next prompt of this chat."
-    turn.report(message)
+    turn.report("Instructions, rules and skills are reloaded for the next prompt of this chat.")
 
 
 @command("hooks", steering="between requests")

@@ -86,8 +86,7 @@ def skills_command(hidden_notes: Callable[[Iterable[Skill]], Iterable[str]]) -> 
         skills = await context.skill_files.read()
         lines = [f"{each.name}: {each.description} ({each.folder})" for each in skills.skills]
         listed = "Skills:\n\n" + fenced("\n".join(lines)) if lines else "There are no skills."
-        notes = [listed, *hidden_notes(skills.skills), *skills.notes]
-        turn.report("\n\n".join(notes))
+        turn.report("\n\n".join([listed, *hidden_notes(skills.skills), *skills.notes]))
 
     return Command(
         name="skills",

@@ -72,8 +72,7 @@ def _lines(section: Section) -> Iterator[str]:
     for is_text, parts in groupby(section.body, lambda part: isinstance(part, str)):
         if is_text:
             # Joined before the escape: two texts could form a tag together.
-            texts = (str(part).removesuffix("\n") for part in parts)
-            yield _TAG_LIKE.sub("&lt;", "\n".join(texts))
+            yield _TAG_LIKE.sub("&lt;", "\n".join(str(part).removesuffix("\n") for part in parts))
         else:
             for part in parts:
                 assert isinstance(part, Section)

@@ -229,8 +229,7 @@ class _Gathering:
             case m.UnknownContext(type=kind):
                 name = "A context" if kind is None else f"A context of type {kind!r}"
                 is_known = kind in _KNOWN
-                reason = "it is incomplete" if is_known else "this type is unknown"
-                self._leave_out(name, reason)
+                self._leave_out(name, "it is incomplete" if is_known else "this type is unknown")
             case m.RepoMapContext():
                 self._add_outlines()
             case m.CursorContext():
@@ -322,8 +321,7 @@ class _Gathering:
 
         with self._leaving_out(piece.uri):
             self._check_budget()
-            limits = self.reader.limits
-            content = resource_content(server, piece, budget=self.budget, limits=limits)
+            content = resource_content(server, piece, budget=self.budget, limits=self.reader.limits)
             self._take_content(piece.uri, content, "its text exceeds the limit")
 
     def _add_outlines(self) -> None:

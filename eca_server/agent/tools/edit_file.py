@@ -148,8 +148,7 @@ class PreviewFileChange:
         Raises:
             ToolError: the edit cannot be applied.
         """
-        request = EditRequest.of(arguments)
-        place, details = await in_thread(self._plan, request)
+        place, details = await in_thread(self._plan, EditRequest.of(arguments))
 
         async def run() -> ToolOutput:
             return ToolOutput.of(f"{_headline(details)}\n{details.diff}", details=details)

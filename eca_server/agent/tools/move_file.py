@@ -94,5 +94,4 @@ class MoveFile:
     def _move(self, source: Place, destination: Place) -> ToolOutput:
         move_file(source, destination, checkpoint=checkpoint)
         self.files.ledger.record_move(source.real_path, destination.real_path)
-        text = f"Moved {printable(source.path)} to {printable(destination.path)}."
-        return ToolOutput.of(text)
+        return ToolOutput.of(f"Moved {printable(source.path)} to {printable(destination.path)}.")

@@ -77,8 +77,7 @@ class NativeTools:
 
     def without(self, name: str) -> NativeTools:
         """Return these tools without one."""
-        tools = tuple(tool for tool in self.tools if tool.name != name)
-        return attrs.evolve(self, tools=tools)
+        return attrs.evolve(self, tools=tuple(tool for tool in self.tools if tool.name != name))
 
     def adding(self, tools: Iterable[Tool]) -> NativeTools:
         """Return these tools and more behind them."""

@@ -25,8 +25,7 @@ _NO_OPTION_WRITES = frozenset(
 def why_not_read_only(command: str) -> str | None:
     """Return the reason why a command may do more than read, for the model; None: it only reads."""
     try:
-        tokens = tokenize(command)
-        commands = _commands(tokens)
+        commands = _commands(tokenize(command))
         for words in commands:
             _check(words)
         _check_together(commands)

@@ -177,8 +177,7 @@ def _output(
     script: Script, stdout: OutputBuffer, stderr: OutputBuffer, failure: str | None
 ) -> ToolOutput:
     """Return the output, after `failure` if there is one, with a hint at the end."""
-    cap = script.cap
-    to_stdout, to_stderr = _shares(cap, stdout, stderr)
+    to_stdout, to_stderr = _shares(script.cap, stdout, stderr)
     out = stdout.text(to_stdout, hint=_HINT)
     err = stderr.text(to_stderr, hint=_HINT)
     if failure is None:

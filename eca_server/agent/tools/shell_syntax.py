@@ -391,8 +391,7 @@ class _Tokenizer:
             self._add("", quoted=True)
             self.at += 1
         else:
-            escapes = _ANSI_ESCAPE.findall(string[1])
-            is_clear = all(escape in _ANSI for escape in escapes)
+            is_clear = all(escape in _ANSI for escape in _ANSI_ESCAPE.findall(string[1]))
             self._expand(
                 _ANSI_ESCAPE.sub(lambda escape: _ANSI[escape[1]], string[1])
                 if is_clear

@@ -154,8 +154,7 @@ class _Reader:
 
     def _answer(self, *parts: history.Part) -> None:
         if self.messages and self.messages[-1].role == "assistant":
-            before = self.messages.pop()
-            parts = (*before.parts, *parts)
+            parts = (*self.messages.pop().parts, *parts)
         self.messages.append(history.Message(role="assistant", parts=parts, origin=self._origin))
 
     def _call(self, content: Mapping[str, Any]) -> None:

@@ -93,8 +93,7 @@ def _entries(
             case history.RefusalPart(text):
                 contents.append(_content(history.TextPart(text)))
             case history.ReasoningPart(text=text) if text:
-                name = part.id or str(uuid.uuid4())
-                yield _map(role="reason", content=_map(id=name, text=text))
+                yield _map(role="reason", content=_map(id=part.id or str(uuid.uuid4()), text=text))
                 yield from _flags_after(part.id, flags)
             case history.ToolCallPart():
                 if contents:
@@ -129,8 +128,7 @@ def _content(part: history.TextPart | history.ImagePart | history.FilePart) -> E
             return _map(type=Keyword("text"), text=text)
         case history.ImagePart(media_type=media_type, data=data):
             encoded = base64.b64encode(data).decode()
-            entry = _map(type=Keyword("image"), **{"media-type": media_type})
-            return {**entry, _PICTURE: encoded}
+            return {**_map(type=Keyword("image"), **{"media-type": media_type}), _PICTURE: encoded}
         case history.FilePart(name=name, media_type=media_type):
             return _map(type=Keyword("text"), text=f"[file {name}, {media_type}]")
 

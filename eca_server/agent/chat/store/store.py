@@ -116,8 +116,7 @@ class Store:
 
         def query(file: ChatFile) -> rows.LoadResult:
             unfinished = rollbacks.has_unfinished_rollbacks(file, workspace, chat_id)
-            loaded = queries.load(file, chat_id)
-            return attrs.evolve(loaded, has_unfinished_rollbacks=unfinished)
+            return attrs.evolve(queries.load(file, chat_id), has_unfinished_rollbacks=unfinished)
 
         return await self._worker.read_unless_late(query, first=running.settle)
 
