@@ -97,10 +97,7 @@ class Chat(Outlet):
         self.titling.end()
         self.replayer.end()
         if self.mailbox.delete() and self.turn is not None:
-            if self.services.session.profile.finishes_deleted:
-                self.turn.finish()
-            self.turn.silence()
-            self.turn.stop()
+            self.turn.delete()
             self.services.nursery.start_soon(self.turn.close_late)
 
     def clear(self) -> anyio.Event:

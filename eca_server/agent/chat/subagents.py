@@ -233,10 +233,7 @@ class SubagentChat(Outlet):
         """End the turn and write nothing more (W-24)."""
         if self.state is not ChatState.DELETED:
             self._state = ChatState.DELETED
-            if self.services.session.profile.finishes_deleted:
-                self.turn.finish()
-            self.turn.silence()
-            self.turn.stop()
+            self.turn.delete()
 
     def closed(self) -> None:
         """Write the end of the turn, unless the chat is deleted."""

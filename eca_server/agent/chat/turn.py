@@ -254,6 +254,13 @@ class Turn(Writer):
         for scope in (self.scope, *self.outer_scopes):
             scope.cancel()
 
+    def delete(self) -> None:
+        """End the body, and write nothing more: the chat is deleted (W-24)."""
+        if self.session.profile.finishes_deleted:
+            self.finish()
+        self.silence()
+        self.stop()
+
     async def close_late(self) -> None:
         """Close the stopped turn without its body, if the body does not end soon."""
         with trio.move_on_after(TOOL_STOP_SECONDS if self.stopped_during_tool else STOP_SECONDS):

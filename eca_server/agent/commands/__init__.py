@@ -47,7 +47,7 @@ from eca_server.agent.commands.skills import (
 from eca_server.agent.commands.trust import review_trust
 from eca_server.agent.commands.unsupported import UNSUPPORTED
 from eca_server.agent.context.limits import limit_notes
-from eca_server.agent.skills.files import Skill, SkillFiles
+from eca_server.agent.skills.skills import Skill, SkillFiles
 from eca_server.agent.tools.files import printable
 from eca_server.models.acp import ACP
 from eca_server.printable import enumeration

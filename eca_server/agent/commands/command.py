@@ -15,7 +15,7 @@ from eca_server.agent.chat.agent import Agent
 from eca_server.agent.chat.memory import Memory
 from eca_server.agent.chat.store.rows import ChatSettings
 from eca_server.agent.commands.custom import CommandFiles
-from eca_server.agent.skills.files import SkillFiles
+from eca_server.agent.skills.skills import SkillFiles
 from eca_server.config.loading import LoadedConfig
 from eca_server.config.problems import Source
 from eca_server.models.credentials.logins import Logins

@@ -117,19 +117,16 @@ async def show_prompt(turn: Turn, context: CommandContext) -> None:
     parts = [
         f"Model: {origin.provider}/{origin.model}\n\nAgent: {behavior}",
         f"System prompt ({len(agent.system):,} characters):\n\n{fenced(agent.system)}",
-        f"Tools ({len(tools)}):\n\n{_listed(tools)}",
+        f"Tools ({len(tools)}):\n\n" + "\n".join(map(_line_of, tools)),
         _of_contexts(await agent.gather(is_preview=True)),
         _of_history(context.chat.history.model_context),
     ]
     turn.report("\n\n".join(part for part in parts if part))
 
 
-def _listed(tools: Iterable[Tool]) -> str:
-    return "\n".join(f"- `{tool.name}` ({_size_of_tool(tool):,} characters)" for tool in tools)
-
-
-def _size_of_tool(tool: Tool) -> int:
-    return len(tool.description) + len(json.dumps(tool.parameters))
+def _line_of(tool: Tool) -> str:
+    size = len(tool.description) + len(json.dumps(tool.parameters))
+    return f"- `{tool.name}` ({size:,} characters)"
 
 
 def _of_contexts(built: PromptContext) -> str:

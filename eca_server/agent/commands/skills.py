@@ -15,7 +15,7 @@ from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn
 from eca_server.agent.commands.command import Command, CommandContext, ask_model, command, fenced
 from eca_server.agent.commands.custom import CustomCommand
-from eca_server.agent.skills.files import Skill
+from eca_server.agent.skills.skills import Skill
 from eca_server.config.effective import apply_behavior
 
 _INSTRUCTION = """\

@@ -170,16 +170,64 @@ class Rewrite:
 
 @attrs.define(eq=False)
 class _Running:
-    """A running rewrite.
+    """A running rewrite, and its output to the client.
 
     Attributes:
         is_mute: whether nothing more is sent.
     """
 
+    id: str
+    session: Session
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     ended: trio.Event = attrs.field(factory=trio.Event)
     is_started: bool = False
     is_mute: bool = False
+
+    @property
+    def streams(self) -> bool:
+        """True if the client gets the text piece by piece, and its correction."""
+        return self.session.profile.replaces_rewrites
+
+    def begin(self) -> None:
+        """Send the one `started`."""
+        if not self.is_started:
+            self.is_started = True
+            self.notify(m.RewriteStartedContent())
+
+    def end(self) -> None:
+        """Stop the model, and send nothing more."""
+        self.is_mute = True
+        self.scope.cancel()
+
+    async def fail(self, message: str) -> None:
+        """Send an error after the client has had time to apply the text."""
+        self.begin()
+        await trio.sleep(SETTLING_SECONDS)
+        self.notify(m.RewriteErrorContent(message=message))
+        self.is_mute = True
+
+    def send_piece(self, text: str) -> None:
+        """Send a piece of the text, if the client gets it piece by piece."""
+        if self.streams:
+            self._send_text(text)
+
+    def complete(self, streamed: str, whole: str) -> None:
+        """Send the whole text, if the client has not got it piece by piece."""
+        if not self.streams:
+            self.begin()
+            self._send_text(whole)
+        elif whole != streamed:
+            self._send_text(whole, replaces=True)
+
+    def _send_text(self, text: str, *, replaces: bool = False) -> None:
+        for content in _contents(text, self.session.profile.text_limit, replaces=replaces):
+            self.notify(content)
+
+    def notify(self, content: m.RewriteContent) -> None:
+        """Send a content, unless the rewrite is mute."""
+        if not self.is_mute:
+            received = m.RewriteContentReceivedParams(rewrite_id=self.id, content=content)
+            self.session.notify("rewrite/contentReceived", received, newest=True)
 
 
 class Rewrites:
@@ -200,19 +248,17 @@ class Rewrites:
         if older is None and len(self._running) >= MOST_AT_ONCE:
             raise TooManyRewrites(f"{MOST_AT_ONCE} rewrites are running already")
         if older is not None:
-            older.is_mute = True
-            older.scope.cancel()
-        running = self._running[rewrite.id] = _Running()
+            older.end()
+        running = self._running[rewrite.id] = _Running(rewrite.id, self._session)
         self._nursery.start_soon(self._run, rewrite, running, older)
 
     def stop(self, rewrite_id: str) -> None:
         """Stop a rewrite at once; ignore one that does not run."""
         running = self._running.get(rewrite_id)
         if running is not None:
-            self._begin(rewrite_id, running)
-            self._notify(rewrite_id, running, m.RewriteErrorContent(message=_STOPPED))
-            running.is_mute = True
-            running.scope.cancel()
+            running.begin()
+            running.notify(m.RewriteErrorContent(message=_STOPPED))
+            running.end()
 
     async def close(self) -> None:
         """Stop all rewrites and wait until they have ended."""
@@ -235,26 +281,14 @@ class Rewrites:
                     _log.exception("the rewrite %s failed", rewrite.id[:100])
                     failure = _FAILED
                 if failure is not None:
-                    await self._fail(rewrite.id, running, failure)
+                    await running.fail(failure)
                 spent = round((trio.current_time() - started) * 1000)
-                self._notify(rewrite.id, running, m.RewriteFinishedContent(total_time_ms=spent))
+                running.notify(m.RewriteFinishedContent(total_time_ms=spent))
         finally:
             running.is_mute = True
             running.ended.set()
             if self._running.get(rewrite.id) is running:
                 del self._running[rewrite.id]
-
-    def _begin(self, rewrite_id: str, running: _Running) -> None:
-        if not running.is_started:
-            running.is_started = True
-            self._notify(rewrite_id, running, m.RewriteStartedContent())
-
-    async def _fail(self, rewrite_id: str, running: _Running, message: str) -> None:
-        """Send an error after the client has had time to apply the text."""
-        self._begin(rewrite_id, running)
-        await trio.sleep(SETTLING_SECONDS)
-        self._notify(rewrite_id, running, m.RewriteErrorContent(message=message))
-        running.is_mute = True
 
     async def _write(self, rewrite: Rewrite, running: _Running) -> str | None:
         """Call the model and send the new text; return an error message if there is none."""
@@ -265,13 +299,13 @@ class Rewrites:
         try:
             async with rewrite.model.stream(rewrite.request(around)) as events:
                 async for event in events:
-                    if self._streams and not isinstance(event, Note | Progress):
-                        self._begin(rewrite.id, running)
+                    if running.streams and not isinstance(event, Note | Progress):
+                        running.begin()
                     match event:
                         case ReasoningStarted():
-                            self._notify(rewrite.id, running, m.RewriteReasoningContent())
+                            running.notify(m.RewriteReasoningContent())
                         case TextDelta(text):
-                            self._send_piece(rewrite.id, running, replacement.feed(text))
+                            running.send_piece(replacement.feed(text))
                         case RefusalDelta(text):
                             refused += text
                         case Finished():
@@ -285,42 +319,14 @@ class Rewrites:
         if finished is None:
             reason = "the stream ended without its last event"
             return rewrite.model.explain(BackendError("premature_stop", reason))
-        self._send_piece(rewrite.id, running, replacement.close())
+        running.send_piece(replacement.close())
         if refused or finished.reason in _ENDINGS:
             return refused.strip() or _ENDINGS[finished.reason]
         whole = replacement.corrected(around.before, around.after)
         if not whole:
             return _NOTHING
-        self._complete(rewrite.id, running, replacement.text, whole)
+        running.complete(replacement.text, whole)
         return None
-
-    @property
-    def _streams(self) -> bool:
-        """True if the client gets the text piece by piece, and its correction."""
-        return self._session.profile.replaces_rewrites
-
-    def _send_piece(self, rewrite_id: str, running: _Running, text: str) -> None:
-        if self._streams:
-            self._send_text(rewrite_id, running, text)
-
-    def _complete(self, rewrite_id: str, running: _Running, streamed: str, whole: str) -> None:
-        """Send the whole text, if the client has not got it piece by piece."""
-        if not self._streams:
-            self._begin(rewrite_id, running)
-            self._send_text(rewrite_id, running, whole)
-        elif whole != streamed:
-            self._send_text(rewrite_id, running, whole, replaces=True)
-
-    def _send_text(
-        self, rewrite_id: str, running: _Running, text: str, *, replaces: bool = False
-    ) -> None:
-        for content in _contents(text, self._session.profile.text_limit, replaces=replaces):
-            self._notify(rewrite_id, running, content)
-
-    def _notify(self, rewrite_id: str, running: _Running, content: m.RewriteContent) -> None:
-        if not running.is_mute:
-            received = m.RewriteContentReceivedParams(rewrite_id=rewrite_id, content=content)
-            self._session.notify("rewrite/contentReceived", received, newest=True)
 
 
 def _contents(text: str, limit: int, *, replaces: bool) -> Iterator[m.RewriteContent]:

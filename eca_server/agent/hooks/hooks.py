@@ -223,17 +223,14 @@ class Hooks:
             timeout=(action.timeout or hook.timeout) / 1000,
         )
         outcome = parse_outcome(payload["hook_type"], result)
+        # A condition that does not hold, as of `jq -e ... && notify`, is no failure.
+        is_false = result.status == 1 and not result.stderr.strip()
         if hook.visible:
             reporter.finished(key, name, result, outcome)
-        elif outcome.fails and not _is_false(result):
+        elif outcome.fails and not is_false:
             reporter.failed(name, outcome.why)
         for problem in outcome.problems:
             _log.warning("the hook %s: %s", name, problem)
         if outcome.output.get("systemMessage"):
             reporter.say(f"Hook '{name}': {outcome.output['systemMessage']}")
         return outcome
-
-
-def _is_false(result: ActionResult) -> bool:
-    """Return True for a condition that does not hold, as of `jq -e ... && notify`: no failure."""
-    return result.status == 1 and not result.stderr.strip()

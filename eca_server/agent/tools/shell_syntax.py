@@ -157,7 +157,9 @@ class _Tokenizer:
         elif char == "`":
             self._take_backticks()
         elif char in _ACTIVE or char == "#":
-            self.has_arithmetic |= char == "[" and self._following() not in " \t\n["
+            self.has_arithmetic |= (
+                char == "[" and self.text[self.at + 1 : self.at + 2] not in " \t\n["
+            )
             self.active |= _ACTIVE & {char}
             self._add(char)
             self.at += 1
@@ -189,9 +191,6 @@ class _Tokenizer:
         self.is_quoted |= quoted
         self.is_number = self.is_number and not quoted and text.isascii() and text.isdecimal()
         self.parts.append(text)
-
-    def _following(self) -> str:
-        return self.text[self.at + 1 : self.at + 2] or " "
 
     def _find(self, quote: str, start: int) -> int:
         end = self.text.find(quote, start)

@@ -34,8 +34,7 @@ from eca_server.agent.context.contexts import PromptContext, build_context
 from eca_server.agent.context.instructions_files import InstructionFiles, read_instruction_files
 from eca_server.agent.context.job_notice import job_notice
 from eca_server.agent.jobs.jobs import Jobs
-from eca_server.agent.skills.files import Skill, SkillList
-from eca_server.agent.skills.tool import SKILL_TOOL, is_allowed, list_skills
+from eca_server.agent.skills.skills import SKILL_TOOL, Skill, SkillList, is_allowed, list_skills
 from eca_server.agent.tools.approval import Policy, policy_of
 from eca_server.agent.tools.approval_rules import Call
 from eca_server.agent.tools.ask_user import AskUser

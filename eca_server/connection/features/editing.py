@@ -18,8 +18,7 @@ from eca_protocol import messages as m
 from eca_protocol import methods
 from eca_protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, RPCError
 from eca_protocol.peer import Handler
-from eca_server.agent.editing.completing import Completions
-from eca_server.agent.editing.document import Document, InvalidPosition, split_at
+from eca_server.agent.editing.completing import Completions, Document, InvalidPosition, split_at
 from eca_server.agent.editing.rewriting import (
     Rewrite,
     Rewrites,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from eca_server.agent.editing.document import (
+from eca_server.agent.editing.completing import (
     MOST_BEFORE,
     InvalidPosition,
     extract_completion,

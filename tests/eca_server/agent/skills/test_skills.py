@@ -10,8 +10,15 @@ from eca_protocol.messages import WorkspaceFolder
 from eca_protocol.server.roots import parse_roots
 from eca_server.agent.context import definition_files
 from eca_server.agent.skills import files
-from eca_server.agent.skills.files import InvalidSkill, Skill, SkillFiles, SkillList, parse_skill
-from eca_server.agent.skills.tool import LoadSkill, list_skills
+from eca_server.agent.skills.skills import (
+    InvalidSkill,
+    LoadSkill,
+    Skill,
+    SkillFiles,
+    SkillList,
+    list_skills,
+    parse_skill,
+)
 from eca_server.agent.tools.tool import ToolError
 from eca_server.workspace.boundary import Workspace
 
