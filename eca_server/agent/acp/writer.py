@@ -89,8 +89,6 @@ class TurnWriter:
                 self.usage = update
             case acp.SessionInfoUpdate():
                 self.title = update.title or self.title
-            case _:
-                pass
 
     def _feed(self, event: events.Event) -> None:
         self.last_answer.feed(event)

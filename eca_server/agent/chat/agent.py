@@ -52,7 +52,6 @@ class Gather(Protocol):
 
     def __call__(self, *, is_preview: bool = False) -> Awaitable[PromptContext]:
         """Read the contexts; those of a preview for the user do not count as sent."""
-        ...
 
 
 @attrs.frozen(kw_only=True)

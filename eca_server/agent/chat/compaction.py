@@ -269,5 +269,3 @@ def _lines(part: Part, names: Mapping[str, str]) -> Iterator[str]:
             for inner in parts:
                 for line in _lines(inner, names):
                     yield cut_middle(line, _RESULT)
-        case _:
-            pass

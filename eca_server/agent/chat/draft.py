@@ -178,5 +178,3 @@ def _part_of(event: Event) -> Iterator[history.Part]:
             yield history.CitationPart(url=url, title=title)
         case Image(media_type=media_type, data=data):
             yield history.ImagePart(media_type=media_type, data=data)
-        case _:
-            pass

@@ -111,8 +111,6 @@ class _Replay:
                     self._emit(picture_content(data))
                 case history.CitationPart(url=url, title=title):
                     self._cite(url, title, is_linked=url in text_so_far)
-                case _:
-                    pass
 
     def end_code(self) -> None:
         """End the block of code that the model's message has left open."""

@@ -307,8 +307,6 @@ def _show(turn: Turn, answer: Answer, event: Event) -> None:
         case Finished(reason=reason) if reason in _ENDINGS:
             turn.end_code()
             turn.report(_ENDINGS[reason])
-        case _:
-            pass
 
 
 def _break_off(turn: Turn, model: Model, error: BackendError) -> None:

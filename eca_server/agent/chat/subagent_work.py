@@ -82,8 +82,6 @@ def _reduced_parts(parts: Sequence[history.Part]) -> Iterator[history.Part]:
                     if isinstance(each, history.TextPart)
                 )
                 yield attrs.evolve(part, parts=tuple(cut), subagent=None)
-            case _:
-                pass
 
 
 def _shortened(part: history.ToolCallPart) -> history.ToolCallPart:

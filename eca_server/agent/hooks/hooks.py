@@ -98,19 +98,15 @@ class HookReporter(Protocol):
 
     def started(self, key: str, name: str) -> None:
         """Show that a visible action has started."""
-        ...
 
     def finished(self, key: str, name: str, result: ActionResult, outcome: Outcome) -> None:
         """Show that a visible action has ended."""
-        ...
 
     def failed(self, name: str, why: str) -> None:
         """Show that an invisible action has failed."""
-        ...
 
     def say(self, text: str) -> None:
         """Show an action's `systemMessage`."""
-        ...
 
 
 @attrs.define(kw_only=True)

@@ -73,7 +73,6 @@ class BackgroundRunner(Protocol):
         Raises:
             ToolError: it cannot be started.
         """
-        ...
 
 
 @attrs.frozen(kw_only=True)

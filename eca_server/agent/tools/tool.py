@@ -129,26 +129,21 @@ class Tool(Protocol):
     @property
     def name(self) -> str:
         """The name without the server's prefix: `read_file`."""
-        ...
 
     @property
     def description(self) -> str:
         """The description for the model."""
-        ...
 
     @property
     def parameters(self) -> Mapping[str, Any]:
         """The JSON Schema of the arguments, an object."""
-        ...
 
     @property
     def effect(self) -> Effect:
         """The strongest effect of a call."""
-        ...
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
         """Return one line about a call, whose arguments may still be incomplete."""
-        ...
 
     async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
         """Prepare a call; `arguments` match `parameters`.
@@ -156,4 +151,3 @@ class Tool(Protocol):
         Raises:
             ToolError: the call is invalid.
         """
-        ...

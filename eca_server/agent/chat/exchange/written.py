@@ -106,8 +106,6 @@ def _entries(
                 content[Keyword("error")] = part.is_error
                 yield _map(role="tool_call_output", content=content)
                 yield from _flags_after(part.call_id, flags)
-            case _:
-                pass
     if contents:
         entry = _map(role=message.role, content=contents)
         if message.content_id is not None:

@@ -143,7 +143,8 @@ async def test_behind_a_late_disk_nothing_piles_up(running, autojump_clock):
 async def test_pieces_of_one_kind_are_joined_and_thoughts_are_separate() -> None:
     events = [ReasoningStarted("k"), ReasoningDelta("k", "one"), ReasoningStarted("l")]
     events_of_text = [ReasoningDelta("l", "two"), TextDelta("a"), TextDelta("b")]
-    parts = [*joined(part for each in [*events, *events_of_text] for part in drafts._part_of(each))]
+    whole = [*events, *events_of_text]
+    parts = tuple(joined(part for each in whole for part in drafts._part_of(each)))
     assert parts == (ReasoningPart(text="\n\none\n\ntwo"), TextPart("ab"))
     assert tuple(joined(parts)) == parts
 
