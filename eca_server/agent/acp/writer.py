@@ -267,14 +267,9 @@ def _text_of(arguments: Mapping[str, Any]) -> str:
 
 
 def _tasks(plan: acp.Plan) -> Tasks:
-    return Tasks(
-        items=tuple(
-            TaskItem(
-                id=number,
-                subject=each.content,
-                status=_STATES.get(str(each.status), "pending"),
-                priority=_PRIORITIES.get(str(each.priority), "medium"),
-            )
-            for number, each in enumerate(plan.entries, 1)
-        )
-    )
+    items = []
+    for number, each in enumerate(plan.entries, 1):
+        status = _STATES.get(str(each.status), "pending")
+        priority = _PRIORITIES.get(str(each.priority), "medium")
+        items.append(TaskItem(id=number, subject=each.content, status=status, priority=priority))
+    return Tasks(items=tuple(items))

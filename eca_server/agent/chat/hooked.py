@@ -18,7 +18,7 @@ from eca_server.agent.chat.turn import Steer, Turn
 from eca_server.agent.context.block import Section, render
 from eca_server.agent.hooks.action import ActionResult
 from eca_server.agent.hooks.background import BackgroundHooks
-from eca_server.agent.hooks.hooks import HookResults, Hooks, ToolCallEvent
+from eca_server.agent.hooks.hooks import HookReporter, HookResults, Hooks, ToolCallEvent
 from eca_server.agent.hooks.outcome import Outcome
 from eca_server.agent.tools.approval import Decision
 from eca_server.agent.tools.approval_rules import Verdict
@@ -251,7 +251,7 @@ class TurnHooks:
 
 
 @attrs.frozen
-class _HookDisplay:
+class _HookDisplay(HookReporter):
     """Shows hooks in the chat if the client's edition has them; else reports failures as text."""
 
     turn: Turn
@@ -279,9 +279,6 @@ class _HookDisplay:
             )
         elif outcome.fails:
             self.failed(name, outcome.why)
-
-    def failed(self, name: str, why: str) -> None:
-        self.say(f"The hook {name} failed: {why}")
 
     def say(self, text: str) -> None:
         self.turn.report(text)

@@ -123,17 +123,16 @@ class ToolCall(Call):
     def result_part(self) -> ToolResultPart:
         """Return the result of an ended call as a part of a message."""
         assert self.result is not None
+        spent = self.spent_ms
+        view = CallView(
+            summary=self.summary, details=self.details, total_time_ms=spent, reason=self.reason
+        )
         return ToolResultPart(
             call_id=self.naming.id,
             parts=self.result.parts,
             is_error=self.result.is_error,
             subagent=None if self.worker is None else self.worker(),
-            view=CallView(
-                summary=self.summary,
-                details=self.details,
-                total_time_ms=self.spent_ms,
-                reason=self.reason,
-            ),
+            view=view,
         )
 
 

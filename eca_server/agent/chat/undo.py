@@ -170,24 +170,17 @@ class _Planner:
             if any(step.target is _NOT_STORED for step in file.steps):
                 file.skip_reason = file.skip_reason or _NO_BYTES
         dropped = {id(step) for file in self._all if file.skip_reason for step in file.steps}
+        steps = []
+        for step in self._steps:
+            has_effect = step.moved_to is not None or step.target != step.present
+            if has_effect and id(step) not in dropped:
+                moved_to = None if step.moved_to is None else str(step.moved_to)
+                steps.append(UndoStep(str(step.path), moved_to, step.present, step.change))
+        unrestored = [file for file in self._all if file.skip_reason]
         return Plan(
-            steps=tuple(
-                UndoStep(
-                    path=str(step.path),
-                    moved_to=None if step.moved_to is None else str(step.moved_to),
-                    present=step.present,
-                    change=step.change,
-                )
-                for step in self._steps
-                if id(step) not in dropped
-                and (step.moved_to is not None or step.target != step.present)
-            ),
+            steps=tuple(steps),
             files=sum(1 for file in self._all if file.steps and not file.skip_reason),
-            skipped=tuple(
-                SkippedFile(str(file.path), file.skip_reason)
-                for file in self._all
-                if file.skip_reason
-            ),
+            skipped=tuple(SkippedFile(str(file.path), file.skip_reason) for file in unrestored),
         )
 
     def _move_back(self, path: Path, source: Path, content: bytes | None) -> None:

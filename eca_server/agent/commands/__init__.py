@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from eca_server.agent.commands.server_prompts import ServerPrompt
     from eca_server.agent.mcp.manager import Manager
 
-    _AnyCommand: TypeAlias = Command | CustomCommand | SkillCommand | ServerPrompt
+    _AnyCommand: TypeAlias = Command | CustomCommand | ServerPrompt
 
 
 def hidden_skill_notes(skills: Iterable[Skill]) -> tuple[str, ...]:
@@ -120,9 +120,8 @@ async def run_command(name: str, turn: Turn, context: CommandContext) -> None:
     loaded = await _read(context.command_files, context.skill_files, context.mcp)
     command = next((each for each in loaded.commands if each.name == name), None)
     if command is not None:
-        path = command.path if isinstance(command, CustomCommand) else None
         for note in loaded.notes:
-            if path is not None and note.startswith(f"{printable(path)}:"):
+            if command.path is not None and note.startswith(f"{printable(command.path)}:"):
                 turn.report(note)
         await _run_file_command(command, turn, context)
     elif await _run_server_prompt(name, turn, context, loaded):
@@ -140,7 +139,7 @@ async def run_command(name: str, turn: Turn, context: CommandContext) -> None:
 class _FileCommands:
     """The commands from files: custom ones, then skills; each name once."""
 
-    commands: tuple[CustomCommand | SkillCommand, ...]
+    commands: tuple[CustomCommand, ...]
     notes: tuple[str, ...]
 
 
@@ -155,7 +154,7 @@ async def _read(files: CommandFiles, skill_files: SkillFiles, mcp: Manager | Non
     taken |= {each.command for each in skills.skills if not each.is_of_project}
     prefixes = _server_prefixes(mcp)
 
-    def is_free(command: CustomCommand | SkillCommand) -> bool:
+    def is_free(command: CustomCommand) -> bool:
         is_anothers = command.name in taken or command.name.startswith(prefixes)
         return not command.is_of_project or not is_anothers
 
@@ -163,7 +162,7 @@ async def _read(files: CommandFiles, skill_files: SkillFiles, mcp: Manager | Non
     names = _NAMES | {each.name for each in commands}
     more = [
         each
-        for each in map(SkillCommand, skills.skills)
+        for each in map(SkillCommand.of, skills.skills)
         if each.name not in names and is_free(each)
     ]
     return _FileCommands(
@@ -180,9 +179,7 @@ def _server_prefixes(mcp: Manager | None) -> tuple[str, ...]:
     return tuple(prefix_of(server) for server in mcp)
 
 
-async def _run_file_command(
-    command: CustomCommand | SkillCommand, turn: Turn, context: CommandContext
-) -> None:
+async def _run_file_command(command: CustomCommand, turn: Turn, context: CommandContext) -> None:
     try:
         text = command.expand(arguments_of(context.text))
     except TooLong as error:

@@ -36,31 +36,22 @@ The user's request for the skill: {{userPrompt}}\
 _PLACEHOLDERS = re.compile(r"\{\{(skillName|skillFilePath|userPrompt)\}\}")
 
 
-@attrs.frozen
-class SkillCommand:
+@attrs.frozen(kw_only=True)
+class SkillCommand(CustomCommand):
     """A skill as a command."""
 
     skill: Skill
 
-    @property
-    def name(self) -> str:
-        """The name behind the slash."""
-        return self.skill.command
-
-    @property
-    def description(self) -> str:
-        """The skill's description."""
-        return self.skill.description
-
-    @property
-    def is_of_project(self) -> bool:
-        """True if the skill belongs to the workspace, not to the user."""
-        return self.skill.is_of_project
-
-    @property
-    def arguments(self) -> tuple[CommandArgument, ...]:
-        """The arguments, one for each placeholder."""
-        return self._as_command.arguments
+    @classmethod
+    def of(cls, skill: Skill) -> SkillCommand:
+        """Return the command of a skill."""
+        return cls(
+            name=skill.command,
+            description=skill.description,
+            text=skill.text,
+            is_of_project=skill.is_of_project,
+            skill=skill,
+        )
 
     def expand(self, argument_text: str) -> str:
         """Return the text with its placeholders replaced; without arguments, return it unchanged.
@@ -68,15 +59,11 @@ class SkillCommand:
         Raises:
             TooLong: the text would have millions of characters.
         """
-        return self._as_command.expand(argument_text) if argument_text else self.skill.text
+        return super().expand(argument_text) if argument_text else self.text
 
     def for_model(self, text: str) -> str:
         """Return the prompt for the model, with the skill's directory."""
         return self.skill.render(text)
-
-    @property
-    def _as_command(self) -> CustomCommand:
-        return CustomCommand(name=self.name, description=self.description, text=self.skill.text)
 
 
 def skills_command(hidden_notes: Callable[[Iterable[Skill]], Iterable[str]]) -> Command:

@@ -78,8 +78,4 @@ def _real(path: str, workspace: Workspace) -> Path | None:
 
 def _is_text(path: str) -> bool:
     """Return True if a name is UTF-8; any other name cannot be sent to the client."""
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return path.encode(errors="ignore").decode() == path

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import logging
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import attrs
 
@@ -79,10 +80,9 @@ def _text_of(value: object) -> str:
 
 
 def _matches(pattern: str, text: str) -> bool:
+    matcher = compile_matcher(pattern, dot_is_all=True)
     try:
-        return (
-            compile_matcher(pattern, dot_is_all=True).fullmatch(text, timeout=_SECONDS) is not None
-        )
+        return matcher.fullmatch(text, timeout=_SECONDS) is not None
     except TimeoutError:
         return True
 
@@ -93,20 +93,24 @@ _RANKS: Final[Mapping[str | None, int]] = {None: 0, "allow": 1, "ask": 2, "deny"
 _REWRITES = {"replacedPrompt": "prompt", "updatedInput": "tool_input"}
 
 
-class HookReporter(Protocol):
+class HookReporter(ABC):
     """Shows the user that hooks run."""
 
-    def started(self, key: str, name: str) -> None:
+    def started(self, key: str, name: str) -> None:  # noqa: B027 - most clients show only failures
         """Show that a visible action has started."""
 
     def finished(self, key: str, name: str, result: ActionResult, outcome: Outcome) -> None:
         """Show that a visible action has ended."""
+        if outcome.fails:
+            self.failed(name, outcome.why)
 
     def failed(self, name: str, why: str) -> None:
-        """Show that an invisible action has failed."""
+        """Show that an action has failed."""
+        self.say(f"The hook {name} failed: {why}")
 
+    @abstractmethod
     def say(self, text: str) -> None:
-        """Show an action's `systemMessage`."""
+        """Show a text, such as an action's `systemMessage`."""
 
 
 @attrs.define(kw_only=True)

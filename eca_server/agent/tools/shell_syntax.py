@@ -171,15 +171,8 @@ class _Tokenizer:
 
     def end_word(self) -> None:
         if self.is_open and not self.is_empty:
-            self.tokens.append(
-                Word(
-                    "".join(self.parts),
-                    frozenset(self.active),
-                    self.is_quoted,
-                    self.start,
-                    tuple(self.nested),
-                )
-            )
+            text, active, nested = "".join(self.parts), frozenset(self.active), tuple(self.nested)
+            self.tokens.append(Word(text, active, self.is_quoted, self.start, nested))
         self.parts, self.active, self.nested = [], set(), []
         self.is_open, self.is_number, self.is_quoted = False, True, False
         self.is_empty = True

@@ -165,13 +165,9 @@ class Tasks:
         if blocked:
             raise ToolError(f"Tasks wait for each other: {', '.join(map(str, blocked))}.")
         done = {each.id for each in items if each.status == "done"}
-        return attrs.evolve(
-            self,
-            items=tuple(
-                attrs.evolve(each, is_blocked=not waits[each.id] <= done) for each in items
-            ),
-            last_id=self.last_id if last_id is None else last_id,
-        )
+        judged = (attrs.evolve(each, is_blocked=not waits[each.id] <= done) for each in items)
+        last_id = self.last_id if last_id is None else last_id
+        return attrs.evolve(self, items=tuple(judged), last_id=last_id)
 
 
 @attrs.define(kw_only=True)
