@@ -16,10 +16,9 @@ from eca_protocol.messages import ChatHookActionFinishedContent, ChatHookActionS
 from eca_protocol.server.calls import Naming
 from eca_server.agent.chat.turn import Steer, Turn
 from eca_server.agent.context.block import Section, render
-from eca_server.agent.hooks.action import ActionResult
+from eca_server.agent.hooks.action import ActionResult, Outcome
 from eca_server.agent.hooks.background import BackgroundHooks
 from eca_server.agent.hooks.hooks import HookReporter, HookResults, Hooks, ToolCallEvent
-from eca_server.agent.hooks.outcome import Outcome
 from eca_server.agent.tools.approval import Decision
 from eca_server.agent.tools.approval_rules import Verdict
 from eca_server.agent.tools.output import Cap, cut_middle

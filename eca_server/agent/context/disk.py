@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import binascii
 import contextlib
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import attrs
@@ -22,8 +23,7 @@ from eca_protocol.server.roots import Root
 from eca_server.agent.context.block import Content, Section, render
 from eca_server.agent.context.excerpt import Excerpt, read_excerpt
 from eca_server.agent.context.limits import Limits
-from eca_server.agent.context.tree import draw_tree
-from eca_server.agent.tools.files import LARGEST, Ledger
+from eca_server.agent.tools.files import LARGEST, Ledger, printable
 from eca_server.agent.tools.output import cut_mark
 from eca_server.models.attachments import (
     SIGNATURE_BYTES,
@@ -37,6 +37,60 @@ from eca_server.workspace.errors import FileError, NotText, TooLarge
 from eca_server.workspace.ignore import list_files
 from eca_server.workspace.opening import Directory
 from eca_server.workspace.reading import Checkpoint, open_file, read_file
+
+
+@attrs.define(eq=False)
+class _Directory:
+    directories: dict[str, _Directory] = attrs.field(factory=dict)
+    files: list[str] = attrs.field(factory=list)
+    is_shown: bool = False
+
+    @property
+    def size(self) -> int:
+        return len(self.directories) + len(self.files)
+
+
+def draw_tree(paths: Iterable[str], *, limit: int) -> str:
+    """Return relative paths, with `/`, as a tree of at most `limit` entries.
+
+    The contents of a directory are shown in full or only by their number; upper directories come
+    before lower ones. The top is always shown, up to the limit.
+    """
+    top = _Directory()
+    for path in sorted(paths):
+        *above, name = path.split("/")
+        directory = top
+        for each in above:
+            directory = directory.directories.setdefault(each, _Directory())
+        directory.files.append(name)
+    _choose(top, limit)
+    lines: list[str] = []
+    _draw(top, "", lines)
+    if len(lines) > limit:
+        lines[limit:] = [f"... cut, {len(lines) - limit} entries left out ..."]
+    return "\n".join(lines)
+
+
+def _choose(top: _Directory, limit: int) -> None:
+    waiting = deque([top])
+    while waiting:
+        directory = waiting.popleft()
+        directory.is_shown = directory is top or directory.size <= limit
+        if directory.is_shown:
+            limit -= directory.size
+            waiting.extend(directory.directories.values())
+
+
+def _draw(directory: _Directory, indent: str, lines: list[str]) -> None:
+    for name, below in directory.directories.items():
+        if below.is_shown:
+            lines.append(f"{indent}{printable(name)}/")
+            _draw(below, f"{indent}  ", lines)
+        else:
+            entries = "1 entry" if below.size == 1 else f"{below.size} entries"
+            lines.append(f"{indent}{printable(name)}/ ({entries} left out)")
+    lines.extend(f"{indent}{printable(name)}" for name in directory.files)
+
 
 _MOST_FILES = 100_000  # of one directory
 _OVERHEAD = 64  # bytes charged for each file, for its tags and the time to read it

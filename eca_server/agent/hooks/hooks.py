@@ -17,8 +17,7 @@ from typing import Any, Final
 import attrs
 
 from eca_protocol import json
-from eca_server.agent.hooks.action import ActionResult, run_action
-from eca_server.agent.hooks.outcome import Outcome, Verdict, parse_outcome
+from eca_server.agent.hooks.action import ActionResult, Outcome, Verdict, parse_outcome, run_action
 from eca_server.agent.tools.approval_rules import server_names, spellings
 from eca_server.config.hook_settings import Hook, HookAction, HookEvent
 from eca_server.config.matchers import compile_matcher, matches_name
