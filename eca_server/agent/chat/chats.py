@@ -49,7 +49,7 @@ class Chats:
         known = chat_id or str(uuid.uuid4())
         chat = self._chats.get(known)
         if chat is None:
-            if self.memory is not None and not self._chats:  # no turn waits for the file then
+            if self.memory is not None and not self._chats:  # opens the file early
                 self._services.nursery.start_soon(self.memory.rollbacks.recover)
             may_be_stored = bool(chat_id) and known not in self._deleted
             state = RestoreState.UNKNOWN if may_be_stored else RestoreState.NEW
