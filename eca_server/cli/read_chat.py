@@ -21,8 +21,7 @@ from eca_server.agent.chat.exchange.written import envelope
 from eca_server.agent.chat.store import queries
 from eca_server.agent.chat.store.file import ChatFile
 from eca_server.agent.chat.store.place import store_path, workspace_key
-from eca_server.agent.chat.store.rows import StoredChat
-from eca_server.agent.chat.stored_messages import restored
+from eca_server.agent.chat.store.rows import StoredChat, restored
 from eca_server.printable import printable_json, printable_line
 from eca_server.version import version
 

@@ -8,7 +8,7 @@ answers are made sendable by `repair`, anew for each request.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import attrs
@@ -210,6 +210,12 @@ class Message:
 
 
 AnyPart = TypeVar("AnyPart", bound=Part)
+
+
+def parts_in(messages: Iterable[Message], kind: type[AnyPart]) -> Iterator[AnyPart]:
+    """Yield the parts of one kind in messages, in order."""
+    return (part for message in messages for part in message.parts if isinstance(part, kind))
+
 
 _UserContent = TextPart | ImagePart | FilePart
 _AnswerContent = TextPart | ImagePart | ToolCallPart | ServerToolPart

@@ -42,3 +42,8 @@ class ContentChanged(FileError):
 
 class AlreadyExists(FileError):
     """The path exists, and must not."""
+
+
+def reason_of(error: BaseException) -> str:
+    """Return the text of an error, without the number and the file of one of the system."""
+    return (isinstance(error, OSError) and error.strerror) or str(error)

@@ -10,9 +10,8 @@ from __future__ import annotations
 import itertools
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import attrs
@@ -22,10 +21,9 @@ from eca_protocol import json
 from eca_protocol.acp import messages as acp
 from eca_protocol.errors import DeadlineExceeded, DecodeError, ECAError, RequestFailed, RPCError
 from eca_protocol.jsonrpc import ErrorCode
-from eca_server.agent.acp.blocks import prompt_blocks
-from eca_server.agent.acp.process import AgentFailed, AgentProcess
+from eca_server.agent.acp.calls import prompt_blocks
 from eca_server.agent.acp.requests import TurnRequests
-from eca_server.agent.acp.session import AgentSession, user_error
+from eca_server.agent.acp.session import AgentFailed, AgentProcess, AgentSession, user_error
 from eca_server.agent.acp.terminals import Terminals
 from eca_server.agent.acp.writer import TurnWriter
 from eca_server.agent.chat.call_runner import CallRunner
@@ -79,6 +77,7 @@ class Target:
     wants_title: bool
 
 
+@attrs.define(eq=False)
 class ACPAgents:
     """The agents of a connection.
 
@@ -90,25 +89,16 @@ class ACPAgents:
         on_mode: called with a chat, the agent's name and the mode that the agent has selected.
     """
 
-    def __init__(
-        self,
-        nursery: trio.Nursery,
-        *,
-        environment: Callable[[], Mapping[str, str]],
-        drained: Callable[[], Awaitable[None]],
-        on_modes: Callable[[str, tuple[str, ...]], None],
-        on_mode: Callable[[Outlet, str, str], None],
-    ) -> None:
-        self._nursery = nursery
-        self._environment = environment
-        self._drained = drained
-        self._on_modes = on_modes
-        self._on_mode = on_mode
-        self._processes: dict[str, AgentProcess] = {}
-        self._replaced: set[AgentProcess] = set()
-        self._turns = Counter[AgentProcess]()
-        self._sessions: dict[str, AgentSession] = {}
-        self._spares: dict[str, AgentSession] = {}
+    _nursery: trio.Nursery
+    _environment: Callable[[], Mapping[str, str]] = attrs.field(kw_only=True)
+    _drained: Callable[[], Awaitable[None]] = attrs.field(kw_only=True)
+    _on_modes: Callable[[str, tuple[str, ...]], None] = attrs.field(kw_only=True)
+    _on_mode: Callable[[Outlet, str, str], None] = attrs.field(kw_only=True)
+    _processes: dict[str, AgentProcess] = attrs.field(init=False, factory=dict)
+    _replaced: set[AgentProcess] = attrs.field(init=False, factory=set)
+    _turns: Counter[AgentProcess] = attrs.field(init=False, factory=Counter)
+    _sessions: dict[str, AgentSession] = attrs.field(init=False, factory=dict)
+    _spares: dict[str, AgentSession] = attrs.field(init=False, factory=dict)
 
     async def answer(self, target: Target, runner: CallRunner, turn: Turn) -> Answer | None:
         """Answer the new messages of a turn; return None after reporting a failure."""
@@ -181,7 +171,7 @@ class ACPAgents:
         if target.wants_title:
             _give_title(turn, writer.title)
         if reason in _ENDINGS:
-            turn.say(_ENDINGS[str(reason)], role="system")
+            turn.report(_ENDINGS[str(reason)])
         return answer
 
     def _process(self, name: str, command: tuple[str, ...], workspace: Workspace) -> AgentProcess:
@@ -292,14 +282,8 @@ class ACPAgents:
         """Return the handlers of an agent's messages, each for the turn of its session."""
 
         def session_of(session_id: str) -> AgentSession | None:
-            return next(
-                (
-                    each
-                    for each in self._sessions.values()
-                    if each.id == session_id and each.process is process()
-                ),
-                None,
-            )
+            sessions = (each for each in self._sessions.values() if each.process is process())
+            return next((each for each in sessions if each.id == session_id), None)
 
         def update(params: acp.SessionNotification) -> None:
             session = session_of(params.session_id)
@@ -391,12 +375,12 @@ def _stored_session(chat: Outlet, agent: str) -> tuple[str | None, str | None]:
 
 def _places(workspace: Workspace, has: acp.AgentCapabilities) -> dict[str, Any]:
     """Return the directories of a session."""
-    more: Iterator[Path] = (each.real_path for each in workspace.roots[1:])
     may_have_more = has.session_capabilities.additional_directories is not None
+    more = workspace.roots[1:] if may_have_more else ()
     return {
         "cwd": str(default_directory(workspace)),
         "mcp_servers": (),
-        "additional_directories": tuple(map(str, more)) if may_have_more else (),
+        "additional_directories": tuple(str(each.real_path) for each in more),
     }
 
 

@@ -25,27 +25,17 @@ from eca_protocol.server.calls import CallState
 from eca_server.agent.acp.calls import AgentTool
 from eca_server.agent.acp.terminals import Terminals
 from eca_server.agent.acp.writer import TurnWriter
-from eca_server.agent.chat.call_runner import CallRunner, wait_for_approval
-from eca_server.agent.chat.steps import PendingChanges, Step
+from eca_server.agent.chat.call_runner import CallRunner, PendingChanges, Step, wait_for_approval
 from eca_server.agent.chat.turn import Turn
 from eca_server.agent.tools.diff import split_lines
-from eca_server.agent.tools.files import LARGEST, Files, action_summary, checkpoint, in_thread
-from eca_server.agent.tools.ledger import Ledger
+from eca_server.agent.tools.files import LARGEST, Ledger, ReadingTool, checkpoint
 from eca_server.agent.tools.read_file import ReadFile
 from eca_server.agent.tools.schemas import integer, object_schema, string
 from eca_server.agent.tools.shell_command import ShellCommand
-from eca_server.agent.tools.tool import (
-    Effect,
-    PreparedCall,
-    Tool,
-    ToolError,
-    ToolOutput,
-    running_call,
-)
+from eca_server.agent.tools.tool import PreparedCall, Tool, ToolError, ToolOutput, running_call
 from eca_server.agent.tools.write_file import WriteFile
 from eca_server.client.content_formatting import NATIVE, PREFIX
 from eca_server.models.events import ToolCallFinished
-from eca_server.models.history import TextPart
 from eca_server.workspace.boundary import Place
 from eca_server.workspace.reading import decode, read_file
 
@@ -67,44 +57,24 @@ R = TypeVar("R")
 
 
 @attrs.frozen(kw_only=True)
-class _ReadText:
+class _ReadText(ReadingTool):
     """The tool `read_file` with the exact text of a file as its output."""
 
-    files: Files
-
     name: ClassVar = ReadFile.name
-    effect: ClassVar[Effect] = "read"
+    action: ClassVar = ReadFile.action
     description: ClassVar = ""
     parameters: ClassVar[Mapping[str, Any]] = object_schema(
         "path", path=string(""), line=integer("", minimum=0), limit=integer("", minimum=0)
     )
 
-    def summary(self, arguments: Mapping[str, Any]) -> str:
-        """Return `Reading file NAME`."""
-        return action_summary("Reading file", arguments)
-
-    async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
-        """Resolve the path.
-
-        Raises:
-            ToolError: the path is invalid.
-        """
-        place = await in_thread(self.files.workspace.locate, arguments["path"])
-
-        def read() -> ToolOutput:
-            data = read_file(place, limit=LARGEST, checkpoint=checkpoint).data
-            text = decode(data).text
-            line, limit = arguments.get("line"), arguments.get("limit")
-            if line is not None or limit is not None:
-                first = max((line or 1) - 1, 0)
-                lines = split_lines(text)[first:]
-                text = "".join(lines if limit is None else lines[: max(limit, 0)])
-            return ToolOutput(parts=(TextPart(text),))
-
-        async def run() -> ToolOutput:
-            return await in_thread(read)
-
-        return PreparedCall(run=run, summary=self.summary(arguments), places=(place,))
+    def read(self, place: Place, arguments: Mapping[str, Any]) -> ToolOutput:
+        """Return the whole text, or the lines that are asked for."""
+        text = decode(read_file(place, limit=LARGEST, checkpoint=checkpoint).data).text
+        line, limit = arguments.get("line"), arguments.get("limit")
+        if line is not None or limit is not None:
+            lines = split_lines(text)[max((line or 1) - 1, 0) :]
+            text = "".join(lines if limit is None else lines[: max(limit, 0)])
+        return ToolOutput.of(text)
 
 
 @attrs.define(eq=False)
@@ -190,7 +160,7 @@ class TurnRequests:
         call.start()
         self.turn.show_call_progress("Calling tool")
         if known is not original:
-            call.finish(ToolOutput(parts=(TextPart("Approved."),)))
+            call.finish(ToolOutput.of("Approved."))
         self.writer.advance(known)
         return True
 
@@ -201,16 +171,14 @@ class TurnRequests:
         arguments = {"path": params.path, "line": params.line, "limit": params.limit}
         named = {name: value for name, value in arguments.items() if value is not None}
         output = await self._run(ReadFile.name, tool, named)
-        texts = (part.text for part in output.parts if isinstance(part, TextPart))
-        return acp.ReadTextFileResponse(content="".join(texts))
+        return acp.ReadTextFileResponse(content="".join(output.texts))
 
     async def write_text(self, params: acp.WriteTextFileRequest) -> acp.Empty:
         """Write a file."""
         native = self._native(WriteFile)
         if native is not None:  # the agent remembers the contents of files by itself
             native = attrs.evolve(native, files=attrs.evolve(native.files, ledger=Ledger()))
-        arguments = {"path": params.path, "content": params.content}
-        await self._run(WriteFile.name, native, arguments)
+        await self._run(WriteFile.name, native, {"path": params.path, "content": params.content})
         return acp.Empty()
 
     async def create_terminal(
@@ -262,9 +230,8 @@ class TurnRequests:
         await self.runner.run_step(step, (), self.turn)
         result = call.result
         if result is None or result.is_error:
-            parts = () if result is None else result.parts
-            texts = [part.text for part in parts if isinstance(part, TextPart)]
-            raise RPCError(ErrorCode.INVALID_REQUEST, "\n".join(texts) or "the call was refused")
+            text = "\n".join([] if result is None else result.texts)
+            raise RPCError(ErrorCode.INVALID_REQUEST, text or "the call was refused")
         return result
 
     async def _run_silently(
@@ -289,7 +256,7 @@ class TurnRequests:
 
     def _is_approved(self, prepared: PreparedCall) -> bool:
         """Return whether the user has approved a running call of the agent for the same thing."""
-        if not all(map(_is_ordinary, prepared.places)):
+        if not all(each.is_inside and not each.is_guarded for each in prepared.places):
             return False
         running = [each for each in self.writer.calls.values() if each.call.is_open]
         if prepared.command is not None:
@@ -305,10 +272,6 @@ class TurnRequests:
         return bool(prepared.places) and approved.issuperset(
             place.real_path for place in prepared.places
         )
-
-
-def _is_ordinary(place: Place) -> bool:
-    return place.is_inside and not place.is_guarded
 
 
 def _finished(key: str, arguments: Mapping[str, Any]) -> ToolCallFinished:

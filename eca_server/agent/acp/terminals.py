@@ -9,13 +9,12 @@ import trio
 
 from eca_protocol.acp import RESOURCE_NOT_FOUND
 from eca_protocol.acp import messages as acp
-from eca_protocol.errors import RPCError, StartFailed
+from eca_protocol.errors import RPCError
 from eca_protocol.process import Child, signal_name
 from eca_server.agent.jobs.output import Stream
-from eca_server.agent.jobs.shell import RunningShell, start_shell
-from eca_server.agent.tools.script import Script, enter_sandbox, open_working_directory
+from eca_server.agent.jobs.shell import RunningShell
+from eca_server.agent.tools.script import Script, enter_sandbox, start_script
 from eca_server.agent.tools.tool import ToolError, ToolOutput
-from eca_server.models.history import TextPart
 
 MOST_TERMINALS: Final = 100
 """The number of terminals of one turn that are not released, or whose output is stored."""
@@ -106,22 +105,11 @@ class Terminals:
         self._forget_oldest()
         if len(self._terminals) >= MOST_TERMINALS:
             raise ToolError(f"{MOST_TERMINALS} terminals are in use: release one of them.")
-        visit = await enter_sandbox(script)
-        to_run = script if visit is None else script.within(visit)
+        to_run, leave = await enter_sandbox(script)
         try:
-            async with open_working_directory(to_run.directory) as directory:
-                child = start_shell(
-                    to_run.shell,
-                    to_run.text,
-                    directory=directory,
-                    environment=to_run.environment,
-                    prefix=to_run.prefix,
-                )
-        except BaseException as error:
-            if visit is not None:
-                await visit.leave()
-            if isinstance(error, StartFailed):
-                raise ToolError(str(error)) from error
+            child = await start_script(to_run)
+        except BaseException:
+            await leave()
             raise
         terminal = self._terminals[name] = Terminal(self.limits.pop(name, None))
 
@@ -129,12 +117,11 @@ class Terminals:
             try:
                 await terminal.run(child)
             finally:
-                if visit is not None:
-                    with trio.CancelScope(shield=True):
-                        await visit.leave()
+                with trio.CancelScope(shield=True):
+                    await leave()
 
         self.nursery.start_soon(run)
-        return ToolOutput(parts=(TextPart(f"The command was started in the terminal {name}."),))
+        return ToolOutput.of(f"The command was started in the terminal {name}.")
 
     def _forget_oldest(self) -> None:
         """Forget the oldest released terminals, so that one more can be started."""

@@ -17,8 +17,7 @@ from eca_protocol.acp import messages as acp
 from eca_protocol.messages import TaskItem, TaskPriority, TaskStatus, UsageLimit
 from eca_protocol.revisions import Revision
 from eca_protocol.server.calls import CallState, Naming
-from eca_server.agent.acp.blocks import shown
-from eca_server.agent.acp.calls import AgentCall, shown_title, tool_name
+from eca_server.agent.acp.calls import AgentCall, shown, shown_title, tool_name
 from eca_server.agent.chat.pictures import picture_content
 from eca_server.agent.chat.reply import add_answer
 from eca_server.agent.chat.tool_call import ToolCall
@@ -27,19 +26,9 @@ from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.tasks import TASK_TOOL, Tasks
 from eca_server.agent.tools.tool import ToolOutput
 from eca_server.client.content_formatting import NATIVE, PREFIX
+from eca_server.models import events
 from eca_server.models.answer import Answer
 from eca_server.models.counts import token_count
-from eca_server.models.events import (
-    Event,
-    Image,
-    ReasoningDelta,
-    ReasoningFinished,
-    ReasoningStarted,
-    TextDelta,
-    ToolCallFinished,
-    ToolCallStarted,
-    Usage,
-)
 from eca_server.models.history import ImagePart, Message, Origin, TextPart
 
 _STATES: Final[Mapping[str, TaskStatus]] = {"in_progress": "in-progress", "completed": "done"}
@@ -100,10 +89,8 @@ class TurnWriter:
                 self.usage = update
             case acp.SessionInfoUpdate():
                 self.title = update.title or self.title
-            case _:
-                pass
 
-    def _feed(self, event: Event) -> None:
+    def _feed(self, event: events.Event) -> None:
         self.last_answer.feed(event)
         self.turn.draft.record(event)
 
@@ -111,24 +98,24 @@ class TurnWriter:
         part = shown(block)
         self._begin_text()
         if isinstance(part, ImagePart):
-            self._feed(Image(media_type=part.media_type, data=part.data))
+            self._feed(events.Image(media_type=part.media_type, data=part.data))
             self.turn.emit("assistant", picture_content(part.data))
         elif part.text:
-            self._feed(TextDelta(part.text))
+            self._feed(events.TextDelta(part.text))
             self.turn.say(part.text)
 
     def _think(self, text: str) -> None:
         if self._thought is None:
             self._begin_text()
             self._thought = uuid.uuid4().hex
-            self._feed(ReasoningStarted(self._thought))
+            self._feed(events.ReasoningStarted(self._thought))
             self.turn.reasonings.start(self._thought)
-        self._feed(ReasoningDelta(self._thought, text))
+        self._feed(events.ReasoningDelta(self._thought, text))
         self.turn.reasonings.write(self._thought, text)
 
     def _end_thought(self) -> None:
         if self._thought is not None:
-            self._feed(ReasoningFinished(key=self._thought))
+            self._feed(events.ReasoningFinished(key=self._thought))
             self.turn.reasonings.finish(self._thought)
             self._thought = None
 
@@ -183,9 +170,9 @@ class TurnWriter:
     def write_call(self, naming: Naming, call: ToolCall, arguments: Any) -> None:
         """Make a call part of the answer."""
         self._end_thought()
-        self._feed(ToolCallStarted(key=naming.id, name=naming.name))
+        self._feed(events.ToolCallStarted(key=naming.id, name=naming.name))
         raw = json.dumps(arguments).decode()
-        self._feed(ToolCallFinished(key=naming.id, raw=raw, arguments=arguments))
+        self._feed(events.ToolCallFinished(key=naming.id, raw=raw, arguments=arguments))
         self._open.append(call)
 
     def announced(self, known: AgentCall) -> None:
@@ -243,7 +230,7 @@ class TurnWriter:
         call.decided.set()
         self.write_call(naming, call, arguments)
         call.start()
-        call.finish(ToolOutput(parts=(TextPart(lines or "An empty plan."),), details=details))
+        call.finish(ToolOutput.of(lines or "An empty plan.", details=details))
 
     def finish(self, *, is_interrupted: bool, cost: float | None = None) -> Answer:
         """End the messages of the turn; return the last answer. Later updates are not taken.
@@ -269,7 +256,9 @@ class TurnWriter:
         if self.usage is not None:
             size = token_count(self.usage.size)
             self.turn.limit = None if size is None else UsageLimit(context=size)
-            self.turn.usages[:] = [Usage(input=token_count(self.usage.used), output=0, cost=cost)]
+            self.turn.usages[:] = [
+                events.Usage(input=token_count(self.usage.used), output=0, cost=cost)
+            ]
 
 
 def _text_of(arguments: Mapping[str, Any]) -> str:
@@ -278,14 +267,9 @@ def _text_of(arguments: Mapping[str, Any]) -> str:
 
 
 def _tasks(plan: acp.Plan) -> Tasks:
-    return Tasks(
-        items=tuple(
-            TaskItem(
-                id=number,
-                subject=each.content,
-                status=_STATES.get(str(each.status), "pending"),
-                priority=_PRIORITIES.get(str(each.priority), "medium"),
-            )
-            for number, each in enumerate(plan.entries, 1)
-        )
-    )
+    items = []
+    for number, each in enumerate(plan.entries, 1):
+        status = _STATES.get(str(each.status), "pending")
+        priority = _PRIORITIES.get(str(each.priority), "medium")
+        items.append(TaskItem(id=number, subject=each.content, status=status, priority=priority))
+    return Tasks(items=tuple(items))

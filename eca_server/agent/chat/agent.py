@@ -9,17 +9,18 @@ limited.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import attrs
 
+from eca_protocol.messages import ChatTextContent
 from eca_server.agent.chat.breakdown import LastRequest
 from eca_server.agent.chat.call_runner import CallRunner
 from eca_server.agent.chat.compaction import Compactor
 from eca_server.agent.chat.reply import reply
-from eca_server.agent.chat.steering import take_steers
 from eca_server.agent.chat.title import MakeTitle
 from eca_server.agent.chat.turn import Turn
 from eca_server.agent.context.contexts import PromptContext
@@ -51,7 +52,6 @@ class Gather(Protocol):
 
     def __call__(self, *, is_preview: bool = False) -> Awaitable[PromptContext]:
         """Read the contexts; those of a preview for the user do not count as sent."""
-        ...
 
 
 @attrs.frozen(kw_only=True)
@@ -120,12 +120,11 @@ class Agent:
         turn.messages[:] = [*before, opening]
         built = await self.gather()  # after the hooks: some contexts are reported only once
         for note in built.notes:
-            turn.say(note, role="system")
+            turn.report(note)
         _report_dropped_reasoning(turn, self.model.origin)
         opening = attrs.evolve(opening, parts=(*built.parts, *opening.parts))
         turn.messages[:] = [*before, opening]
-        if self.hooks is not None:
-            self.hooks.mark_greeted()
+        turn.outlet.history.is_greeted |= self.hooks is not None
         await turn.store_prompt()
         compactor = self.compactor(turn, opening)
         failures = _Failures()
@@ -282,10 +281,9 @@ def _report_dropped_reasoning(turn: Turn, origin: Origin) -> None:
     """Report once that a newly selected model is not sent the earlier model's reasoning."""
     before = origin_of_dropped_reasoning(turn.outlet.history.model_context, origin)
     if before is not None:
-        turn.say(
+        turn.report(
             f"{origin.provider}/{origin.model} answers from here on. It is sent the chat so far, "
-            f"but not the reasoning of {before.provider}/{before.model}.",
-            role="system",
+            f"but not the reasoning of {before.provider}/{before.model}."
         )
 
 
@@ -305,3 +303,43 @@ class _Failures:
             self.counts.clear()
         self.successes |= changes
         self.counts.update(failed)
+
+
+_log = logging.getLogger("eca_server.agent.chat")
+
+
+async def take_steers(turn: Turn, compact: Callable[[str], Awaitable[None]]) -> bool:
+    """Add the texts of the present steers to the messages, with echo, and run the commands.
+
+    Commands run between two requests, in the order in which they came; a command that fails does
+    not end the turn.
+
+    `compact`: compacts the chat, with the user's wish for the summary.
+
+    Returns:
+        True if there is a new text for the model.
+    """
+    has_new_text = False
+    for steer in tuple(turn.steers):  # hooks have not checked those that come meanwhile
+        if steer not in turn.steers:
+            continue  # taken back while a command ran
+        turn.steers.remove(steer)
+        turn.emit("user", ChatTextContent(text=steer.text, content_id=steer.content_id))
+        if steer.command is not None:
+            history, failed = turn.outlet.history, turn.failed
+            history.unrecorded_prompts[steer.content_id] = len(history) + len(turn.messages)
+            try:
+                await steer.command(turn, compact)
+            except Exception:  # noqa: BLE001 - a command's error must not end the turn
+                _log.exception("a command in chat %s failed", turn.outlet.id)
+                turn.report("This command failed. See the server's log for details.")
+            turn.failed = failed
+            continue
+        has_new_text = True
+        text_part = TextPart(steer.text)
+        parts = steer.parts or (text_part,)
+        shown = None if parts[-1] == text_part else steer.text
+        turn.messages.append(
+            Message(role="user", parts=parts, content_id=steer.content_id, shown=shown)
+        )
+    return has_new_text

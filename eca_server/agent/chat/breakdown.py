@@ -72,14 +72,10 @@ def breakdown(request: Request, used: int, limit: int | None) -> ContextBreakdow
         for kind, (name, color, emoji) in _SHOWN.items()
         if tokens[kind]
     )
+    unlimited = ContextBreakdown(categories=categories, used_tokens=used)
     if limit is None:
-        return ContextBreakdown(categories=categories, used_tokens=used)
-    color, emoji = _FREE
-    return ContextBreakdown(
-        categories=categories,
-        used_tokens=used,
-        free_tokens=max(0, limit - used),
-        context_limit=limit,
-        free_color=color,
-        free_emoji=emoji,
+        return unlimited
+    free, (color, emoji) = max(0, limit - used), _FREE
+    return attrs.evolve(
+        unlimited, free_tokens=free, context_limit=limit, free_color=color, free_emoji=emoji
     )

@@ -19,14 +19,13 @@ from eca_protocol.server.mailbox import Mailbox
 from eca_server.agent.chat.flags import flags_within
 from eca_server.agent.chat.memory import Memory, RestoreState, Storage
 from eca_server.agent.chat.outlet import ChatServices, Outlet, Selection
-from eca_server.agent.chat.showing import Replayer
-from eca_server.agent.chat.store.rows import ChatSettings, StoredChat
-from eca_server.agent.chat.stored_messages import ChatRecord, restored
+from eca_server.agent.chat.replay import Replayer
+from eca_server.agent.chat.store.rows import ChatRecord, ChatSettings, StoredChat, restored
 from eca_server.agent.chat.title import MakeTitle, Titling
 from eca_server.agent.chat.tool_call import ToolCall
 from eca_server.agent.chat.turn import STOP_SECONDS, Prompt, Turn
 from eca_server.agent.chat.usage import SessionUsage
-from eca_server.agent.tools.ledger import Ledger
+from eca_server.agent.tools.files import Ledger
 from eca_server.models.history import Message
 
 if TYPE_CHECKING:
@@ -98,10 +97,7 @@ class Chat(Outlet):
         self.titling.end()
         self.replayer.end()
         if self.mailbox.delete() and self.turn is not None:
-            if self.services.session.profile.finishes_deleted:
-                self.turn.finish()
-            self.turn.silence()
-            self.turn.stop()
+            self.turn.delete()
             self.services.nursery.start_soon(self.turn.close_late)
 
     def clear(self) -> anyio.Event:

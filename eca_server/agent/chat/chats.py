@@ -11,8 +11,7 @@ import trio
 from eca_server.agent.chat.chat import Chat
 from eca_server.agent.chat.memory import Memory, RestoreState
 from eca_server.agent.chat.outlet import ChatServices, Outlet
-from eca_server.agent.chat.store.rows import ChatSettings
-from eca_server.agent.chat.stored_messages import ChatRecord
+from eca_server.agent.chat.store.rows import ChatRecord, ChatSettings
 from eca_server.agent.chat.subagents import SubagentChat
 from eca_server.agent.chat.tool_call import ToolCall
 from eca_server.agent.chat.turn import STOP_SECONDS, TOOL_STOP_SECONDS, Turn
@@ -50,8 +49,8 @@ class Chats:
         known = chat_id or str(uuid.uuid4())
         chat = self._chats.get(known)
         if chat is None:
-            if self.memory is not None and not self._chats:
-                self._services.nursery.start_soon(self.memory.wake)
+            if self.memory is not None and not self._chats:  # opens the file early
+                self._services.nursery.start_soon(self.memory.rollbacks.recover)
             may_be_stored = bool(chat_id) and known not in self._deleted
             state = RestoreState.UNKNOWN if may_be_stored else RestoreState.NEW
             chat = Chat(known, self._services, self.memory, state, bodies=self._bodies)

@@ -31,6 +31,7 @@ from eca_server.models.history import (
     ToolCallPart,
     ToolResultPart,
     effective_history,
+    parts_in,
 )
 from eca_server.models.models import Model
 
@@ -108,11 +109,11 @@ class Compactor:
         is_answered = self._turn.messages[-1].role == "assistant"
         opening = None if is_answered else self._opening
         if not has_past(self._turn, opening):
-            self._turn.say(NO_PAST, role="system")
+            self._turn.report(NO_PAST)
             return
         summary = await self._compact(opening, wish)
         if summary is not None:
-            self._turn.say(summary, role="system")
+            self._turn.report(summary)
 
     async def _compact(
         self, opening: Message | None, wish: str = "", triggered: Trigger = "manual"
@@ -145,13 +146,12 @@ class Compactor:
                 summary = await _summary(turn, self._model, past, wish, instruction)
         except (BackendError, _NoSummary, trio.TooSlowError) as error:
             why = self._reason(error)
-            turn.say(f"The chat could not be compacted, and is unchanged: {why}", role="system")
+            turn.report(f"The chat could not be compacted, and is unchanged: {why}")
             return None
         answering = () if opening is None else (opening, *_unanswered(turn, opening))
         again = tuple(part for message in answering for part in message.parts)
         turn.messages.append(Message(role="user", parts=(CompactionPart(summary), *again)))
-        words = "The chat was compacted: the model now has a summary of the messages so far."
-        turn.say(words, role="system")
+        turn.report("The chat was compacted: the model now has a summary of the messages so far.")
         if hooks is not None:
             added = await hooks.after_compaction(triggered, summary)
             parts = (CompactionPart(summary), *added, *again)
@@ -173,12 +173,7 @@ def has_past(turn: Turn, opening: Message | None = None) -> bool:
 
 def transcript(messages: Sequence[Message], size: int) -> str:
     """Return a conversation as one text of at most about `size` bytes, with long outputs cut."""
-    names = {
-        part.id: part.name
-        for message in messages
-        for part in message.parts
-        if isinstance(part, ToolCallPart)
-    }
+    names = {part.id: part.name for part in parts_in(messages, ToolCallPart)}
     entries = (f"{message.role}:\n{_text(message, names)}" for message in messages)
     return cut_middle("\n\n".join(entries), Cap(lines=size, size=size))
 
@@ -274,5 +269,3 @@ def _lines(part: Part, names: Mapping[str, str]) -> Iterator[str]:
             for inner in parts:
                 for line in _lines(inner, names):
                     yield cut_middle(line, _RESULT)
-        case _:
-            pass

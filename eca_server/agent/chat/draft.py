@@ -13,8 +13,10 @@ from typing import Final
 import attrs
 import trio
 
-from eca_server.agent.chat.store.running import Piece, joined
+from eca_server.agent.chat.store.rows import Piece
+from eca_server.agent.chat.store.running import joined
 from eca_server.agent.chat.tool_call import ToolCall
+from eca_server.models import history
 from eca_server.models.events import (
     Citation,
     Event,
@@ -23,18 +25,6 @@ from eca_server.models.events import (
     ReasoningStarted,
     RefusalDelta,
     TextDelta,
-)
-from eca_server.models.history import (
-    CitationPart,
-    ImagePart,
-    Message,
-    Origin,
-    Part,
-    ReasoningPart,
-    RefusalPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
 )
 
 SECONDS: Final = 1.0
@@ -56,7 +46,7 @@ class _Growing:
     """
 
     place: int
-    origin: Origin | None = None
+    origin: history.Origin | None = None
     events: list[Event] = attrs.field(factory=list)
     pieces: int = 0
     results: set[str] = attrs.field(factory=set)
@@ -69,7 +59,7 @@ class Draft:
         stored: the number of messages that are stored or being stored.
     """
 
-    def __init__(self, messages: Sequence[Message], calls: Mapping[str, ToolCall]) -> None:
+    def __init__(self, messages: Sequence[history.Message], calls: Mapping[str, ToolCall]) -> None:
         """Take the messages and the calls of the turn, to which more are added."""
         self.stored = 0
         self._messages = messages
@@ -77,10 +67,10 @@ class Draft:
         self._scope = trio.CancelScope()
         self._changed = trio.Event()
         self._is_stored = False
-        self._written: list[Message] = []
+        self._written: list[history.Message] = []
         self._growing = _Growing(0)
 
-    def take(self, count: int) -> Sequence[Message]:
+    def take(self, count: int) -> Sequence[history.Message]:
         """Return the unstored ones of the first `count` messages, and mark them as stored."""
         first, self.stored = self.stored, max(self.stored, count)
         return self._messages[first:count]
@@ -95,7 +85,7 @@ class Draft:
         """Have a look at the calls of the turn: one has moved."""
         self._changed.set()
 
-    def begin_answer(self, origin: Origin) -> None:
+    def begin_answer(self, origin: history.Origin) -> None:
         """Begin the turn's next message: a model answers."""
         self._growing = _Growing(len(self._messages), origin)
 
@@ -131,13 +121,13 @@ class Draft:
             growing = self._growing = _Growing(len(messages))
         recorded = len(growing.events)
         results = tuple(self._new_results(messages, growing))
-        parts = (*_parts_of(growing.events), *results)
+        parts = (*joined(part for each in growing.events for part in _part_of(each)), *results)
         pieces = [
             Piece(message=place, number=0, body=messages[place])
             for place in range(whole, len(messages))
         ]
         if parts:
-            body = Message(
+            body = history.Message(
                 role="tool" if growing.origin is None else "assistant",
                 parts=parts,
                 origin=growing.origin,
@@ -152,7 +142,7 @@ class Draft:
         growing.results |= {each.call_id for each in results}
         return True
 
-    def _written_of(self, messages: Sequence[Message]) -> int:
+    def _written_of(self, messages: Sequence[history.Message]) -> int:
         """Count the messages that are stored as they are: the last may have been rewritten."""
         written = self._written
         while written and (
@@ -162,35 +152,29 @@ class Draft:
         return len(written)
 
     def _new_results(
-        self, messages: Sequence[Message], growing: _Growing
-    ) -> Iterator[ToolResultPart]:
+        self, messages: Sequence[history.Message], growing: _Growing
+    ) -> Iterator[history.ToolResultPart]:
         """Yield the results of the last answer's calls that are not stored."""
         if growing.origin is None and messages and messages[-1].role == "assistant":
             for part in messages[-1].parts:
-                if isinstance(part, ToolCallPart) and part.id not in growing.results:
+                if isinstance(part, history.ToolCallPart) and part.id not in growing.results:
                     call = self._calls.get(part.id)
                     if call is not None and call.result is not None:
                         yield call.result_part()
 
 
-def _parts_of(events: Sequence[Event]) -> tuple[Part, ...]:
-    """Return what events add to an answer; calls do not count before the answer is whole."""
-    return tuple(joined(part for event in events for part in _part_of(event)))
-
-
-def _part_of(event: Event) -> Iterator[Part]:
+def _part_of(event: Event) -> Iterator[history.Part]:
+    """Yield what an event adds to an answer; calls do not count before the answer is whole."""
     match event:
         case TextDelta(text):
-            yield TextPart(text)
+            yield history.TextPart(text)
         case RefusalDelta(text):
-            yield RefusalPart(text)
+            yield history.RefusalPart(text)
         case ReasoningStarted():
-            yield ReasoningPart(text="\n\n")
+            yield history.ReasoningPart(text="\n\n")
         case ReasoningDelta(text=text):
-            yield ReasoningPart(text=text)
+            yield history.ReasoningPart(text=text)
         case Citation(url=url, title=title):
-            yield CitationPart(url=url, title=title)
+            yield history.CitationPart(url=url, title=title)
         case Image(media_type=media_type, data=data):
-            yield ImagePart(media_type=media_type, data=data)
-        case _:
-            pass
+            yield history.ImagePart(media_type=media_type, data=data)

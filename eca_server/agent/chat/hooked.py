@@ -16,11 +16,9 @@ from eca_protocol.messages import ChatHookActionFinishedContent, ChatHookActionS
 from eca_protocol.server.calls import Naming
 from eca_server.agent.chat.turn import Steer, Turn
 from eca_server.agent.context.block import Section, render
-from eca_server.agent.hooks.action import ActionResult
+from eca_server.agent.hooks.action import ActionResult, Outcome
 from eca_server.agent.hooks.background import BackgroundHooks
-from eca_server.agent.hooks.hooks import HookResults, Hooks
-from eca_server.agent.hooks.matching import ToolCallEvent
-from eca_server.agent.hooks.outcome import Outcome
+from eca_server.agent.hooks.hooks import HookReporter, HookResults, Hooks, ToolCallEvent
 from eca_server.agent.tools.approval import Decision
 from eca_server.agent.tools.approval_rules import Verdict
 from eca_server.agent.tools.output import Cap, cut_middle
@@ -99,9 +97,7 @@ class TurnHooks:
                 return None
         *others, last = message.parts
         prompt_text = last.text if isinstance(last, TextPart) else self._turn.prompt.text
-        results = await self._hooks.fire(
-            "preRequest", {**self._chat_payload, "prompt": prompt_text}, _HookDisplay(self._turn)
-        )
+        results = await self._fire("preRequest", prompt=prompt_text)
         if self._ends_with(results):
             return None
         if results.blocked_by is not None:
@@ -115,19 +111,13 @@ class TurnHooks:
 
     async def _start(self) -> HookResults:
         if self._is_subagents:
-            return await self._hooks.fire(
-                "subagentStart", self._chat_payload, _HookDisplay(self._turn)
-            )
+            return await self._fire("subagentStart")
         turn = self._turn
         payload = {**self._chat_payload, "resumed": bool(turn.outlet.history)}
         if not self._hooks.has("chatStart"):
             return HookResults(payload=payload)
         run = partial(self._hooks.fire, "chatStart", payload, _HookDisplay(turn))
         return await self._background.run_start(turn.outlet.id, run, lambda: turn.is_mute)
-
-    def mark_greeted(self) -> None:
-        """Record that the hooks' additions at the chat's start are in its history."""
-        self._turn.outlet.history.is_greeted = True
 
     async def check_steers(self) -> None:
         """Run the `preRequest` hooks for each new steer, once.
@@ -136,9 +126,7 @@ class TurnHooks:
         """
         steers = self._turn.steers
         while steer := next((e for e in steers if e.parts is None and e.command is None), None):
-            results = await self._hooks.fire(
-                "preRequest", {**self._chat_payload, "prompt": steer.text}, _HookDisplay(self._turn)
-            )
+            results = await self._fire("preRequest", prompt=steer.text)
             if steer not in steers:
                 continue  # it was withdrawn meanwhile
             if self._ends_with(results):
@@ -151,17 +139,13 @@ class TurnHooks:
                 del steers[place]
                 name, why = results.blocked_by
                 words = f"Blocked by hook '{name}'{': ' + why if why else '.'}\n\n{steer.text}"
-                self._turn.say(words, role="system")
+                self._turn.report(words)
 
     async def after_request(self, response: str) -> None:
         """Run the hooks after the last answer; add their follow-up, if any, as a steer."""
-        payload = {
-            **self._chat_payload,
-            "response": response,
-            "follow_up_active": self._follow_ups > 0,
-        }
         event: HookEvent = "subagentPostRequest" if self._is_subagents else "postRequest"
-        results = await self._hooks.fire(event, payload, _HookDisplay(self._turn))
+        is_active = self._follow_ups > 0
+        results = await self._fire(event, response=response, follow_up_active=is_active)
         if self._ends_with(results):
             return
         follow_ups = [*results.follow_ups, *(results.blocked_by[1:] if results.blocked_by else ())]
@@ -174,19 +158,16 @@ class TurnHooks:
 
     async def before_compaction(self, triggered: Trigger, wish: str) -> bool:
         """Return whether the chat may be compacted; report it if not."""
-        payload = {**self._chat_payload, "triggered": triggered, "custom_instructions": wish}
-        results = await self._hooks.fire("preCompact", payload, _HookDisplay(self._turn))
+        results = await self._fire("preCompact", triggered=triggered, custom_instructions=wish)
         if self._ends_with(results):
             return False
         if results.blocked_by is not None:
-            blocked = f"Compaction blocked by hook '{results.blocked_by[0]}'."
-            self._turn.say(blocked, role="system")
+            self._turn.report(f"Compaction blocked by hook '{results.blocked_by[0]}'.")
         return results.blocked_by is None
 
     async def after_compaction(self, triggered: Trigger, summary: str) -> Sequence[TextPart]:
         """Return the parts to put after the summary."""
-        payload = {**self._chat_payload, "triggered": triggered, "compact_summary": summary}
-        results = await self._hooks.fire("postCompact", payload, _HookDisplay(self._turn))
+        results = await self._fire("postCompact", triggered=triggered, compact_summary=summary)
         self._ends_with(results)
         return _framed(results.contexts)
 
@@ -216,10 +197,9 @@ class TurnHooks:
         self, naming: Naming, arguments: Mapping[str, Any], output: ToolOutput
     ) -> ToolOutput:
         """Return the output as hooks change it for the model."""
-        texts = [part.text for part in output.parts if isinstance(part, TextPart)]
         payload = {
             **self._call_payload(naming, arguments),
-            "tool_response": "\n".join(texts),
+            "tool_response": "\n".join(output.texts),
             "error": output.is_error,
         }
         results = await self._fire_of_call(
@@ -232,6 +212,10 @@ class TurnHooks:
         elif results.replacement is not None:
             parts = (TextPart(results.replacement or _HIDDEN),)
         return attrs.evolve(output, parts=(*parts, *_framed(results.contexts)))
+
+    async def _fire(self, event: HookEvent, **members: Any) -> HookResults:
+        payload = {**self._chat_payload, **members}
+        return await self._hooks.fire(event, payload, _HookDisplay(self._turn))
 
     async def _fire_of_call(
         self,
@@ -266,7 +250,7 @@ class TurnHooks:
 
 
 @attrs.frozen
-class _HookDisplay:
+class _HookDisplay(HookReporter):
     """Shows hooks in the chat if the client's edition has them; else reports failures as text."""
 
     turn: Turn
@@ -295,11 +279,8 @@ class _HookDisplay:
         elif outcome.fails:
             self.failed(name, outcome.why)
 
-    def failed(self, name: str, why: str) -> None:
-        self.say(f"The hook {name} failed: {why}")
-
     def say(self, text: str) -> None:
-        self.turn.say(text, role="system")
+        self.turn.report(text)
 
     @property
     def _shows_hooks(self) -> bool:

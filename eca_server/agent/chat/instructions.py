@@ -11,8 +11,8 @@ import attrs
 import trio
 
 from eca_protocol.server.roots import Root
+from eca_server.agent.context.block import NOTICE
 from eca_server.agent.context.instructions_files import has_template
-from eca_server.agent.context.provenance import NOTICE
 from eca_server.agent.tools.files import printable
 from eca_server.config.files import Unreadable
 from eca_server.config.settings import Config, agent_key

@@ -15,18 +15,10 @@ from typing import Literal
 import attrs
 
 from eca_protocol.messages import ChatImageContent
-from eca_server.agent.chat.gallery import Gallery
+from eca_server.agent.chat.pictures import Gallery
 from eca_server.agent.chat.restoring import Rollbacks
-from eca_server.agent.chat.store.rows import (
-    BeforeImage,
-    BeforeImageBatch,
-    ChatSummary,
-    LoadResult,
-    StoredChat,
-)
-from eca_server.agent.chat.store.running import Piece
+from eca_server.agent.chat.store import rows
 from eca_server.agent.chat.store.store import Store
-from eca_server.agent.chat.stored_messages import ChatRecord, stored
 from eca_server.agent.tools.tool import FileChange
 from eca_server.models.history import Message
 from eca_server.workspace.boundary import Workspace
@@ -65,18 +57,11 @@ class Memory:
         notify: Callable[[str], None],
         gallery: Gallery,
     ) -> None:
-        self.store = store
-        self.gallery = gallery
-        self.workspace = workspace
+        self.store, self.workspace, self.gallery, self.notify = store, workspace, gallery, notify
         self.rollbacks = Rollbacks(store, workspace, boundary=boundary, notify=notify)
-        self.notify = notify
         self.undeleted: set[str] = set()  # deleted chats that may still be on the disk
 
-    async def wake(self) -> None:
-        """Open the store during the first turn, which then does not wait for it at its end."""
-        await self.rollbacks.recover()
-
-    async def find(self, chat_id: str, *, waits: bool) -> LoadResult | None:
+    async def find(self, chat_id: str, *, waits: bool) -> rows.LoadResult | None:
         """Load a stored chat, once its interrupted rollback is finished.
 
         `waits`: wait a moment for a late disk, and tell the user that the chat cannot be read.
@@ -109,7 +94,7 @@ class Memory:
         *,
         by: Literal["updated", "created"] = "updated",
         everywhere: bool = False,
-    ) -> Sequence[ChatSummary]:
+    ) -> Sequence[rows.ChatSummary]:
         """Return the chats of the workspace, or of all, the latest first."""
         await self.rollbacks.recover()
         workspace = None if everywhere else self.workspace
@@ -141,8 +126,8 @@ class Storage:
     _chat_id: str
     _memory: Memory | None
     state: RestoreState
-    _describe: Callable[[], ChatRecord | None]
-    unstored_changes: list[BeforeImageBatch] = attrs.field(init=False, factory=list)
+    _describe: Callable[[], rows.ChatRecord | None]
+    unstored_changes: list[rows.BeforeImageBatch] = attrs.field(init=False, factory=list)
     _is_erasure_due: bool = attrs.field(init=False, default=False)
     _cleared: Awaitable[None] | None = attrs.field(init=False, default=None)
 
@@ -156,7 +141,7 @@ class Storage:
         """True if chats are stored."""
         return self._memory is not None
 
-    async def load(self) -> LoadResult | None:
+    async def load(self) -> rows.LoadResult | None:
         """Read the stored part; None: there is nothing to restore, or it cannot be read now."""
         if self._memory is None or self.is_restored:
             return None
@@ -168,25 +153,25 @@ class Storage:
             self.state = RestoreState.LATE
         return loaded
 
-    async def read_longer(self, known: Sequence[Message]) -> StoredChat | None:
+    async def read_longer(self, known: Sequence[Message]) -> rows.StoredChat | None:
         """Read the stored part of a restored chat if it has these messages, and more."""
         if self._memory is None or not self.is_restored or self._memory.store.is_late:
             return None
         known_ids = {each.content_id for each in known if each.content_id is not None}
         return await self._memory.store.find_longer(self._chat_id, known_ids, len(known))
 
-    async def store(self, record: ChatRecord | None = None) -> None:
+    async def store(self, record: rows.ChatRecord | None = None) -> None:
         """Store additions, the title and the settings, within a time limit; never raise."""
         memory, described = self._memory, self._describe()
         if memory is None or described is None:
             return
-        record = record or ChatRecord()
+        record = record or rows.ChatRecord()
         memory.undeleted.discard(self._chat_id)  # a deleted id may be used again
         try:
             await memory.store.append(
                 self._chat_id,
                 memory.workspace,
-                stored(record.messages),
+                rows.stored(record.messages),
                 title=described.title,
                 usage=record.usage,
                 settings=described.settings,
@@ -195,7 +180,7 @@ class Storage:
         except Exception:  # noqa: BLE001 - what cannot be stored must not end a turn
             _log.exception("a part of chat %s cannot be stored", self._chat_id)
 
-    async def store_pieces(self, turn: str, pieces: Sequence[Piece]) -> bool:
+    async def store_pieces(self, turn: str, pieces: Sequence[rows.Piece]) -> bool:
         """Store pieces of the draft of a turn; return whether they are on disk; never raise."""
         if self._memory is None:
             return False
@@ -222,8 +207,7 @@ class Storage:
         self.unstored_changes = [*unstored, batch]
 
         def forget() -> None:
-            others = [each for each in self.unstored_changes if each is not batch]
-            self.unstored_changes = others
+            self.unstored_changes = [each for each in self.unstored_changes if each is not batch]
             memory.store.remove_before_images(batch)
 
         return forget
@@ -284,10 +268,10 @@ class Storage:
         return erase()
 
 
-def _before_image(content_id: str, change: FileChange) -> BeforeImage:
+def _before_image(content_id: str, change: FileChange) -> rows.BeforeImage:
     before, after = change.before, change.after
     is_stored = before is not None and len(before.data) <= LARGEST_IMAGE
-    return BeforeImage(
+    return rows.BeforeImage(
         content_id=content_id,
         path=str(change.path),
         moved_from=None if change.moved_from is None else str(change.moved_from),
@@ -298,7 +282,7 @@ def _before_image(content_id: str, change: FileChange) -> BeforeImage:
     )
 
 
-def line_of(summary: ChatSummary) -> str:
+def line_of(summary: rows.ChatSummary) -> str:
     """Return a line about a stored chat: its date and its title."""
     day = datetime.fromtimestamp(summary.updated, tz=UTC).astimezone()
     about = summary.title or summary.beginning or summary.id

@@ -17,19 +17,14 @@ from typing import Any
 import attrs
 import trio
 
-from eca_protocol.messages import (
-    ChatContent,
-    ChatReasonTextContent,
-    ChatTextContent,
-    ChatToolCallPrepareContent,
-)
+from eca_protocol import messages as m
 from eca_protocol.server.texts import Role
 from eca_server.client.profiles import ClientProfile
 
 _DELTAS: Mapping[type, tuple[str, str | None]] = {
-    ChatTextContent: ("text", None),
-    ChatReasonTextContent: ("text", "id"),
-    ChatToolCallPrepareContent: ("arguments_text", "id"),
+    m.ChatTextContent: ("text", None),
+    m.ChatReasonTextContent: ("text", "id"),
+    m.ChatToolCallPrepareContent: ("arguments_text", "id"),
 }
 """The field of a delta that is joined, and the one that names what it belongs to."""
 
@@ -46,18 +41,18 @@ _LONGEST = 2.0
 
 
 def _without_repeats(
-    write: Callable[[Role, ChatContent], None],
-) -> Callable[[Role, ChatContent], None]:
+    write: Callable[[Role, m.ChatContent], None],
+) -> Callable[[Role, m.ChatContent], None]:
     """Return a function that writes contents to a client that drops repeats of the prompt.
 
     Such a text is cut in two, or has an invisible character appended if it is a single one.
     """
     prompt = ""
 
-    def write_each(role: Role, content: ChatContent) -> None:
+    def write_each(role: Role, content: m.ChatContent) -> None:
         nonlocal prompt
         pieces = [content]
-        if isinstance(content, ChatTextContent):
+        if isinstance(content, m.ChatTextContent):
             visible = content.text.strip()
             if role == "user":
                 prompt = visible
@@ -83,7 +78,7 @@ class Merger:
 
     def __init__(
         self,
-        write: Callable[[Role, ChatContent], None],
+        write: Callable[[Role, m.ChatContent], None],
         profile: ClientProfile,
         nursery: trio.Nursery,
     ) -> None:
@@ -110,7 +105,7 @@ class Merger:
         """True if deltas are held."""
         return self._size > 0
 
-    def write(self, role: Role, content: ChatContent) -> None:
+    def write(self, role: Role, content: m.ChatContent) -> None:
         """Write a content now, or hold it if one of the same was written a moment ago."""
         if not self._profile.merge_seconds:
             self._write(role, content)

@@ -19,7 +19,7 @@ from eca_server.agent.chat.store.rows import ChatSettings
 from eca_server.agent.chat.title import MakeTitle
 from eca_server.agent.chat.tool_call import ToolCall
 from eca_server.agent.chat.usage import SessionUsage
-from eca_server.agent.tools.ledger import Ledger
+from eca_server.agent.tools.files import Ledger
 from eca_server.client.session import Session
 
 

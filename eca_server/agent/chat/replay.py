@@ -7,21 +7,16 @@ did before (W-43). Contents that no history has, such as progress, are not repla
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from typing import Any, NamedTuple, TypeAlias
 
 import attrs
+import trio
 
-from eca_protocol.messages import (
-    ChatContent,
-    ChatFlagContent,
-    ChatReasonFinishedContent,
-    ChatReasonStartedContent,
-    ChatReasonTextContent,
-    ChatTextContent,
-)
+from eca_protocol import messages as m
 from eca_protocol.server.calls import Naming
-from eca_protocol.server.texts import Role
+from eca_protocol.server.texts import Paragraphs, Role
 from eca_server.agent.chat.citations import source_contents
 from eca_server.agent.chat.flags import Flag
 from eca_server.agent.chat.open_code import OpenCode
@@ -29,29 +24,19 @@ from eca_server.agent.chat.pictures import picture_content
 from eca_server.agent.chat.subagent_work import chat_id_of, details_of
 from eca_server.agent.chat.tool_call import ToolCall
 from eca_server.agent.tools.tool import ToolOutput
-from eca_server.models.history import (
-    CallView,
-    CitationPart,
-    CompactionPart,
-    ImagePart,
-    Message,
-    ReasoningPart,
-    RefusalPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-)
+from eca_server.client.session import Session
+from eca_server.models import history
 
 
 class ReplayedContent(NamedTuple):
     """A content of a chat, or of its subagent's chat `subagent_chat_id`."""
 
     role: Role
-    content: ChatContent
+    content: m.ChatContent
     subagent_chat_id: str | None = None
 
 
-Describe: TypeAlias = Callable[[ToolCallPart], tuple[Naming, str | None]]
+Describe: TypeAlias = Callable[[history.ToolCallPart], tuple[Naming, str | None]]
 """A function that returns a call's names on the wire, and its summary or None."""
 
 CUT_OFF = "The server ended before this answer was complete. Its stored part is above."
@@ -60,7 +45,7 @@ COMPACTED = "The chat was compacted here: the model has a summary of the message
 
 
 def replayed(
-    messages: Sequence[Message],
+    messages: Sequence[history.Message],
     *,
     flags: Mapping[str, Flag],
     describe: Describe,
@@ -71,7 +56,8 @@ def replayed(
 
     `ends_code`: end a block of code that an answer has left open.
     """
-    replay = _Replay(describe, _results(messages), shows_subagents, flags)
+    results = {part.call_id: part for part in history.parts_in(messages, history.ToolResultPart)}
+    replay = _Replay(describe, results, shows_subagents, flags)
     for message in messages:
         if message.role == "user":
             replay.user(message)
@@ -83,59 +69,48 @@ def replayed(
         replay.contents.clear()
 
 
-def _results(messages: Iterable[Message]) -> Mapping[str, ToolResultPart]:
-    return {
-        part.call_id: part
-        for message in messages
-        for part in message.parts
-        if isinstance(part, ToolResultPart)
-    }
-
-
 @attrs.define
 class _Replay:
     """The contents of one message."""
 
     describe: Describe
-    results: Mapping[str, ToolResultPart]
+    results: Mapping[str, history.ToolResultPart]
     shows_subagents: bool
     flags: Mapping[str, Flag]
     contents: list[ReplayedContent] = attrs.field(factory=list)
     cited: set[str] = attrs.field(factory=set)
 
-    def user(self, message: Message) -> None:
-        if any(isinstance(part, CompactionPart) for part in message.parts):
-            self.contents.append(ReplayedContent("system", ChatTextContent(text=COMPACTED)))
+    def user(self, message: history.Message) -> None:
+        if any(isinstance(part, history.CompactionPart) for part in message.parts):
+            self.contents.append(ReplayedContent("system", m.ChatTextContent(text=COMPACTED)))
             return
         if message.interrupted:
-            self.contents.append(ReplayedContent("system", ChatTextContent(text=CUT_OFF)))
+            self.contents.append(ReplayedContent("system", m.ChatTextContent(text=CUT_OFF)))
             return
         self.cited.clear()
         content_id = message.content_id
-        words = ChatTextContent(text=message.shown_text, content_id=content_id)
+        words = m.ChatTextContent(text=message.shown_text, content_id=content_id)
         self.contents.append(ReplayedContent("user", words))
         self._mark(content_id)
 
-    def assistant(self, message: Message) -> None:
+    def assistant(self, message: history.Message) -> None:
         """Add the contents of a model's message: text, reasoning, calls."""
         text_so_far = ""
         for part in message.parts:
             match part:
-                case TextPart(text) | RefusalPart(text) if text:
+                case history.TextPart(text) | history.RefusalPart(text) if text:
                     text_so_far += text
-                    self._emit(ChatTextContent(text=text))
-                case ReasoningPart(text=text) if text:
+                    self._emit(m.ChatTextContent(text=text))
+                case history.ReasoningPart(text=text) if text:
                     self._reason(part)
                     self._mark(part.id)
-                case ToolCallPart():
+                case history.ToolCallPart():
                     self._call(part)
                     self._mark(part.id)
-                case ImagePart(data=data):
+                case history.ImagePart(data=data):
                     self._emit(picture_content(data))
-                case CitationPart(url=url, title=title):
+                case history.CitationPart(url=url, title=title):
                     self._cite(url, title, is_linked=url in text_so_far)
-                case _:
-                    pass
 
     def end_code(self) -> None:
         """End the block of code that the model's message has left open."""
@@ -146,13 +121,13 @@ class _Replay:
         if code.ending is not None:
             self._emit(code.ending)
 
-    def _emit(self, content: ChatContent) -> None:
+    def _emit(self, content: m.ChatContent) -> None:
         self.contents.append(ReplayedContent("assistant", content))
 
     def _mark(self, content_id: str | None) -> None:
         for name, flag in self.flags.items():
             if flag.after == content_id:
-                content = ChatFlagContent(text=flag.text, content_id=name)
+                content = m.ChatFlagContent(text=flag.text, content_id=name)
                 self.contents.append(ReplayedContent("system", content))
 
     def _cite(self, url: str, title: str, *, is_linked: bool) -> None:
@@ -161,16 +136,16 @@ class _Replay:
             for content in source_contents(url, title, is_linked=is_linked):
                 self._emit(content)
 
-    def _reason(self, part: ReasoningPart) -> None:
+    def _reason(self, part: history.ReasoningPart) -> None:
         reason_id = part.id or str(uuid.uuid4())
-        self._emit(ChatReasonStartedContent(id=reason_id))
-        self._emit(ChatReasonTextContent(id=reason_id, text=part.text))
-        self._emit(ChatReasonFinishedContent(id=reason_id, total_time_ms=part.total_time_ms or 1))
+        self._emit(m.ChatReasonStartedContent(id=reason_id))
+        self._emit(m.ChatReasonTextContent(id=reason_id, text=part.text))
+        self._emit(m.ChatReasonFinishedContent(id=reason_id, total_time_ms=part.total_time_ms or 1))
 
-    def _call(self, part: ToolCallPart) -> None:
+    def _call(self, part: history.ToolCallPart) -> None:
         naming, summary = self.describe(part)
         result = self.results.get(part.id)
-        view = (result and result.view) or CallView()
+        view = (result and result.view) or history.CallView()
         call = ToolCall(self._emit, naming)
         call.prepare(part.raw, summary=view.summary or summary)
         if result is None:
@@ -191,3 +166,53 @@ class _Replay:
         call.finish(
             ToolOutput(parts=result.parts, is_error=result.is_error), spent_ms=view.total_time_ms
         )
+
+
+AT_ONCE = 50
+"""Contents between two checkpoints."""
+
+
+class Replayer:
+    """Replays the history of one chat to the client.
+
+    Other work continues during a long replay; no more is sent than the client reads; new contents
+    follow the whole replay.
+    """
+
+    def __init__(self, chat_id: str, session: Session) -> None:
+        self._chat_id = chat_id
+        self._session = session
+        self._remaining: Generator[ReplayedContent] | None = None
+        self._paragraphs = Paragraphs()
+
+    async def run(self, contents: Generator[ReplayedContent]) -> None:
+        """Send these contents; end early after `finish`, `end` or a second `run`."""
+        self.end()
+        self._remaining = contents
+        self._paragraphs = Paragraphs()
+        with closing(contents):
+            for number, replayed in enumerate(contents, 1):
+                self._emit(replayed)
+                await self._session.drained()  # a content may be long
+                if not number % AT_ONCE:
+                    await trio.lowlevel.checkpoint()
+
+    def finish(self) -> None:
+        """Send the rest at once, before a content that must follow it."""
+        for replayed in self._remaining or ():
+            self._emit(replayed)
+
+    def end(self) -> None:
+        """Send no more of the replay."""
+        if self._remaining is not None:
+            self._remaining.close()
+
+    def _emit(self, replayed: ReplayedContent) -> None:
+        chat_id, parent = self._chat_id, None
+        content: m.ChatContent | None = replayed.content
+        if replayed.subagent_chat_id is not None:
+            chat_id, parent = replayed.subagent_chat_id, chat_id
+        else:
+            content = self._paragraphs.spaced(replayed.role, replayed.content)
+        if content is not None:
+            self._session.emit(chat_id, replayed.role, content, parent_chat_id=parent)

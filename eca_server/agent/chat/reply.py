@@ -104,7 +104,7 @@ async def reply(
         _report_cut(turn, model, receiver.budget)
         return None
     if answer.is_empty and answer.finished.reason not in _ENDINGS:
-        turn.say(_EMPTY, role="system")
+        turn.report(_EMPTY)
     _report_dropped(turn, "tool calls", MOST_CALLS + receiver.calls.dropped, MOST_CALLS)
     _report_dropped(turn, "pictures", receiver.pictures.count, MOST_PICTURES)
     return answer
@@ -204,7 +204,7 @@ def _report_cut(turn: Turn, model: Model, budget: _AnswerBudget) -> None:
 def _report_dropped(turn: Turn, what: str, count: int, limit: int) -> None:
     if count > limit:
         dropped = f"the ones after the first {limit} were dropped"
-        turn.say(f"The answer contained {count} {what}: {dropped}.", role="system")
+        turn.report(f"The answer contained {count} {what}: {dropped}.")
 
 
 def announce_retries(turn: Turn) -> Callable[[Wait], None]:
@@ -303,12 +303,10 @@ def _show(turn: Turn, answer: Answer, event: Event) -> None:
         case Progress("loading"):
             turn.progress("Loading the model")
         case Note(text):
-            turn.say(text, role="system")
+            turn.report(text)
         case Finished(reason=reason) if reason in _ENDINGS:
             turn.end_code()
-            turn.say(_ENDINGS[reason], role="system")
-        case _:
-            pass
+            turn.report(_ENDINGS[reason])
 
 
 def _break_off(turn: Turn, model: Model, error: BackendError) -> None:

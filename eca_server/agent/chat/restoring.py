@@ -14,9 +14,8 @@ import attrs
 import trio
 
 from eca_protocol.errors import ECAError
-from eca_server.agent.chat.store.rows import Change, Rollback
+from eca_server.agent.chat.store.rows import Change, ChatRecord, Rollback, restored
 from eca_server.agent.chat.store.store import Store
-from eca_server.agent.chat.stored_messages import ChatRecord, restored
 from eca_server.agent.chat.undo import Disk, Plan, SkippedFile, apply_step, plan, skipped_lines
 from eca_server.config.lock import Locked, lock
 from eca_server.models.history import Message
@@ -50,12 +49,13 @@ class Rollbacks:
     """Restores files for the chats of one workspace.
 
     Attributes:
+        store: the stored chats.
         workspace: the workspace under which the chats are listed.
         boundary: returns the workspace with its current folders.
         notify: shows the user a sentence.
     """
 
-    _store: Store
+    store: Store
     _workspace: str
     _boundary: Callable[[], Workspace] = attrs.field(kw_only=True)
     _notify: Callable[[str], None] = attrs.field(kw_only=True)
@@ -69,7 +69,7 @@ class Rollbacks:
         Raises:
             RollbackRefused: it is needed and cannot be read.
         """
-        number = await self._store.first_change(chat_id, content_ids)
+        number = await self.store.first_change(chat_id, content_ids)
         if number is None and needed:
             raise RollbackRefused(_NO_CHANGES)
         return number or None
@@ -80,7 +80,7 @@ class Rollbacks:
         Raises:
             RollbackRefused: they cannot be read.
         """
-        changes = await self._store.changes_from(chat_id, first)
+        changes = await self.store.changes_from(chat_id, first)
         if changes is None:
             raise RollbackRefused(_NO_CHANGES)
         return changes
@@ -95,7 +95,7 @@ class Rollbacks:
             RollbackRefused: another server holds the lock too long, or the disk refuses.
         """
         try:
-            async with lock(self._store.rollback_lock, seconds=ALONE_SECONDS):
+            async with lock(self.store.rollback_lock, seconds=ALONE_SECONDS):
                 await self._finish(chat_id)
                 yield
         except OSError as fault:
@@ -103,13 +103,9 @@ class Rollbacks:
             why = "another server is restoring files" if is_locked else fault.strerror
             raise RollbackRefused(f"Nothing was undone: {why}. Try again in a moment.") from fault
 
-    async def first_stored(self, chat_id: str, message_ids: Sequence[str]) -> str | None:
-        """Return the first of these messages in a chat, or ""; None if it cannot be read."""
-        return await self._store.first_stored(chat_id, message_ids)
-
     async def stored_messages(self, chat_id: str) -> Sequence[Message] | None:
         """Return the stored messages of a chat; None: they cannot be read now."""
-        loaded = await self._store.find(chat_id)
+        loaded = await self.store.find(chat_id)
         if loaded is None:
             return None
         return () if loaded.chat is None else [restored(each) for each in loaded.chat.messages]
@@ -143,12 +139,12 @@ class Rollbacks:
         if not rollback.steps:
             await self._remove_messages(rollback, settle())
             return ()
-        if not await self._store.note_rollback(rollback):  # or not yet
-            await self._store.finish_rollback(_without_loss(rollback))
+        if not await self.store.note_rollback(rollback):  # or not yet
+            await self.store.finish_rollback(_without_loss(rollback))
             raise RollbackRefused("Nothing was undone: the rollback cannot be recorded on disk.")
         skipped = await self._apply(rollback)
         if skipped and not (allow_partial and _is_readable(skipped)):
-            await self._store.finish_rollback(_without_loss(rollback))
+            await self.store.finish_rollback(_without_loss(rollback))
             raise RollbackRefused(
                 "These files could not be restored, so the messages were not removed:\n"
                 f"{skipped_lines(skipped)}\n\n"
@@ -159,24 +155,24 @@ class Rollbacks:
         return skipped
 
     async def _remove_messages(self, rollback: Rollback, record: ChatRecord) -> None:
-        await self._store.finish_rollback(rollback, title=record.title, settings=record.settings)
+        await self.store.finish_rollback(rollback, title=record.title, settings=record.settings)
 
     async def recover(self, chat_id: str = "") -> None:
         """Finish interrupted rollbacks of this workspace and of one chat."""
         async with self._recovering:
-            for rollback in await self._store.unfinished_rollbacks(self._workspace, chat_id):
+            for rollback in await self.store.unfinished_rollbacks(self._workspace, chat_id):
                 try:
-                    async with lock(self._store.rollback_lock, seconds=LOCK_SECONDS):
+                    async with lock(self.store.rollback_lock, seconds=LOCK_SECONDS):
                         await self._finish(rollback.chat)
                 except OSError:  # another server finishes them
                     return
 
     async def _finish(self, chat_id: str) -> None:
-        for rollback in await self._store.unfinished_rollbacks("", chat_id):
+        for rollback in await self.store.unfinished_rollbacks("", chat_id):
             skipped = await self._apply(rollback)
             if not _is_readable(skipped):
                 return
-            await self._store.finish_rollback(_without_loss(rollback) if skipped else rollback)
+            await self.store.finish_rollback(_without_loss(rollback) if skipped else rollback)
             text = "An interrupted rollback was finished"
             stay = (
                 ". The messages were not removed. Files that were not restored:\n"
@@ -193,15 +189,14 @@ class Rollbacks:
         for step in rollback.steps:
             content = None
             if step.change is not None:
-                content = await self._store.content(step.change)
+                content = await self.store.content(step.change)
                 if content is None:
                     skipped.append(SkippedFile(step.path, _UNREADABLE))
                     break
-            apply = partial(apply_step, step, content, workspace, rollback.chat)
-            why = await run_in_thread(apply)
+            why = await run_in_thread(partial(apply_step, step, content, workspace, rollback.chat))
             if why:
                 skipped.append(SkippedFile(step.path, why))
-            await self._store.note_step(rollback.chat, step.path)
+            await self.store.note_step(rollback.chat, step.path)
         return tuple(skipped)
 
 

@@ -14,12 +14,11 @@ import trio
 from eca_server.agent.chat.chat import Chat
 from eca_server.agent.chat.history import Cut
 from eca_server.agent.chat.restoring import RollbackRefused, Rollbacks
-from eca_server.agent.chat.store.rows import Change, Rollback
-from eca_server.agent.chat.stored_messages import ChatRecord
+from eca_server.agent.chat.store.rows import Change, ChatRecord, Rollback
 from eca_server.agent.chat.undo import Plan, SkippedFile, skipped_lines
 from eca_server.agent.tools.output import counted
 from eca_server.client.content_formatting import NATIVE, PREFIX
-from eca_server.models.history import Message, ToolCallPart, ToolResultPart
+from eca_server.models.history import Message, ToolCallPart, ToolResultPart, parts_in
 
 BODY_SECONDS = 2.0
 """Seconds to wait for a stopped call, which may still be writing."""
@@ -88,8 +87,7 @@ async def roll_back(
     """
     cut = chat.history.cut_at(request.content_id)
     if rollbacks is None:
-        gone = chat.history[cut.place :]
-        called = any(isinstance(part, ToolCallPart) for m in gone for part in m.parts)
+        called = any(parts_in(chat.history[cut.place :], ToolCallPart))
         if request.messages:
             chat.truncate(cut.place)
         return RollbackResult(is_unknown=request.files and called)
@@ -116,7 +114,7 @@ async def _stored_cut(chat: Chat, rollbacks: Rollbacks, cut: Cut) -> Cut | None:
     """
     if cut.named_by is None:
         return cut
-    stored = await rollbacks.first_stored(chat.id, [cut.named_by, *cut.content_ids])
+    stored = await rollbacks.store.first_stored(chat.id, [cut.named_by, *cut.content_ids])
     if stored in {None, cut.named_by}:
         return cut
     return attrs.evolve(cut, named_by=stored, earlier=0) if stored else None

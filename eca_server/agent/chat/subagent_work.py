@@ -13,18 +13,7 @@ import attrs
 
 from eca_protocol.messages import SubagentDetails
 from eca_server.agent.tools.output import Cap, cut_middle
-from eca_server.models.history import (
-    CitationPart,
-    CompactionPart,
-    Message,
-    Part,
-    ReasoningPart,
-    RefusalPart,
-    Subagent,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-)
+from eca_server.models import history
 
 LARGEST: Final = 200_000
 """Characters that are stored of one chat."""
@@ -40,7 +29,7 @@ def chat_id_of(call_id: str) -> str:
     return f"subagent-{call_id}"
 
 
-def details_of(call_id: str, agent: Subagent) -> SubagentDetails:
+def details_of(call_id: str, agent: history.Subagent) -> SubagentDetails:
     """Return the details of a call's subagent for the client."""
     return SubagentDetails(
         subagent_chat_id=chat_id_of(call_id),
@@ -52,13 +41,13 @@ def details_of(call_id: str, agent: Subagent) -> SubagentDetails:
     )
 
 
-def reduced(messages: Sequence[Message]) -> tuple[Message, ...]:
+def reduced(messages: Sequence[history.Message]) -> tuple[history.Message, ...]:
     """Return the messages reduced to what a client shows of them, up to `LARGEST`.
 
     Pictures and data of a provider are left out, long outputs are cut. Messages beyond the limit
     are left out whole, so that each remaining call has its result.
     """
-    messages_kept: list[Message] = []
+    messages_kept: list[history.Message] = []
     remaining = LARGEST
     for message in messages:
         parts = tuple(_reduced_parts(message.parts))
@@ -67,35 +56,35 @@ def reduced(messages: Sequence[Message]) -> tuple[Message, ...]:
             if message.role == "tool":
                 last = max(n for n, each in enumerate(messages_kept) if each.role == "assistant")
                 del messages_kept[last:]
-            messages_kept.append(Message(role="assistant", parts=(TextPart(NOT_STORED),)))
+            messages_kept.append(
+                history.Message(role="assistant", parts=(history.TextPart(NOT_STORED),))
+            )
             break
         messages_kept.append(attrs.evolve(message, parts=parts, origin=None))
     return tuple(messages_kept)
 
 
-def _reduced_parts(parts: Sequence[Part]) -> Iterator[Part]:
+def _reduced_parts(parts: Sequence[history.Part]) -> Iterator[history.Part]:
     for part in parts:
         match part:
-            case TextPart() | RefusalPart() | CitationPart():
+            case history.TextPart() | history.RefusalPart() | history.CitationPart():
                 yield part
-            case CompactionPart():
-                yield CompactionPart("")
-            case ReasoningPart(text=text) if text:
+            case history.CompactionPart():
+                yield history.CompactionPart("")
+            case history.ReasoningPart(text=text) if text:
                 yield attrs.evolve(part, opaque=None, redacted=False)
-            case ToolCallPart():
+            case history.ToolCallPart():
                 yield _shortened(part)
-            case ToolResultPart(parts=outputs):
+            case history.ToolResultPart(parts=outputs):
                 cut = (
-                    TextPart(cut_middle(each.text, _PIECE))
+                    history.TextPart(cut_middle(each.text, _PIECE))
                     for each in outputs
-                    if isinstance(each, TextPart)
+                    if isinstance(each, history.TextPart)
                 )
                 yield attrs.evolve(part, parts=tuple(cut), subagent=None)
-            case _:
-                pass
 
 
-def _shortened(part: ToolCallPart) -> ToolCallPart:
+def _shortened(part: history.ToolCallPart) -> history.ToolCallPart:
     part = attrs.evolve(part, provider_id=None, opaque=None)
     if len(part.raw) <= _PIECE.size:
         return part
@@ -108,16 +97,16 @@ def _shortened(part: ToolCallPart) -> ToolCallPart:
     return attrs.evolve(part, raw="", arguments=arguments)
 
 
-def _size(part: Part) -> int:
+def _size(part: history.Part) -> int:
     """Return about how many characters a reduced part takes."""
     match part:
-        case TextPart(text) | RefusalPart(text) | ReasoningPart(text=text):
+        case history.TextPart(text) | history.RefusalPart(text) | history.ReasoningPart(text=text):
             size = len(text)
-        case ToolCallPart(raw=raw, arguments=arguments):
+        case history.ToolCallPart(raw=raw, arguments=arguments):
             size = len(raw) + len(str(arguments))
-        case ToolResultPart(parts=parts, view=view):
+        case history.ToolResultPart(parts=parts, view=view):
             size = sum(map(_size, parts)) + len(repr(view))
-        case CitationPart(url=url, title=title):
+        case history.CitationPart(url=url, title=title):
             size = len(url + title)
         case _:
             size = 0

@@ -23,16 +23,7 @@ import attrs
 import trio
 
 from eca_protocol import json
-from eca_protocol.messages import (
-    ChatContent,
-    ChatProgressContent,
-    ChatTextContent,
-    ChatToolCalledContent,
-    ChatToolCallPrepareContent,
-    ChatToolCallRejectedContent,
-    ChatToolCallRunContent,
-    ChatToolCallRunningContent,
-)
+from eca_protocol import messages as m
 from eca_protocol.server.chat_states import ChatState
 from eca_protocol.server.texts import Role
 from eca_server.agent.chat.memory import RestoreState, Storage
@@ -150,8 +141,8 @@ class SpawnAgent:
         async def run() -> ToolOutput:
             assert self.work is not None
             chat = await self.work(Task(text=arguments["task"], agent=worker))
-            return ToolOutput(
-                parts=(TextPart(cut_middle(chat.result, self.cap)),),
+            return ToolOutput.of(
+                cut_middle(chat.result, self.cap),
                 is_error=chat.has_failed,
                 details=details_of(call_id, chat.worker),
             )
@@ -185,8 +176,7 @@ async def run_task(
                 await turn.ended.wait()
             del working[chat.id]
             parent.subagents.remove(turn)
-            refused = any(each.is_refused_by_user for each in turn.calls.values())
-            call.is_refused_by_user |= refused
+            call.is_refused_by_user |= any(each.is_refused_by_user for each in turn.calls.values())
             parent.usages += turn.usages
     return chat
 
@@ -243,10 +233,7 @@ class SubagentChat(Outlet):
         """End the turn and write nothing more (W-24)."""
         if self.state is not ChatState.DELETED:
             self._state = ChatState.DELETED
-            if self.services.session.profile.finishes_deleted:
-                self.turn.finish()
-            self.turn.silence()
-            self.turn.stop()
+            self.turn.delete()
 
     def closed(self) -> None:
         """Write the end of the turn, unless the chat is deleted."""
@@ -260,7 +247,7 @@ class SubagentChat(Outlet):
         if self.turn.stopped:
             self.turn.steers.append(Steer(text=text))
         else:
-            self.turn.say(f"{_NO_PROMPTS}\n\n{text}", role="system")
+            self.turn.report(f"{_NO_PROMPTS}\n\n{text}")
 
     @property
     def state(self) -> ChatState:
@@ -320,19 +307,18 @@ class SubagentChat(Outlet):
         parts = [*filter(None, (last_text, reason))]
         return "\n\n".join(parts) or "The agent ended without an answer."
 
-    def emit(self, role: Role, content: ChatContent) -> None:
+    def emit(self, role: Role, content: m.ChatContent) -> None:
         """Write a content through the parent, so that nothing follows the parent's end."""
-        if role == "system" and isinstance(content, ChatTextContent):
+        if role == "system" and isinstance(content, m.ChatTextContent):
             self._last_words = content.text.strip()
-        if isinstance(content, ChatToolCallRunContent):
+        if isinstance(content, m.ChatToolCallRunContent):
             self._show_step()
         if not self._shows_itself:
             for each in self._of_calls_needing_approval(content):
                 self._parent.emit("assistant", each)
         elif not self._parent.is_mute:
-            session = self.services.session
-            session.emit(self.id, role, content, parent_chat_id=self.parent_id)
-        if isinstance(content, ChatProgressContent):
+            self.services.session.emit(self.id, role, content, parent_chat_id=self.parent_id)
+        if isinstance(content, m.ChatProgressContent):
             self._show_waiting()
 
     def _show_step(self) -> None:
@@ -348,10 +334,10 @@ class SubagentChat(Outlet):
             self._parent_waits = self._parent.waits
             self._parent.show_call_progress(_WAITS)
 
-    def _of_calls_needing_approval(self, content: ChatContent) -> Iterator[ChatContent]:
-        if isinstance(content, ChatToolCallRunContent) and content.manual_approval:
+    def _of_calls_needing_approval(self, content: m.ChatContent) -> Iterator[m.ChatContent]:
+        if isinstance(content, m.ChatToolCallRunContent) and content.manual_approval:
             self._approval_ids.add(content.id)
-            yield ChatToolCallPrepareContent(
+            yield m.ChatToolCallPrepareContent(
                 id=content.id,
                 name=content.name,
                 server=content.server,
@@ -364,8 +350,8 @@ class SubagentChat(Outlet):
 
 
 _OF_CALLS = (
-    ChatToolCallRunContent,
-    ChatToolCallRunningContent,
-    ChatToolCalledContent,
-    ChatToolCallRejectedContent,
+    m.ChatToolCallRunContent,
+    m.ChatToolCallRunningContent,
+    m.ChatToolCalledContent,
+    m.ChatToolCallRejectedContent,
 )

@@ -5,16 +5,18 @@ The states and contents of a call are in `eca_protocol.server.calls`.
 
 from __future__ import annotations
 
+import json as stdlib_json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 import attrs
 import trio
 
 from eca_protocol import json
-from eca_protocol.messages import ChatContent
+from eca_protocol.errors import InvalidJSON
+from eca_protocol.messages import ChatContent, JsonOutputsDetails
 from eca_protocol.server.calls import STOPPED, Call, CallInput, CallState, Naming, Reason
-from eca_server.agent.chat.json_outputs import json_outputs
 from eca_server.agent.chat.pictures import picture_content
 from eca_server.agent.tools.approval import Memo
 from eca_server.agent.tools.tool import ToolOutput
@@ -24,10 +26,28 @@ from eca_server.models.history import (
     Message,
     Part,
     Subagent,
-    TextPart,
     ToolCallPart,
     ToolResultPart,
+    parts_in,
 )
+
+MOST_LONGER: Final = 4
+"""The largest growth factor of a text; a deeply nested one stays as it is."""
+
+
+def json_outputs(texts: Iterable[str]) -> JsonOutputsDetails | None:
+    """Return the texts indented; None unless each of them is a JSON object or array."""
+    shown = []
+    for text in texts:
+        if not text.lstrip().startswith(("{", "[")):
+            return None
+        try:
+            value = json.loads(text)
+        except InvalidJSON:
+            return None
+        pretty = stdlib_json.dumps(value, indent=2, ensure_ascii=False)
+        shown.append(pretty if len(pretty) <= MOST_LONGER * len(text) + 100 else text)
+    return JsonOutputsDetails(jsons=tuple(shown)) if shown else None
 
 
 class ToolCall(Call):
@@ -85,12 +105,11 @@ class ToolCall(Call):
         """End a call that has run; `spent_ms` replaces the time since its start."""
         self.move(CallInput.DONE)
         self.result = output
-        texts = [part.text for part in output.parts if isinstance(part, TextPart)]
         self.details = output.details or self.details
         if self.details is None and self.naming.origin == "mcp":
-            self.details = json_outputs(texts)
+            self.details = json_outputs(output.texts)
         self.spent_ms = spent_ms
-        self.write_called(texts, is_error=output.is_error)
+        self.write_called(output.texts, is_error=output.is_error)
         for part in output.parts:
             if isinstance(part, ImagePart):
                 self._emit(picture_content(part.data))
@@ -104,17 +123,16 @@ class ToolCall(Call):
     def result_part(self) -> ToolResultPart:
         """Return the result of an ended call as a part of a message."""
         assert self.result is not None
+        spent = self.spent_ms
+        view = CallView(
+            summary=self.summary, details=self.details, total_time_ms=spent, reason=self.reason
+        )
         return ToolResultPart(
             call_id=self.naming.id,
             parts=self.result.parts,
             is_error=self.result.is_error,
             subagent=None if self.worker is None else self.worker(),
-            view=CallView(
-                summary=self.summary,
-                details=self.details,
-                total_time_ms=self.spent_ms,
-                reason=self.reason,
-            ),
+            view=view,
         )
 
 
@@ -166,31 +184,21 @@ class Calls(dict[str, ToolCall]):
     @staticmethod
     def complete(messages: Sequence[Message]) -> Sequence[Message]:
         """Return the messages up to the first with a call that has no result in them."""
-        results = {
-            part.call_id
-            for message in messages
-            for part in message.parts
-            if isinstance(part, ToolResultPart)
-        }
-        calls = (
-            {part.id for part in message.parts if isinstance(part, ToolCallPart)}
-            for message in messages
-        )
+        results = {part.call_id for part in parts_in(messages, ToolResultPart)}
+        calls = ({part.id for part in parts_in([each], ToolCallPart)} for each in messages)
         incomplete = (place for place, ids in enumerate(calls) if not ids <= results)
         return messages[: next(incomplete, len(messages))]
 
     def missing_results(self, messages: Sequence[Message]) -> tuple[Part, ...]:
         """Return the results of the calls in these messages that have none there."""
-        parts = [part for message in messages for part in message.parts]
-        made = {part.id for part in parts if isinstance(part, ToolCallPart)}
-        answered = {part.call_id for part in parts if isinstance(part, ToolResultPart)}
-        missing = made - answered
+        made = {part.id for part in parts_in(messages, ToolCallPart)}
+        missing = made - {part.call_id for part in parts_in(messages, ToolResultPart)}
         return tuple(call.result_part() for key, call in self.items() if key in missing)
 
 
 def _failure(text: str) -> ToolOutput:
     """Return the result of a call that failed or did not run."""
-    return ToolOutput(parts=(TextPart(text),), is_error=True)
+    return ToolOutput.of(text, is_error=True)
 
 
 REJECTED = (

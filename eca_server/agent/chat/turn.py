@@ -25,9 +25,7 @@ from eca_server.agent.chat.breakdown import LastRequest, with_breakdown
 from eca_server.agent.chat.draft import Draft
 from eca_server.agent.chat.outlet import Outlet
 from eca_server.agent.chat.pictures import picture_content
-from eca_server.agent.chat.store.rows import TurnUsage
-from eca_server.agent.chat.store.running import Running
-from eca_server.agent.chat.stored_messages import ChatRecord
+from eca_server.agent.chat.store.rows import ChatRecord, Running, TurnUsage
 from eca_server.agent.chat.tool_call import Calls, ToolCall
 from eca_server.agent.chat.usage import taken
 from eca_server.agent.chat.writer import Writer
@@ -217,7 +215,7 @@ class Turn(Writer):
         self.emit("user", ChatTextContent(text=self.prompt.text, content_id=self.prompt.content_id))
         if self.outlet.parent_id is None:  # else its contents are shown inside a call, or not
             for message in self.session.take_unshown():
-                self.say(message, role="system")
+                self.report(message)
 
     async def run(self) -> None:
         """Run the body to its end, and close the turn."""
@@ -255,6 +253,13 @@ class Turn(Writer):
         self.stopped = True
         for scope in (self.scope, *self.outer_scopes):
             scope.cancel()
+
+    def delete(self) -> None:
+        """End the body, and write nothing more: the chat is deleted (W-24)."""
+        if self.session.profile.finishes_deleted:
+            self.finish()
+        self.silence()
+        self.stop()
 
     async def close_late(self) -> None:
         """Close the stopped turn without its body, if the body does not end soon."""

@@ -18,7 +18,7 @@ import attrs
 from eca_server.agent.chat.store.rows import Change, StoredContent, UndoStep
 from eca_server.agent.tools.files import printable
 from eca_server.workspace.boundary import Place, Workspace
-from eca_server.workspace.errors import FileError, TooLarge
+from eca_server.workspace.errors import FileError, TooLarge, reason_of
 from eca_server.workspace.opening import real_path_of
 from eca_server.workspace.reading import Checkpoint, Fingerprint, read_file
 from eca_server.workspace.writing import move_file, remove_file, remove_temporary, replace_file
@@ -170,24 +170,17 @@ class _Planner:
             if any(step.target is _NOT_STORED for step in file.steps):
                 file.skip_reason = file.skip_reason or _NO_BYTES
         dropped = {id(step) for file in self._all if file.skip_reason for step in file.steps}
+        steps = []
+        for step in self._steps:
+            has_effect = step.moved_to is not None or step.target != step.present
+            if has_effect and id(step) not in dropped:
+                moved_to = None if step.moved_to is None else str(step.moved_to)
+                steps.append(UndoStep(str(step.path), moved_to, step.present, step.change))
+        unrestored = [file for file in self._all if file.skip_reason]
         return Plan(
-            steps=tuple(
-                UndoStep(
-                    path=str(step.path),
-                    moved_to=None if step.moved_to is None else str(step.moved_to),
-                    present=step.present,
-                    change=step.change,
-                )
-                for step in self._steps
-                if id(step) not in dropped
-                and (step.moved_to is not None or step.target != step.present)
-            ),
+            steps=tuple(steps),
             files=sum(1 for file in self._all if file.steps and not file.skip_reason),
-            skipped=tuple(
-                SkippedFile(str(file.path), file.skip_reason)
-                for file in self._all
-                if file.skip_reason
-            ),
+            skipped=tuple(SkippedFile(str(file.path), file.skip_reason) for file in unrestored),
         )
 
     def _move_back(self, path: Path, source: Path, content: bytes | None) -> None:
@@ -248,7 +241,7 @@ class _Planner:
         try:
             return _File(there, self._disk.look(there))
         except (FileError, OSError) as fault:
-            return _File(there, OTHER, skip_reason=_error_text(fault))
+            return _File(there, OTHER, skip_reason=reason_of(fault))
 
 
 def apply_step(
@@ -273,7 +266,7 @@ def apply_step(
         remove_temporary(place, temporary)
         return _apply_content(place, step, content, temporary)
     except (FileError, OSError) as fault:
-        return _error_text(fault)
+        return reason_of(fault)
 
 
 def _apply_move(source: Place, destination: Place) -> str:
@@ -333,10 +326,6 @@ def _state(place: Place, checkpoint: Checkpoint) -> tuple[bytes | None, Fingerpr
     except TooLarge:
         return OTHER, None
     return fingerprint.digest, fingerprint
-
-
-def _error_text(fault: FileError | OSError) -> str:
-    return (isinstance(fault, OSError) and fault.strerror) or str(fault)
 
 
 def skipped_lines(skipped: Sequence[SkippedFile]) -> str:

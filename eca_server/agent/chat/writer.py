@@ -12,13 +12,7 @@ from functools import partial
 
 import trio
 
-from eca_protocol.messages import (
-    ChatContent,
-    ChatHookActionFinishedContent,
-    ChatHookActionStartedContent,
-    ChatProgressContent,
-    ChatTextContent,
-)
+from eca_protocol import messages as m
 from eca_protocol.server.reasonings import Reasonings
 from eca_protocol.server.texts import Paragraphs, Role
 from eca_server.agent.chat.citations import source_contents
@@ -50,18 +44,18 @@ class Writer:
         self.is_mute = False
         self.reasonings = Reasonings(partial(self.emit, "assistant"))
         self._cited: set[str] = set()
-        self._hooks: dict[str, ChatHookActionFinishedContent] = {}
+        self._hooks: dict[str, m.ChatHookActionFinishedContent] = {}
         self._paragraphs = Paragraphs()
         profile = self.session.profile
         self._open_code = OpenCode() if profile.shows_one_text else None
         self._merger = Merger(outlet.emit, profile, outlet.services.nursery)
 
-    def emit(self, role: Role, content: ChatContent) -> None:
+    def emit(self, role: Role, content: m.ChatContent) -> None:
         """Write a content; drop it if the turn is stopped or finished."""
         if not self.stopped:
             self.write(role, content)
 
-    def write(self, role: Role, content: ChatContent) -> None:
+    def write(self, role: Role, content: m.ChatContent) -> None:
         """Write a content, also after a stop; drop it if the turn is finished."""
         if self.is_mute:
             return
@@ -76,19 +70,23 @@ class Writer:
                 raise
             _log.exception("a content of chat %s cannot be written", self.outlet.id)
 
-    def say(self, text: str, *, role: Role = "assistant") -> None:
-        """Write a piece of text."""
-        self.emit(role, ChatTextContent(text=text))
+    def say(self, text: str) -> None:
+        """Write a piece of the model's text."""
+        self.emit("assistant", m.ChatTextContent(text=text))
+
+    def report(self, text: str) -> None:
+        """Write a text of the server."""
+        self.emit("system", m.ChatTextContent(text=text))
 
     def progress(self, text: str) -> None:
         """Show the turn's current activity in the client's status line; the text is never empty."""
-        self.emit("system", ChatProgressContent(state="running", text=text))
+        self.emit("system", m.ChatProgressContent(state="running", text=text))
 
     def fail(self, text: str) -> None:
         """Show why there is no complete answer; the turn then ends like any other."""
         self.failed = True
         self.end_code()
-        self.say(text, role="system")
+        self.report(text)
 
     def end_code(self) -> None:
         """End the block of code that an answer left open, for a client that needs it."""
@@ -103,9 +101,9 @@ class Writer:
         for content in source_contents(url, title, is_linked=linked):
             self.emit("assistant", content)
 
-    def begin_hook(self, begun: ChatHookActionStartedContent, call_id: str | None) -> None:
+    def begin_hook(self, begun: m.ChatHookActionStartedContent, call_id: str | None) -> None:
         """Show that a hook's action has started; `call_id` names the call it is about, if any."""
-        self._hooks[begun.id] = ChatHookActionFinishedContent(
+        self._hooks[begun.id] = m.ChatHookActionFinishedContent(
             id=begun.id,
             name=begun.name,
             action_type=begun.action_type,
@@ -115,7 +113,7 @@ class Writer:
         )
         self.emit("system", begun)
 
-    def finish_hook(self, ended: ChatHookActionFinishedContent) -> None:
+    def finish_hook(self, ended: m.ChatHookActionFinishedContent) -> None:
         """Show that a hook's action has ended, once."""
         if self._hooks.pop(ended.id, None) is not None:
             self.emit("system", ended)

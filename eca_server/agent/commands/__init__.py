@@ -19,22 +19,35 @@ from eca_server.agent.commands.chats import (
 )
 from eca_server.agent.commands.command import Command, CommandContext, Steering, ask_model
 from eca_server.agent.commands.config import show_config
-from eca_server.agent.commands.context import compact_chat, show_context, show_costs
+from eca_server.agent.commands.context import (
+    compact_chat,
+    show_context,
+    show_costs,
+    show_prompt,
+    show_repo_map,
+)
 from eca_server.agent.commands.custom import CommandFiles, CustomCommand, TooLong
 from eca_server.agent.commands.doctor import check_setup
-from eca_server.agent.commands.export import export_chat
-from eca_server.agent.commands.import_chat import import_file
-from eca_server.agent.commands.init import write_instructions
+from eca_server.agent.commands.export import export_chat, import_file
 from eca_server.agent.commands.login import LOGIN, log_out
-from eca_server.agent.commands.prompt_show import show_prompt, show_repo_map
-from eca_server.agent.commands.rules import list_hooks, list_rules, sync_system_prompt
-from eca_server.agent.commands.selection import list_subagents, select_agent, select_model
-from eca_server.agent.commands.skills import SkillCommand, create_skill, skills_command
+from eca_server.agent.commands.selection import (
+    list_hooks,
+    list_rules,
+    list_subagents,
+    select_agent,
+    select_model,
+    sync_system_prompt,
+)
+from eca_server.agent.commands.skills import (
+    SkillCommand,
+    create_skill,
+    skills_command,
+    write_instructions,
+)
 from eca_server.agent.commands.trust import review_trust
 from eca_server.agent.commands.unsupported import UNSUPPORTED
 from eca_server.agent.context.limits import limit_notes
-from eca_server.agent.skills.files import SkillFiles
-from eca_server.agent.skills.skill import Skill
+from eca_server.agent.skills.skills import Skill, SkillFiles
 from eca_server.agent.tools.files import printable
 from eca_server.models.acp import ACP
 from eca_server.printable import enumeration
@@ -43,7 +56,7 @@ if TYPE_CHECKING:
     from eca_server.agent.commands.server_prompts import ServerPrompt
     from eca_server.agent.mcp.manager import Manager
 
-    _AnyCommand: TypeAlias = Command | CustomCommand | SkillCommand | ServerPrompt
+    _AnyCommand: TypeAlias = Command | CustomCommand | ServerPrompt
 
 
 def hidden_skill_notes(skills: Iterable[Skill]) -> tuple[str, ...]:
@@ -107,18 +120,16 @@ async def run_command(name: str, turn: Turn, context: CommandContext) -> None:
     loaded = await _read(context.command_files, context.skill_files, context.mcp)
     command = next((each for each in loaded.commands if each.name == name), None)
     if command is not None:
-        path = command.path if isinstance(command, CustomCommand) else None
         for note in loaded.notes:
-            if path is not None and note.startswith(f"{printable(path)}:"):
-                turn.say(note, role="system")
+            if command.path is not None and note.startswith(f"{printable(command.path)}:"):
+                turn.report(note)
         await _run_file_command(command, turn, context)
     elif await _run_server_prompt(name, turn, context, loaded):
         return
     elif context.model.startswith(f"{ACP}/"):
         await ask_model(turn, context, context.text)  # the agent has commands of its own
     else:
-        names = [f"`/{each.name}`" for each in _all(loaded, context.mcp)]
-        known = enumeration(names, _MAX_NAMES)
+        known = enumeration([f"`/{each.name}`" for each in _all(loaded, context.mcp)], _MAX_NAMES)
         why = f": {UNSUPPORTED[name]}" if name in UNSUPPORTED else ""
         message = f"There is no command `/{name}`{why}. Available commands: {known}."
         turn.fail("\n\n".join([message, *loaded.notes]))
@@ -128,7 +139,7 @@ async def run_command(name: str, turn: Turn, context: CommandContext) -> None:
 class _FileCommands:
     """The commands from files: custom ones, then skills; each name once."""
 
-    commands: tuple[CustomCommand | SkillCommand, ...]
+    commands: tuple[CustomCommand, ...]
     notes: tuple[str, ...]
 
 
@@ -143,7 +154,7 @@ async def _read(files: CommandFiles, skill_files: SkillFiles, mcp: Manager | Non
     taken |= {each.command for each in skills.skills if not each.is_of_project}
     prefixes = _server_prefixes(mcp)
 
-    def is_free(command: CustomCommand | SkillCommand) -> bool:
+    def is_free(command: CustomCommand) -> bool:
         is_anothers = command.name in taken or command.name.startswith(prefixes)
         return not command.is_of_project or not is_anothers
 
@@ -151,7 +162,7 @@ async def _read(files: CommandFiles, skill_files: SkillFiles, mcp: Manager | Non
     names = _NAMES | {each.name for each in commands}
     more = [
         each
-        for each in map(SkillCommand, skills.skills)
+        for each in map(SkillCommand.of, skills.skills)
         if each.name not in names and is_free(each)
     ]
     return _FileCommands(
@@ -168,9 +179,7 @@ def _server_prefixes(mcp: Manager | None) -> tuple[str, ...]:
     return tuple(prefix_of(server) for server in mcp)
 
 
-async def _run_file_command(
-    command: CustomCommand | SkillCommand, turn: Turn, context: CommandContext
-) -> None:
+async def _run_file_command(command: CustomCommand, turn: Turn, context: CommandContext) -> None:
     try:
         text = command.expand(arguments_of(context.text))
     except TooLong as error:

@@ -37,11 +37,10 @@ async def list_chats(turn: Turn, context: CommandContext) -> None:
         each for each in stored if title_part.lower() in (each.title or each.beginning).lower()
     ]
     if not matches:
-        turn.say(
+        turn.report(
             f"No stored chat has {title_part[:100]!r} in its title. Send `/chats` to list all."
             if title_part
-            else "There are no stored chats.",
-            role="system",
+            else "There are no stored chats."
         )
         return
     shown = matches[:MAX_LISTED]
@@ -49,10 +48,9 @@ async def list_chats(turn: Turn, context: CommandContext) -> None:
     if len(matches) > MAX_LISTED:
         lines.append("- and older ones: send `/chats TITLE` to find them")
     listed = "\n".join(lines)
-    turn.say(
+    turn.report(
         f"Chats of all workspaces:\n\n{listed}\n\n"
-        "Send `/resume ID` to continue one of them in this chat.",
-        role="system",
+        "Send `/resume ID` to continue one of them in this chat."
     )
 
 
@@ -79,7 +77,7 @@ async def resume_chat(turn: Turn, context: CommandContext) -> None:
             turn.messages.extend(messages)
             count, show = counted(len(messages), "message"), context.chats.show_after_turn
             added = f"Added {count} to this chat{'' if show else ' (not shown again)'}."
-            turn.say(f"{added} Send a prompt to continue.", role="system")
+            turn.report(f"{added} Send a prompt to continue.")
             if show is not None:
                 show(context.chat)
             titling = context.chat.titling
@@ -90,7 +88,7 @@ async def resume_chat(turn: Turn, context: CommandContext) -> None:
     if memory.store.is_late:
         turn.fail("The stored chats cannot be read: the disk does not respond. Try again later.")
     elif not others:
-        turn.say("This workspace has no other stored chats.", role="system")
+        turn.report("This workspace has no other stored chats.")
     elif arguments:
         turn.fail(
             f"Expected a number from 1 to {len(others)} or a chat's id, got {arguments[0]!r}."
@@ -98,7 +96,7 @@ async def resume_chat(turn: Turn, context: CommandContext) -> None:
     else:
         lines = [f"{number}. {line_of(each)}" for number, each in enumerate(others, 1)]
         lines.append("\nSend `/resume N` to continue one of them in this chat.")
-        turn.say("\n".join(lines), role="system")
+        turn.report("\n".join(lines))
 
 
 async def _stored(chat_id: str, context: CommandContext, memory: Memory) -> StoredChat | None:
@@ -120,7 +118,7 @@ async def fork_chat(turn: Turn, context: CommandContext) -> None:
         turn.fail("There is nothing to fork: this chat has no messages.")
     else:
         forked = await context.chats.fork(chat, tuple(chat.history))
-        turn.say(f"This chat was forked to {forked.title}.", role="system")
+        turn.report(f"This chat was forked to {forked.title}.")
 
 
 YES: Final = "yes"
@@ -150,17 +148,17 @@ async def delete_stored_chat(turn: Turn, context: CommandContext) -> None:
         question = f"Delete {title}? This cannot be undone."
         is_confirmed = await context.ask_user(context.chat, question, (_DELETE, _KEEP)) == _DELETE
         if not is_confirmed:
-            turn.say("The chat was not deleted.", role="system")
+            turn.report("The chat was not deleted.")
             return
     if not is_confirmed:
         command = " ".join(filter(None, ["/delete-chat", printable(chat_name), YES]))
-        turn.say(f"Send `{command}` to delete {title}.", role="system")
+        turn.report(f"Send `{command}` to delete {title}.")
     elif chat_id == context.chat.id:
         turn.finish()
         context.chats.delete(chat_id)
     else:
         context.chats.delete(chat_id)
-        turn.say(f"{title[0].upper()}{title[1:]} was deleted.", role="system")
+        turn.report(f"{title[0].upper()}{title[1:]} was deleted.")
 
 
 @command(
@@ -172,12 +170,11 @@ async def ask_aside(turn: Turn, context: CommandContext) -> None:
     """Ask a side question in a fork of this chat, without interrupting the task."""
     question = arguments_of(context.text)
     if context.chats.ask_aside is None:
-        turn.say(
-            "This client cannot show chats that the server starts. Send the question as a prompt.",
-            role="system",
+        turn.report(
+            "This client cannot show chats that the server starts. Send the question as a prompt."
         )
     elif not question:
-        turn.say("The question is missing. Send `/btw QUESTION`.", role="system")
+        turn.report("The question is missing. Send `/btw QUESTION`.")
     else:
         aside = await context.chats.ask_aside(context.chat, question)
-        turn.say(f"Your question is answered in the chat {aside.title}.", role="system")
+        turn.report(f"Your question is answered in the chat {aside.title}.")

@@ -15,7 +15,7 @@ from eca_server.agent.chat.agent import Agent
 from eca_server.agent.chat.memory import Memory
 from eca_server.agent.chat.store.rows import ChatSettings
 from eca_server.agent.commands.custom import CommandFiles
-from eca_server.agent.skills.files import SkillFiles
+from eca_server.agent.skills.skills import SkillFiles
 from eca_server.config.loading import LoadedConfig
 from eca_server.config.problems import Source
 from eca_server.models.credentials.logins import Logins
@@ -45,33 +45,26 @@ class TrustControl(Protocol):
     @property
     def items(self) -> tuple[TrustItem, ...]:
         """The settings that wait for a decision."""
-        ...
 
     @property
     def listed(self) -> tuple[TrustItem, ...]:
         """The settings that the user has seen in a list."""
-        ...
 
     @property
     def is_barred(self) -> bool:
         """True if the editor does not trust the workspace."""
-        ...
 
     def list_waiting(self) -> Listing:
         """List the waiting settings for the user."""
-        ...
 
     async def accept(self, items: Iterable[TrustItem]) -> None:
         """Store that the user accepts settings."""
-        ...
 
     async def refuse(self, items: Iterable[TrustItem]) -> None:
         """Store that the user refuses settings."""
-        ...
 
     async def forget(self) -> bool:
         """Remove the trust in the opened folders; return False if there was none."""
-        ...
 
 
 @attrs.frozen(kw_only=True)

@@ -131,4 +131,4 @@ async def show_config(turn: Turn, context: CommandContext) -> None:
     servers = context.loaded.config.mcp_servers.values()
     keys = [*context.models.secrets, *context.loaded.secrets]
     keys += [secret for server in servers for secret in server.secrets]
-    turn.say(report(context.loaded, keys), role="system")
+    turn.report(report(context.loaded, keys))

@@ -23,6 +23,7 @@ import attrs
 import trio
 
 from eca_protocol.messages import CommandArgument
+from eca_server.agent.context.block import workspace_text
 from eca_server.agent.context.definition_files import (
     DefinitionFiles,
     DefinitionPlaces,
@@ -30,7 +31,6 @@ from eca_server.agent.context.definition_files import (
 )
 from eca_server.agent.context.front_matter import mappings_in, split_front_matter
 from eca_server.agent.context.limits import limit_notes
-from eca_server.agent.context.provenance import workspace_text
 from eca_server.agent.tools.files import printable
 from eca_server.system.threads import run_on_disk
 from eca_server.workspace.boundary import Place

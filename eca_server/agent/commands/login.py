@@ -62,15 +62,15 @@ class LoginPrompt:
     async def run(self, turn: Turn, context: CommandContext) -> None:
         """Run the turn of the prompt."""
         if self.is_cancelled:
-            turn.say("The login was cancelled. Nothing was stored.", role="system")
+            turn.report("The login was cancelled. Nothing was stored.")
         elif self.provider is None:
             is_unknown = self.masked_text.endswith(MASKED)  # it may have been a key
             known = "There is no provider with this name.\n\n" if is_unknown else ""
-            turn.say(known + _introduction(context), role="system")
+            turn.report(known + _introduction(context))
         elif self.flow is not None:
             await _log_in(turn, context, self.provider, self.flow)
         elif self.key is None:
-            turn.say(_request_for_key(self.provider, context), role="system")
+            turn.report(_request_for_key(self.provider, context))
         elif error := key_problem(self.key):
             turn.fail(
                 f"This is not a valid key: {error}. Nothing was stored. Paste only the key of "
@@ -121,8 +121,7 @@ def _command(message: str, providers: Mapping[str, Flow | None]) -> LoginPrompt:
         if how == _WITH_A_KEY or (flow is not None and not how and not flow.starts_directly):
             flow = None
         return LoginPrompt(masked_text=message, provider=provider, flow=flow)
-    masked_text = f"{word} {rest[0]} {MASKED}"
-    return LoginPrompt(masked_text=masked_text, provider=provider, key=Secret(how))
+    return LoginPrompt(masked_text=f"{word} {rest[0]} {MASKED}", provider=provider, key=Secret(how))
 
 
 def _match(word: str, providers: Iterable[str]) -> str | None:
@@ -167,7 +166,7 @@ async def _log_in(turn: Turn, context: CommandContext, provider: str, flow: Flow
     """Run a login flow; a stop ends it at once."""
 
     def tell(invitation: LoginInstructions) -> None:
-        turn.say(f"{invitation.text}\n\nTo cancel the login, stop this prompt.", role="system")
+        turn.report(f"{invitation.text}\n\nTo cancel the login, stop this prompt.")
         turn.progress("Waiting for the login")
 
     try:
@@ -207,7 +206,7 @@ async def _store(
         text += f" The previous file was not a file of logins; it was renamed to {aside}."
     if source != STORED:
         text += f" The key in {source} takes precedence over it."
-    turn.say(text, role="system")
+    turn.report(text)
 
 
 @command(
@@ -232,7 +231,7 @@ async def log_out(turn: Turn, context: CommandContext) -> None:
         return
     source = _source_of(provider, context.refresh_models())
     rest = f" The key in {source} is used now." if source else ""
-    turn.say(f"Removed the stored key of {provider}.{rest}", role="system")
+    turn.report(f"Removed the stored key of {provider}.{rest}")
 
 
 def _source_of(provider: str, models: Models) -> str | None:

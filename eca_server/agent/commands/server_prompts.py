@@ -11,9 +11,9 @@ user did not write the prompt's text.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
-from itertools import islice
-from typing import Final
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import groupby, islice
+from typing import Final, Literal, TypeAlias
 
 import attrs
 import trio
@@ -23,14 +23,27 @@ from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn
 from eca_server.agent.commands.command import CommandContext
 from eca_server.agent.commands.custom import words_of
-from eca_server.agent.commands.prompt_messages import messages_of
+from eca_server.agent.context.block import render
+from eca_server.agent.context.limits import Limits
+from eca_server.agent.context.resources import resource_content
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.manager import START_WAIT_SECONDS, Manager
-from eca_server.agent.mcp.messages import Prompt
+from eca_server.agent.mcp.messages import (
+    Content,
+    EmbeddedResource,
+    Prompt,
+    PromptResult,
+    ResourceContents,
+)
 from eca_server.agent.mcp.server import Server
 from eca_server.agent.mcp.states import State
+from eca_server.agent.mcp.tools import part_of
 from eca_server.agent.tools.files import printable
+from eca_server.agent.tools.output import Cap, cut_end
+from eca_server.models.attachments import MAX_IMAGE_BYTES
+from eca_server.models.history import FilePart, ImagePart, Message, TextPart
 from eca_server.secret import mask
+from eca_server.workspace.errors import FileError
 
 _NOT_IN_NAMES = re.compile(r"[^\w.:@+~-]+")
 _MAX_PROMPTS: Final = 500  # prompts
@@ -141,17 +154,14 @@ async def find_server_prompt(
     for prompt in server_prompts(manager.running, taken):
         if prompt.name.lower() == name:
             return prompt
-    stopped = [f"{each.name} ({each.state.value})" for each in candidates if not _is_running(each)]
-    return f"These MCP servers do not run: {', '.join(stopped)}." if stopped else None
+    stopped = [each for each in candidates if each.state is not State.RUNNING]
+    names = ", ".join(f"{each.name} ({each.state.value})" for each in stopped)
+    return f"These MCP servers do not run: {names}." if stopped else None
 
 
 def prefix_of(server: Server) -> str:
     """Return the prefix of the names of a server's prompts, in lower case."""
     return f"{_NOT_IN_NAMES.sub('-', server.name).lower()}:"
-
-
-def _is_running(server: Server) -> bool:
-    return server.state is State.RUNNING
 
 
 async def run_server_prompt(
@@ -180,3 +190,99 @@ async def run_server_prompt(
     agent = await context.make_agent(turn, argument_text)
     if agent is not None:
         await attrs.evolve(agent, messages=messages).run(turn)
+
+
+_LONGEST_URI = 2000
+_CONTINUE = TextPart("Continue.")
+
+_Part: TypeAlias = TextPart | ImagePart | FilePart
+
+
+def messages_of(
+    result: PromptResult, *, server: str, user_text: str, extra_text: str = ""
+) -> tuple[Message, ...]:
+    """Return a prompt as messages of a history; the last is the user's.
+
+    Roles are preserved, but the history begins and ends with the user, as every API requires;
+    embedded resources are marked like other contexts; the size is limited.
+
+    Args:
+        result: the prompt, with its arguments filled in.
+        server: the name of its server.
+        user_text: the user's message; it comes first if the prompt begins with an answer.
+        extra_text: text of the user that no argument of the prompt takes.
+    """
+    builder = _PartBuilder(server=server)
+    parts = [
+        (each.role, part)
+        for each in result.messages
+        for part in builder.parts(each.role, each.content)
+    ]
+    messages = [
+        Message(role=role, parts=tuple(part for _, part in group))
+        for role, group in groupby(parts, lambda each: each[0])
+    ]
+    if not messages:
+        return ()
+    if messages[0].role == "assistant":
+        messages.insert(0, Message(role="user", parts=(TextPart(user_text),)))
+    extra_parts = (TextPart(extra_text),) if extra_text else ()
+    if messages[-1].role == "assistant":
+        messages.append(Message(role="user", parts=extra_parts or (_CONTINUE,)))
+    elif extra_parts:
+        messages[-1] = attrs.evolve(messages[-1], parts=messages[-1].parts + extra_parts)
+    return tuple(messages)
+
+
+@attrs.define(kw_only=True, eq=False)
+class _PartBuilder:
+    """Builds the parts of one prompt, within limits."""
+
+    server: str
+    limits: Limits = attrs.field(factory=Limits)
+    size: int = attrs.field(init=False, default=0)
+    attached: int = attrs.field(init=False, default=0)
+    is_full: bool = attrs.field(init=False, default=False)
+
+    def parts(self, role: Literal["user", "assistant"], content: Content) -> Iterator[_Part]:
+        """Yield the parts of a block; answers contain no pictures, which no API takes there."""
+        for part in self._parts(content):
+            if isinstance(part, TextPart):
+                if part.text.strip():
+                    yield part
+            elif role == "user" and self._may_attach(part):
+                yield part
+            else:
+                yield TextPart(f"(a picture or document of {len(part.data)} bytes was left out)")
+
+    def _parts(self, content: Content) -> Iterator[_Part]:
+        room = self.limits.total - self.size
+        if room <= 0:
+            if not self.is_full:
+                self.is_full = True
+                yield TextPart("(the rest of the prompt was left out: it is too long)")
+            return
+        if isinstance(content, EmbeddedResource):
+            yield from self._embedded(content.contents, room)
+            return
+        part = part_of(content)
+        if isinstance(part, TextPart):
+            self.size += len(part.text.encode())
+            part = TextPart(cut_end(part.text, Cap(lines=room, size=room)))
+        yield part
+
+    def _embedded(self, contents: ResourceContents, room: int) -> Iterator[_Part]:
+        try:
+            rendered = resource_content(self.server, contents, budget=room, limits=self.limits)
+        except FileError as error:
+            yield TextPart(f"({contents.uri[:_LONGEST_URI]} was left out: {error})")
+            return
+        self.size += rendered.size
+        yield TextPart(render([rendered.section]))
+        if rendered.attachment is not None:
+            yield rendered.attachment
+
+    def _may_attach(self, part: ImagePart | FilePart) -> bool:
+        self.attached += 1
+        fits = isinstance(part, FilePart) or len(part.data) <= MAX_IMAGE_BYTES
+        return fits and self.attached <= self.limits.attachments

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from eca_server.agent.chat.subagents import SPAWN_TOOL
-from eca_server.agent.skills.tool import SKILL_TOOL
+from eca_server.agent.skills.skills import SKILL_TOOL
 from eca_server.agent.tools.approval_rules import spellings
 from eca_server.agent.tools.custom import custom_commands
 from eca_server.agent.tools.native import NATIVE_NAMES, native_arguments

@@ -1,4 +1,7 @@
-"""Skills as commands: `/NAME` runs one, `/skills` lists them, `/skill-create` writes one."""
+"""Skills as commands: `/NAME` runs one, `/skills` lists them, `/skill-create` writes one.
+
+`/init` lets the model explore the workspace and write its AGENTS.md, with the usual approvals.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn
 from eca_server.agent.commands.command import Command, CommandContext, ask_model, command, fenced
 from eca_server.agent.commands.custom import CustomCommand
-from eca_server.agent.skills.skill import Skill
+from eca_server.agent.skills.skills import Skill
 from eca_server.config.effective import apply_behavior
 
 _INSTRUCTION = """\
@@ -33,31 +36,22 @@ The user's request for the skill: {{userPrompt}}\
 _PLACEHOLDERS = re.compile(r"\{\{(skillName|skillFilePath|userPrompt)\}\}")
 
 
-@attrs.frozen
-class SkillCommand:
+@attrs.frozen(kw_only=True)
+class SkillCommand(CustomCommand):
     """A skill as a command."""
 
     skill: Skill
 
-    @property
-    def name(self) -> str:
-        """The name behind the slash."""
-        return self.skill.command
-
-    @property
-    def description(self) -> str:
-        """The skill's description."""
-        return self.skill.description
-
-    @property
-    def is_of_project(self) -> bool:
-        """True if the skill belongs to the workspace, not to the user."""
-        return self.skill.is_of_project
-
-    @property
-    def arguments(self) -> tuple[CommandArgument, ...]:
-        """The arguments, one for each placeholder."""
-        return self._as_command.arguments
+    @classmethod
+    def of(cls, skill: Skill) -> SkillCommand:
+        """Return the command of a skill."""
+        return cls(
+            name=skill.command,
+            description=skill.description,
+            text=skill.text,
+            is_of_project=skill.is_of_project,
+            skill=skill,
+        )
 
     def expand(self, argument_text: str) -> str:
         """Return the text with its placeholders replaced; without arguments, return it unchanged.
@@ -65,15 +59,11 @@ class SkillCommand:
         Raises:
             TooLong: the text would have millions of characters.
         """
-        return self._as_command.expand(argument_text) if argument_text else self.skill.text
+        return super().expand(argument_text) if argument_text else self.text
 
     def for_model(self, text: str) -> str:
         """Return the prompt for the model, with the skill's directory."""
         return self.skill.render(text)
-
-    @property
-    def _as_command(self) -> CustomCommand:
-        return CustomCommand(name=self.name, description=self.description, text=self.skill.text)
 
 
 def skills_command(hidden_notes: Callable[[Iterable[Skill]], Iterable[str]]) -> Command:
@@ -83,8 +73,7 @@ def skills_command(hidden_notes: Callable[[Iterable[Skill]], Iterable[str]]) -> 
         skills = await context.skill_files.read()
         lines = [f"{each.name}: {each.description} ({each.folder})" for each in skills.skills]
         listed = "Skills:\n\n" + fenced("\n".join(lines)) if lines else "There are no skills."
-        notes = [listed, *hidden_notes(skills.skills), *skills.notes]
-        turn.say("\n\n".join(notes), role="system")
+        turn.report("\n\n".join([listed, *hidden_notes(skills.skills), *skills.notes]))
 
     return Command(
         name="skills",
@@ -114,3 +103,38 @@ async def create_skill(turn: Turn, context: CommandContext) -> None:
     prompts = apply_behavior(context.loaded.config, context.behavior).prompts
     text = prompts.skill_create or _INSTRUCTION
     await ask_model(turn, context, _PLACEHOLDERS.sub(lambda match: values[match[1]], text))
+
+
+_AGENTS_MD = """\
+Write the file {path}: instructions for coding agents that are new to this repository.
+
+Explore before you write: read the directory tree, the README, the files that define how the \
+project is built, packaged and tested, and some of its code and tests. If an AGENTS.md exists, \
+read it, keep what is correct and fix the rest.
+
+Include, where useful:
+- the purpose of the project and the location of its main parts;
+- the exact commands to build it, to lint it, to run all tests and to run a single test;
+- conventions of code, tests and commits that a single file does not show;
+- common mistakes.
+
+Write only facts that you have verified in this repository, no general advice. Use Markdown; one \
+page at most.\
+"""
+
+
+@command(
+    "init",
+    CommandArgument(name="wishes", description="Additional instructions for the model."),
+    asks_model=True,
+)
+async def write_instructions(turn: Turn, context: CommandContext) -> None:
+    """Let the model write an AGENTS.md for this workspace."""
+    roots = context.workspace.roots
+    if not roots:
+        turn.fail("No folder is open. Open a folder, and send `/init` again.")
+        return
+    own = apply_behavior(context.loaded.config, context.behavior).prompts.init
+    text = own or _AGENTS_MD.format(path=roots[0].path / "AGENTS.md")
+    wishes = arguments_of(context.text)
+    await ask_model(turn, context, f"{text}\n\n{wishes}" if wishes else text)

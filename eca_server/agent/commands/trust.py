@@ -48,7 +48,7 @@ async def review_trust(turn: Turn, context: CommandContext) -> None:
         elif word and context.trust.items:
             await _decide(turn, context, accepts=word == YES)
         else:
-            turn.say(_list(context), role="system")
+            turn.report(_list(context))
     except ECAError as error:
         turn.fail(f"{PREFIX}: the decision could not be stored, so nothing changed: {error}")
 
@@ -65,19 +65,20 @@ async def _decide(turn: Turn, context: CommandContext, *, accepts: bool) -> None
         text = f"{PREFIX}: {'accepted' if accepts else 'refused'} {count(listed)}."
         if not is_whole:
             text += f" Settings that are new since the list still wait:\n\n{_list(context)}"
-        turn.say(text, role="system")
+        turn.report(text)
 
 
 async def _remove(turn: Turn, context: CommandContext) -> None:
     was_known = await context.trust.forget()
     text = "the folder is no longer trusted" if was_known else "the folder was not trusted"
-    turn.say(f"{PREFIX}: {text}.", role="system")
+    turn.report(f"{PREFIX}: {text}.")
 
 
 def _list(context: CommandContext) -> str:
     items = context.trust.items
     if not items:
-        return "\n".join([f"{PREFIX}: no settings wait for you.", "", *_roots(context)])
+        lines = report_trust(context.loaded, [root.path for root in context.workspace.roots])
+        return "\n".join([f"{PREFIX}: no settings wait for you.", "", *lines])
     listing = context.trust.list_waiting()
     roots = unique_roots(items)
     wait = "wait" if len(items) > 1 else "waits"
@@ -97,11 +98,6 @@ def _list(context: CommandContext) -> str:
             "for good."
         )
     return "\n\n".join(paragraphs)
-
-
-def _roots(context: CommandContext) -> list[str]:
-    paths = [root.path for root in context.workspace.roots]
-    return report_trust(context.loaded, paths)
 
 
 def report_trust(loaded: LoadedConfig, roots: Iterable[Path]) -> list[str]:

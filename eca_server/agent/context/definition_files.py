@@ -18,7 +18,7 @@ import attrs
 from eca_server.agent.tools.files import printable
 from eca_server.config.interpolation import references_in
 from eca_server.workspace.boundary import Place, Workspace, is_missing
-from eca_server.workspace.errors import FileError, OutsideWorkspace, TooLarge
+from eca_server.workspace.errors import FileError, OutsideWorkspace, TooLarge, reason_of
 from eca_server.workspace.ignore import list_files
 from eca_server.workspace.reading import Checkpoint, decode, read_file
 
@@ -126,10 +126,7 @@ class DefinitionFiles(ABC):
 
     def list_visible(self, directory: Path, *, most: int) -> Iterator[str]:
         """Yield the files below a real directory, without hidden ones, sorted."""
-        paths = list_files(directory, limit=most, gitignore=False, checkpoint=self.checkpoint)
-        for path in sorted(paths):
-            if not any(name.startswith(".") for name in path.split("/")):
-                yield path
+        return visible_files(directory, most=most, links=True, checkpoint=self.checkpoint)
 
     def text_of(self, place: Place) -> str:
         """Return the text of a small file.
@@ -148,5 +145,14 @@ class DefinitionFiles(ABC):
         return text
 
     def _note(self, path: str, fault: Exception) -> None:
-        reason = (fault.strerror if isinstance(fault, OSError) else None) or str(fault)
-        self.notes.append(f"{printable(path)}: {reason}.")
+        self.notes.append(f"{printable(path)}: {reason_of(fault)}.")
+
+
+def visible_files(
+    directory: Path, *, most: int, links: bool, checkpoint: Checkpoint
+) -> Iterator[str]:
+    """Yield the files below a real directory, without hidden ones, sorted."""
+    paths = list_files(directory, limit=most, gitignore=False, links=links, checkpoint=checkpoint)
+    for path in sorted(paths):
+        if not any(name.startswith(".") for name in path.split("/")):
+            yield path

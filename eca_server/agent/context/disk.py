@@ -2,27 +2,28 @@
 
 The rule of this module: a path in a context is read wherever it leads, since the user consented by
 adding it. Below a directory, a file is read only if no link takes it outside the directory. The
-model knows the content of a file that was read, as after a call of `read_file`.
+model knows the content of a file that was read, as after a call of `read_file`. The media type of a
+pasted picture is detected from the bytes, not taken from the client.
 
-Everything here accesses the disk: call it in a worker thread.
+Everything that accesses the disk is called in a worker thread.
 """
 
 from __future__ import annotations
 
+import binascii
 import contextlib
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import attrs
 
-from eca_protocol.messages import LinesRange
+from eca_protocol.messages import ImageContext, LinesRange
 from eca_protocol.server.roots import Root
-from eca_server.agent.context.block import Section, render
+from eca_server.agent.context.block import Content, Section, render
 from eca_server.agent.context.excerpt import Excerpt, read_excerpt
 from eca_server.agent.context.limits import Limits
-from eca_server.agent.context.tree import draw_tree
-from eca_server.agent.tools.files import LARGEST
-from eca_server.agent.tools.ledger import Ledger
+from eca_server.agent.tools.files import LARGEST, Ledger, printable
 from eca_server.agent.tools.output import cut_mark
 from eca_server.models.attachments import (
     SIGNATURE_BYTES,
@@ -32,29 +33,67 @@ from eca_server.models.attachments import (
 )
 from eca_server.workspace.boundary import Place, Workspace, open_place
 from eca_server.workspace.descent import Descent
-from eca_server.workspace.errors import FileError, TooLarge
+from eca_server.workspace.errors import FileError, NotText, TooLarge
 from eca_server.workspace.ignore import list_files
 from eca_server.workspace.opening import Directory
 from eca_server.workspace.reading import Checkpoint, open_file, read_file
 
+
+@attrs.define(eq=False)
+class _Directory:
+    directories: dict[str, _Directory] = attrs.field(factory=dict)
+    files: list[str] = attrs.field(factory=list)
+    is_shown: bool = False
+
+    @property
+    def size(self) -> int:
+        return len(self.directories) + len(self.files)
+
+
+def draw_tree(paths: Iterable[str], *, limit: int) -> str:
+    """Return relative paths, with `/`, as a tree of at most `limit` entries.
+
+    The contents of a directory are shown in full or only by their number; upper directories come
+    before lower ones. The top is always shown, up to the limit.
+    """
+    top = _Directory()
+    for path in sorted(paths):
+        *above, name = path.split("/")
+        directory = top
+        for each in above:
+            directory = directory.directories.setdefault(each, _Directory())
+        directory.files.append(name)
+    _choose(top, limit)
+    lines: list[str] = []
+    _draw(top, "", lines)
+    if len(lines) > limit:
+        lines[limit:] = [f"... cut, {len(lines) - limit} entries left out ..."]
+    return "\n".join(lines)
+
+
+def _choose(top: _Directory, limit: int) -> None:
+    waiting = deque([top])
+    while waiting:
+        directory = waiting.popleft()
+        directory.is_shown = directory is top or directory.size <= limit
+        if directory.is_shown:
+            limit -= directory.size
+            waiting.extend(directory.directories.values())
+
+
+def _draw(directory: _Directory, indent: str, lines: list[str]) -> None:
+    for name, below in directory.directories.items():
+        if below.is_shown:
+            lines.append(f"{indent}{printable(name)}/")
+            _draw(below, f"{indent}  ", lines)
+        else:
+            entries = "1 entry" if below.size == 1 else f"{below.size} entries"
+            lines.append(f"{indent}{printable(name)}/ ({entries} left out)")
+    lines.extend(f"{indent}{printable(name)}" for name in directory.files)
+
+
 _MOST_FILES = 100_000  # of one directory
 _OVERHEAD = 64  # bytes charged for each file, for its tags and the time to read it
-
-
-@attrs.frozen(kw_only=True)
-class PathContent:
-    """The content of a path.
-
-    Attributes:
-        size: bytes of text in the section.
-        left_out: bytes of text that did not fit.
-        attachment: the picture or document of the section.
-    """
-
-    section: Section
-    size: int = 0
-    left_out: int = 0
-    attachment: Attachment | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -73,7 +112,7 @@ class PathReader:
     gitignore: bool = True
     checkpoint: Checkpoint = lambda: None
 
-    def read(self, place: Place, lines: LinesRange | None, *, budget: int) -> PathContent:
+    def read(self, place: Place, lines: LinesRange | None, *, budget: int) -> Content:
         """Read a file, some lines of it, or a directory, in at most `budget` bytes.
 
         Raises:
@@ -94,12 +133,12 @@ class PathReader:
         drawn = draw_tree(self._list(root.real_path, links=True), limit=self.limits.tree)
         return Section(name="tree", attributes={"path": str(root.path)}, body=(drawn,))
 
-    def _read_text(self, place: Place, lines: LinesRange | None, budget: int) -> PathContent:
+    def _read_text(self, place: Place, lines: LinesRange | None, budget: int) -> Content:
         attributes = {"path": str(place.path)}
         if lines is not None:
             attributes["lines"] = f"{max(lines.start, 1)}-{max(lines.end, lines.start, 1)}"
         excerpt = self._excerpt(place, min(budget, self.limits.file), lines)
-        return PathContent(
+        return Content(
             section=Section(name="file", attributes=attributes, body=(excerpt.marked,)),
             size=len(excerpt.text.encode()),
             left_out=excerpt.left_out,
@@ -114,7 +153,7 @@ class PathReader:
             self.ledger.record(place.real_path, content)
         return excerpt
 
-    def _read_attachment(self, place: Place) -> PathContent | None:
+    def _read_attachment(self, place: Place) -> Content | None:
         with open_file(place) as file:
             media_type = media_type_of(file.read(SIGNATURE_BYTES))
         if media_type is None:
@@ -123,12 +162,12 @@ class PathReader:
         limit = self.limits.picture if is_picture else self.limits.document
         snapshot = read_file(place, limit=limit, checkpoint=self.checkpoint)
         attributes = {"path": str(place.path), "type": media_type}
-        return PathContent(
+        return Content(
             section=Section(name="picture" if is_picture else "document", attributes=attributes),
             attachment=make_attachment(media_type, place.path.name, snapshot.data),
         )
 
-    def _read_directory(self, place: Place, directory: Directory, budget: int) -> PathContent:
+    def _read_directory(self, place: Place, directory: Directory, budget: int) -> Content:
         paths = sorted(self._list(directory, links=False))
         if not paths:
             raise FileError("it has no file that is not ignored")
@@ -139,7 +178,7 @@ class PathReader:
         section = Section(
             name="directory", attributes={"path": str(place.path)}, body=(*texts, tree)
         )
-        return PathContent(section=section, size=size, left_out=left_out)
+        return Content(section=section, size=size, left_out=left_out)
 
     def _texts(
         self, directory: Place, descent: Descent, paths: Sequence[str], budget: int
@@ -203,3 +242,30 @@ def draw_roots(
             where = {"name": str(root.path)}
             sections.append(Section(name="left_out", attributes=where, body=(str(error),)))
     return render(sections)
+
+
+_HEAD = SIGNATURE_BYTES * 4
+
+
+def pasted_attachment(context: ImageContext, limits: Limits) -> Attachment:
+    """Return the attachment of a pasted picture or document (PDF).
+
+    Raises:
+        FileError: its type is not supported, or it is too large.
+    """
+    text = context.base64
+    text = text.partition(",")[2] if text.startswith("data:") else text
+    most = max(limits.picture, limits.document)
+    if len(text) > most * 2:
+        raise TooLarge(f"expected at most {most} bytes, got about {len(text) * 3 // 4}")
+    try:
+        data = binascii.a2b_base64(text)
+    except ValueError as error:  # also for non-ASCII characters
+        raise NotText(f"expected base64: {error}") from error
+    media_type = media_type_of(data[:_HEAD])
+    if media_type is None:
+        raise NotText("expected PNG, JPEG, GIF, WebP or PDF, got something else")
+    most = limits.document if media_type == "application/pdf" else limits.picture
+    if len(data) > most:
+        raise TooLarge(f"expected at most {most} bytes, got {len(data)}")
+    return make_attachment(media_type, "pasted", data)

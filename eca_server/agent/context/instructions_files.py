@@ -20,12 +20,12 @@ import attrs
 import trio
 
 from eca_protocol.server.roots import Root
-from eca_server.agent.context.block import Section, render
+from eca_server.agent.context.block import SOURCE, Origin, Section, render
+from eca_server.agent.context.definition_files import visible_files
 from eca_server.agent.context.excerpt import read_excerpt
 from eca_server.agent.context.front_matter import split_front_matter
 from eca_server.agent.context.limits import limit_notes
 from eca_server.agent.context.mentions import find_mentions
-from eca_server.agent.context.provenance import SOURCE, Origin
 from eca_server.agent.context.reach import ANYWHERE, Boundaries, Reach
 from eca_server.agent.tools.files import printable
 from eca_server.config.matchers import BadMatcher, is_in_name
@@ -33,8 +33,7 @@ from eca_server.config.tool_settings import AGENT_ALIASES
 from eca_server.config.unknown import hint, nearest_key
 from eca_server.printable import visible
 from eca_server.workspace.boundary import Place, Workspace, is_missing
-from eca_server.workspace.errors import FileError
-from eca_server.workspace.ignore import list_files
+from eca_server.workspace.errors import FileError, reason_of
 from eca_server.workspace.reading import Checkpoint
 
 _LARGEST = 64 * 1024  # bytes of one file; the rest is cut
@@ -195,16 +194,11 @@ class _Reading:
             if not place.real_path.is_dir():
                 return
             reach.check(place)
-            paths = list_files(
-                place.real_path,
-                limit=_MOST_RULES,
-                gitignore=False,
-                links=reach is ANYWHERE,
-                checkpoint=self.checkpoint,
-            )
-            for path in sorted(paths):
-                if not any(name.startswith(".") for name in path.split("/")):
-                    self._add(_RULE, str(directory / path), reach)
+            links, checkpoint = reach is ANYWHERE, self.checkpoint
+            for path in visible_files(
+                place.real_path, most=_MOST_RULES, links=links, checkpoint=checkpoint
+            ):
+                self._add(_RULE, str(directory / path), reach)
 
     def _add_entry(self, path: str, base: Path) -> bool:
         """Add a configured rule or directory of rules; return False if it does not exist."""
@@ -311,10 +305,8 @@ class _Reading:
     def _noting_errors(self, path: str) -> Iterator[None]:
         try:
             yield
-        except FileError as error:
-            self._leave_out(path, str(error))
-        except OSError as error:
-            self._leave_out(path, error.strerror or str(error))
+        except (FileError, OSError) as error:
+            self._leave_out(path, reason_of(error))
 
     def _leave_out(self, path: str, reason: str) -> None:
         self.notes.append(f"{printable(path)} was left out: {reason}.")

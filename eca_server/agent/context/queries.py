@@ -7,14 +7,7 @@ from pathlib import Path
 
 import trio
 
-from eca_protocol.messages import (
-    ChatContext,
-    ChatQueryContextParams,
-    ChatQueryContextResponse,
-    DirectoryContext,
-    FileContext,
-    McpResourceContext,
-)
+from eca_protocol import messages as m
 from eca_server.workspace.boundary import Workspace
 from eca_server.workspace.errors import FileError
 from eca_server.workspace.index import FileIndex, FileMatch
@@ -25,12 +18,12 @@ _SECONDS = 5.0  # until a disk that does not answer has no matches
 
 
 async def query_contexts(
-    params: ChatQueryContextParams,
+    params: m.ChatQueryContextParams,
     *,
     index: FileIndex,
     workspace: Workspace,
-    resources: Sequence[McpResourceContext] = (),
-) -> ChatQueryContextResponse:
+    resources: Sequence[m.McpResourceContext] = (),
+) -> m.ChatQueryContextResponse:
     """Return the files, directories and resources that match a query, best first, at most 200.
 
     A blank query gives the roots, then the resources, then the rest; any other query gives the
@@ -41,39 +34,39 @@ async def query_contexts(
     `resources`: the matching resources of MCP servers, without those of the client.
     """
     existing = params.contexts[:_MOST_EXISTING]
-    paths: list[ChatContext] = []
+    paths: list[m.ChatContext] = []
     with trio.move_on_after(_SECONDS):
         matches = await index.search(params.query, limit=_MOST + len(existing))
 
-        def offer() -> list[ChatContext]:
+        def offer() -> list[m.ChatContext]:
             return list(_offered(matches, existing, workspace))
 
         paths = await index.in_search_thread(offer)
     before = len(paths) if params.query.strip() else _count_of_roots(paths, workspace)
     before = min(before, _MOST - len(resources))
     contexts = (*paths[:before], *resources, *paths[before:])[:_MOST]
-    return ChatQueryContextResponse(chat_id=params.chat_id, contexts=contexts)
+    return m.ChatQueryContextResponse(chat_id=params.chat_id, contexts=contexts)
 
 
-def _count_of_roots(paths: Iterable[ChatContext], workspace: Workspace) -> int:
+def _count_of_roots(paths: Iterable[m.ChatContext], workspace: Workspace) -> int:
     roots = {str(root.path) for root in workspace.roots}
-    return sum(isinstance(each, DirectoryContext) and each.path in roots for each in paths)
+    return sum(isinstance(each, m.DirectoryContext) and each.path in roots for each in paths)
 
 
 def _offered(
-    matches: Iterable[FileMatch], existing: Sequence[ChatContext], workspace: Workspace
-) -> Iterator[ChatContext]:
+    matches: Iterable[FileMatch], existing: Sequence[m.ChatContext], workspace: Workspace
+) -> Iterator[m.ChatContext]:
     existing_paths = set()
     for context in existing:
-        if isinstance(context, DirectoryContext) or (
-            isinstance(context, FileContext) and context.lines_range is None
+        if isinstance(context, m.DirectoryContext) or (
+            isinstance(context, m.FileContext) and context.lines_range is None
         ):
             existing_paths.add(_real(context.path, workspace))
     for each in matches:
         path = str(each.path)
         if not _is_text(path) or (existing_paths and _real(path, workspace) in existing_paths):
             continue
-        yield DirectoryContext(path=path) if each.is_directory else FileContext(path=path)
+        yield m.DirectoryContext(path=path) if each.is_directory else m.FileContext(path=path)
 
 
 def _real(path: str, workspace: Workspace) -> Path | None:
@@ -85,8 +78,4 @@ def _real(path: str, workspace: Workspace) -> Path | None:
 
 def _is_text(path: str) -> bool:
     """Return True if a name is UTF-8; any other name cannot be sent to the client."""
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return path.encode(errors="ignore").decode() == path

@@ -14,7 +14,7 @@ from pathlib import Path
 import attrs
 
 from eca_protocol.server.roots import Root
-from eca_server.agent.context.provenance import Origin
+from eca_server.agent.context.block import Origin
 from eca_server.config.workspace_files import WorkspaceFile
 from eca_server.workspace.boundary import Place, Workspace
 from eca_server.workspace.errors import OutsideWorkspace

@@ -15,10 +15,10 @@ import attrs
 import trio
 
 from eca_protocol.messages import McpResourceContext
-from eca_server.agent.context.block import Section
+from eca_server.agent.context.block import Content, Section
 from eca_server.agent.context.limits import Limits
 from eca_server.agent.mcp.errors import MCPError
-from eca_server.agent.tools.ledger import Ledger
+from eca_server.agent.tools.files import Ledger
 from eca_server.agent.tools.output import Cap, cut_end
 from eca_server.models.attachments import Attachment, make_attachment, max_bytes_of, media_type_of
 from eca_server.secret import mask
@@ -73,21 +73,6 @@ class ResourceReader:
             for server in self.servers.running
             for uri in server.resource_changes.changed_for(self.ledger())
         ]
-
-
-@attrs.frozen(kw_only=True)
-class ResourceContent:
-    """The content of one piece of a resource.
-
-    Attributes:
-        size: bytes of text in the section.
-        attachment: the picture or document of the section.
-    """
-
-    section: Section
-    size: int = 0
-    is_cut: bool = False
-    attachment: Attachment | None = None
 
 
 def matching_resources(
@@ -165,7 +150,7 @@ async def read_resources(keys: Iterable[Key], reader: ResourceReader) -> Resourc
 
 def resource_content(
     server: str, contents: ResourceContents, *, budget: int, limits: Limits
-) -> ResourceContent:
+) -> Content:
     """Return the content of one piece of a resource: a text, a picture, a document.
 
     Args:
@@ -184,13 +169,10 @@ def resource_content(
         size = min(limits.resource, budget)
         text = cut_end(contents.text, Cap(lines=size, size=size))
         section = Section(name="resource", attributes=attributes, body=(text,))
-        return ResourceContent(
-            section=section, size=len(text.encode()), is_cut=text != contents.text
-        )
-    return ResourceContent(
-        section=Section(name="resource", attributes=attributes),
-        attachment=_attachment(contents),
-    )
+        left_out = max(len(contents.text.encode("utf-8", "surrogatepass")) - size, 0)
+        return Content(section=section, size=len(text.encode()), left_out=left_out)
+    section = Section(name="resource", attributes=attributes)
+    return Content(section=section, attachment=_attachment(contents))
 
 
 def _attachment(contents: ResourceContents) -> Attachment:

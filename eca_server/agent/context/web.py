@@ -14,7 +14,7 @@ import re
 import socket
 from functools import partial
 from http import HTTPStatus
-from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
+from urllib.parse import urljoin, urlsplit, urlunsplit
 
 import attrs
 import trio
@@ -117,7 +117,8 @@ async def _checked(url: str, allow_private: bool) -> _Hop:
     try:
         parts = urlsplit(url)
         port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-        name = (parts.hostname or "").encode("idna").decode() if not _is_ipv6(parts) else ""
+        is_ipv6 = ":" in (parts.hostname or "")
+        name = "" if is_ipv6 else (parts.hostname or "").encode("idna").decode()
     except ValueError as error:
         raise PageError(f"it is not a URL ({error})") from None
     if port is None:
@@ -144,10 +145,6 @@ def _first_of_each_family(addresses: list[str]) -> tuple[str, ...]:
     for address in addresses:
         families.setdefault(":" in address, address)
     return tuple(families.values())
-
-
-def _is_ipv6(parts: SplitResult) -> bool:
-    return ":" in (parts.hostname or "")
 
 
 async def _resolve(name: str, port: int) -> list[str]:

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Final
 
 import attrs
@@ -20,8 +22,8 @@ import trio
 from eca_protocol import messages as m
 from eca_protocol.server.texts import pieces
 from eca_server.agent.editing.replacement import Replacement
-from eca_server.agent.editing.surroundings import Surroundings
 from eca_server.client.session import Session
+from eca_server.config.files import Unreadable, read_text
 from eca_server.models.backend import BackendError, Request
 from eca_server.models.events import (
     Finished,
@@ -33,6 +35,69 @@ from eca_server.models.events import (
 )
 from eca_server.models.history import Message, TextPart
 from eca_server.models.models import Model
+
+LARGEST_FILE: Final = 2 * 2**20
+"""The maximum size of a file that is read, in bytes."""
+
+MOST_AROUND: Final = 64 * 1024
+"""The maximum of characters before a selection, and again after it."""
+
+PATIENCE: Final = 2.0
+"""Seconds after which the disk is not waited for."""
+
+
+@attrs.frozen
+class Surroundings:
+    """The text before and after a selection, in whole lines except next to the selection."""
+
+    before: str = ""
+    after: str = ""
+
+
+async def read_surroundings(
+    path: str | None, selected: str, *, line: int, most_lines: int
+) -> Surroundings:
+    """Read the text around a selection; return an empty result if it cannot be found.
+
+    The context is optional: if the file cannot be read, or has unsaved changes in the editor, the
+    rewrite runs without it.
+
+    Args:
+        path: the path of the file.
+        selected: the selected text.
+        line: the line, from 1, at which the search for the text starts.
+        most_lines: the maximum number of lines of both parts together.
+    """
+    if not path or not selected.strip() or most_lines < 1:
+        return Surroundings()
+    with trio.move_on_after(PATIENCE):
+        read = partial(read_text, Path(path), most=LARGEST_FILE)
+        try:
+            content = await trio.to_thread.run_sync(read, abandon_on_cancel=True)
+        except Unreadable:
+            return Surroundings()
+        return around(content, selected, line=line, most_lines=most_lines)
+    return Surroundings()
+
+
+def around(content: str, selected: str, *, line: int, most_lines: int) -> Surroundings:
+    """Return the parts of a file before and after a text in it, limited in size."""
+    lines = content.splitlines(keepends=True)
+    offset = sum(map(len, lines[: max(0, line - 1)]))
+    start = content.find(selected, offset)
+    if start < 0:
+        start = content.find(selected)
+    if start < 0:
+        return Surroundings()
+    before = content[max(0, start - MOST_AROUND) : start].splitlines(keepends=True)
+    end = start + len(selected)
+    after = content[end : end + MOST_AROUND].splitlines(keepends=True)
+    half = most_lines // 2
+    fewer = min(len(before), max(half, most_lines - len(after)))
+    return Surroundings(
+        "".join(before[len(before) - fewer :]), "".join(after[: most_lines - fewer])
+    )
+
 
 _log = logging.getLogger("eca_server.agent.editing")
 
@@ -105,16 +170,64 @@ class Rewrite:
 
 @attrs.define(eq=False)
 class _Running:
-    """A running rewrite.
+    """A running rewrite, and its output to the client.
 
     Attributes:
         is_mute: whether nothing more is sent.
     """
 
+    id: str
+    session: Session
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     ended: trio.Event = attrs.field(factory=trio.Event)
     is_started: bool = False
     is_mute: bool = False
+
+    @property
+    def streams(self) -> bool:
+        """True if the client gets the text piece by piece, and its correction."""
+        return self.session.profile.replaces_rewrites
+
+    def begin(self) -> None:
+        """Send the one `started`."""
+        if not self.is_started:
+            self.is_started = True
+            self.notify(m.RewriteStartedContent())
+
+    def end(self) -> None:
+        """Stop the model, and send nothing more."""
+        self.is_mute = True
+        self.scope.cancel()
+
+    async def fail(self, message: str) -> None:
+        """Send an error after the client has had time to apply the text."""
+        self.begin()
+        await trio.sleep(SETTLING_SECONDS)
+        self.notify(m.RewriteErrorContent(message=message))
+        self.is_mute = True
+
+    def send_piece(self, text: str) -> None:
+        """Send a piece of the text, if the client gets it piece by piece."""
+        if self.streams:
+            self._send_text(text)
+
+    def complete(self, streamed: str, whole: str) -> None:
+        """Send the whole text, if the client has not got it piece by piece."""
+        if not self.streams:
+            self.begin()
+            self._send_text(whole)
+        elif whole != streamed:
+            self._send_text(whole, replaces=True)
+
+    def _send_text(self, text: str, *, replaces: bool = False) -> None:
+        for content in _contents(text, self.session.profile.text_limit, replaces=replaces):
+            self.notify(content)
+
+    def notify(self, content: m.RewriteContent) -> None:
+        """Send a content, unless the rewrite is mute."""
+        if not self.is_mute:
+            received = m.RewriteContentReceivedParams(rewrite_id=self.id, content=content)
+            self.session.notify("rewrite/contentReceived", received, newest=True)
 
 
 class Rewrites:
@@ -135,19 +248,17 @@ class Rewrites:
         if older is None and len(self._running) >= MOST_AT_ONCE:
             raise TooManyRewrites(f"{MOST_AT_ONCE} rewrites are running already")
         if older is not None:
-            older.is_mute = True
-            older.scope.cancel()
-        running = self._running[rewrite.id] = _Running()
+            older.end()
+        running = self._running[rewrite.id] = _Running(rewrite.id, self._session)
         self._nursery.start_soon(self._run, rewrite, running, older)
 
     def stop(self, rewrite_id: str) -> None:
         """Stop a rewrite at once; ignore one that does not run."""
         running = self._running.get(rewrite_id)
         if running is not None:
-            self._begin(rewrite_id, running)
-            self._notify(rewrite_id, running, m.RewriteErrorContent(message=_STOPPED))
-            running.is_mute = True
-            running.scope.cancel()
+            running.begin()
+            running.notify(m.RewriteErrorContent(message=_STOPPED))
+            running.end()
 
     async def close(self) -> None:
         """Stop all rewrites and wait until they have ended."""
@@ -170,26 +281,14 @@ class Rewrites:
                     _log.exception("the rewrite %s failed", rewrite.id[:100])
                     failure = _FAILED
                 if failure is not None:
-                    await self._fail(rewrite.id, running, failure)
+                    await running.fail(failure)
                 spent = round((trio.current_time() - started) * 1000)
-                self._notify(rewrite.id, running, m.RewriteFinishedContent(total_time_ms=spent))
+                running.notify(m.RewriteFinishedContent(total_time_ms=spent))
         finally:
             running.is_mute = True
             running.ended.set()
             if self._running.get(rewrite.id) is running:
                 del self._running[rewrite.id]
-
-    def _begin(self, rewrite_id: str, running: _Running) -> None:
-        if not running.is_started:
-            running.is_started = True
-            self._notify(rewrite_id, running, m.RewriteStartedContent())
-
-    async def _fail(self, rewrite_id: str, running: _Running, message: str) -> None:
-        """Send an error after the client has had time to apply the text."""
-        self._begin(rewrite_id, running)
-        await trio.sleep(SETTLING_SECONDS)
-        self._notify(rewrite_id, running, m.RewriteErrorContent(message=message))
-        running.is_mute = True
 
     async def _write(self, rewrite: Rewrite, running: _Running) -> str | None:
         """Call the model and send the new text; return an error message if there is none."""
@@ -200,13 +299,13 @@ class Rewrites:
         try:
             async with rewrite.model.stream(rewrite.request(around)) as events:
                 async for event in events:
-                    if self._streams and not isinstance(event, Note | Progress):
-                        self._begin(rewrite.id, running)
+                    if running.streams and not isinstance(event, Note | Progress):
+                        running.begin()
                     match event:
                         case ReasoningStarted():
-                            self._notify(rewrite.id, running, m.RewriteReasoningContent())
+                            running.notify(m.RewriteReasoningContent())
                         case TextDelta(text):
-                            self._send_piece(rewrite.id, running, replacement.feed(text))
+                            running.send_piece(replacement.feed(text))
                         case RefusalDelta(text):
                             refused += text
                         case Finished():
@@ -220,42 +319,14 @@ class Rewrites:
         if finished is None:
             reason = "the stream ended without its last event"
             return rewrite.model.explain(BackendError("premature_stop", reason))
-        self._send_piece(rewrite.id, running, replacement.close())
+        running.send_piece(replacement.close())
         if refused or finished.reason in _ENDINGS:
             return refused.strip() or _ENDINGS[finished.reason]
         whole = replacement.corrected(around.before, around.after)
         if not whole:
             return _NOTHING
-        self._complete(rewrite.id, running, replacement.text, whole)
+        running.complete(replacement.text, whole)
         return None
-
-    @property
-    def _streams(self) -> bool:
-        """True if the client gets the text piece by piece, and its correction."""
-        return self._session.profile.replaces_rewrites
-
-    def _send_piece(self, rewrite_id: str, running: _Running, text: str) -> None:
-        if self._streams:
-            self._send_text(rewrite_id, running, text)
-
-    def _complete(self, rewrite_id: str, running: _Running, streamed: str, whole: str) -> None:
-        """Send the whole text, if the client has not got it piece by piece."""
-        if not self._streams:
-            self._begin(rewrite_id, running)
-            self._send_text(rewrite_id, running, whole)
-        elif whole != streamed:
-            self._send_text(rewrite_id, running, whole, replaces=True)
-
-    def _send_text(
-        self, rewrite_id: str, running: _Running, text: str, *, replaces: bool = False
-    ) -> None:
-        for content in _contents(text, self._session.profile.text_limit, replaces=replaces):
-            self._notify(rewrite_id, running, content)
-
-    def _notify(self, rewrite_id: str, running: _Running, content: m.RewriteContent) -> None:
-        if not running.is_mute:
-            received = m.RewriteContentReceivedParams(rewrite_id=rewrite_id, content=content)
-            self._session.notify("rewrite/contentReceived", received, newest=True)
 
 
 def _contents(text: str, limit: int, *, replaces: bool) -> Iterator[m.RewriteContent]:

@@ -18,9 +18,7 @@ from typing import Any, Final
 import attrs
 import trio
 
-from eca_server.agent.hooks.action import ActionResult
-from eca_server.agent.hooks.hooks import HookResults, Hooks
-from eca_server.agent.hooks.outcome import Outcome
+from eca_server.agent.hooks.hooks import HookReporter, HookResults, Hooks
 from eca_server.agent.tools.output import Cap, cut_middle
 from eca_server.config.hook_settings import HookEvent
 
@@ -220,19 +218,12 @@ class BackgroundHooks:
             _log.exception("the hooks at %s failed", fired.event)
 
 
-class _FailureReporter:
+class _FailureReporter(HookReporter):
     """A reporter without a chat: it warns the user of each failing hook, the first time."""
 
     def __init__(self, warn: Callable[[str], None]) -> None:
         self._warn = warn
         self._failed: set[str] = set()
-
-    def started(self, key: str, name: str) -> None:
-        pass
-
-    def finished(self, key: str, name: str, result: ActionResult, outcome: Outcome) -> None:
-        if outcome.fails:
-            self.failed(name, outcome.why)
 
     def failed(self, name: str, why: str) -> None:
         message = f"The hook {name} failed: {cut_middle(why, _SHOWN)}"

@@ -9,18 +9,82 @@ from __future__ import annotations
 
 import logging
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import attrs
 
 from eca_protocol import json
-from eca_server.agent.hooks.action import ActionResult, run_action
-from eca_server.agent.hooks.matching import ToolCallEvent, matches_event
-from eca_server.agent.hooks.outcome import Outcome, Verdict, parse_outcome
+from eca_server.agent.hooks.action import ActionResult, Outcome, Verdict, parse_outcome, run_action
+from eca_server.agent.tools.approval_rules import server_names, spellings
 from eca_server.config.hook_settings import Hook, HookAction, HookEvent
+from eca_server.config.matchers import compile_matcher, matches_name
+from eca_server.config.tool_settings import ApprovalRule
 from eca_server.system.child_process import chat_environment
+
+_SECONDS = 0.1  # for one pattern; after that it counts as a match, since most hooks are guards
+
+
+@attrs.frozen(kw_only=True)
+class ToolCallEvent:
+    """The tool call of an event; `failed`: its output is an error."""
+
+    server: str
+    tool: str
+    arguments: Mapping[str, Any]
+    failed: bool = False
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Every name of the tool and of its server."""
+        return spellings(self.server, self.tool) | server_names(self.server)
+
+
+def matches_event(
+    hook: Hook, event: HookEvent, call: ToolCallEvent | None = None, triggered: str | None = None
+) -> bool:
+    """Return whether a hook runs at an event.
+
+    `triggered`: the cause of the event's compaction, `manual` or `auto`.
+    """
+    if hook.type != event:
+        return False
+    if call is None:
+        return triggered is None or not isinstance(hook.matcher, str) or hook.matcher == triggered
+    if event == "postToolCall" and call.failed and not hook.run_on_error:
+        return False
+    match hook.matcher:
+        case None:
+            return True
+        case str() as pattern:
+            return _matches(pattern, f"{call.server}__{call.tool}")
+        case selectors:
+            return any(
+                matches_name(selector, call.names) and _arguments_match(rule, call.arguments)
+                for selector, rule in selectors.items()
+            )
+
+
+def _arguments_match(rule: ApprovalRule, arguments: Mapping[str, Any]) -> bool:
+    return rule.is_damaged or all(
+        name in arguments and any(_matches(each, _text_of(arguments[name])) for each in patterns)
+        for name, patterns in rule.args_matchers.items()
+    )
+
+
+def _text_of(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value).decode()
+
+
+def _matches(pattern: str, text: str) -> bool:
+    matcher = compile_matcher(pattern, dot_is_all=True)
+    try:
+        return matcher.fullmatch(text, timeout=_SECONDS) is not None
+    except TimeoutError:
+        return True
+
 
 _log = logging.getLogger("eca_server.agent.hooks")
 
@@ -28,24 +92,24 @@ _RANKS: Final[Mapping[str | None, int]] = {None: 0, "allow": 1, "ask": 2, "deny"
 _REWRITES = {"replacedPrompt": "prompt", "updatedInput": "tool_input"}
 
 
-class HookReporter(Protocol):
+class HookReporter(ABC):
     """Shows the user that hooks run."""
 
-    def started(self, key: str, name: str) -> None:
+    def started(self, key: str, name: str) -> None:  # noqa: B027 - most clients show only failures
         """Show that a visible action has started."""
-        ...
 
     def finished(self, key: str, name: str, result: ActionResult, outcome: Outcome) -> None:
         """Show that a visible action has ended."""
-        ...
+        if outcome.fails:
+            self.failed(name, outcome.why)
 
     def failed(self, name: str, why: str) -> None:
-        """Show that an invisible action has failed."""
-        ...
+        """Show that an action has failed."""
+        self.say(f"The hook {name} failed: {why}")
 
+    @abstractmethod
     def say(self, text: str) -> None:
-        """Show an action's `systemMessage`."""
-        ...
+        """Show a text, such as an action's `systemMessage`."""
 
 
 @attrs.define(kw_only=True)
@@ -158,17 +222,14 @@ class Hooks:
             timeout=(action.timeout or hook.timeout) / 1000,
         )
         outcome = parse_outcome(payload["hook_type"], result)
+        # A condition that does not hold, as of `jq -e ... && notify`, is no failure.
+        is_false = result.status == 1 and not result.stderr.strip()
         if hook.visible:
             reporter.finished(key, name, result, outcome)
-        elif outcome.fails and not _is_false(result):
+        elif outcome.fails and not is_false:
             reporter.failed(name, outcome.why)
         for problem in outcome.problems:
             _log.warning("the hook %s: %s", name, problem)
         if outcome.output.get("systemMessage"):
             reporter.say(f"Hook '{name}': {outcome.output['systemMessage']}")
         return outcome
-
-
-def _is_false(result: ActionResult) -> bool:
-    """Return True for a condition that does not hold, as of `jq -e ... && notify`: no failure."""
-    return result.status == 1 and not result.stderr.strip()

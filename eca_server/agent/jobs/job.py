@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
+import attrs
 import trio
 
 from eca_protocol.process import Child
@@ -21,6 +22,7 @@ _PAUSE = 0.005  # seconds
 Status: TypeAlias = Literal["running", "completed", "failed", "killed"]
 
 
+@attrs.define(eq=False, kw_only=True)
 class Job:
     """A command in the background.
 
@@ -39,51 +41,40 @@ class Job:
         is_end_reported: true if its chat's model knows that it has ended, or need not know.
     """
 
-    def __init__(
-        self,
-        child: Child,
-        flood_lock: trio.Lock,
-        *,
-        job_id: str,
-        command: str,
-        name: str,
-        chat_id: str,
-        call_id: str | None = None,
-        cleanup: Callable[[], Awaitable[str]] | None = None,
-    ) -> None:
-        self.id = job_id
-        self.command = command
-        self.name = name
-        self.chat_id = chat_id
-        self.call_id = call_id
-        self.status: Status = "running"
-        self.exit_code: int | None = None
-        self.started_at = datetime.now(UTC)
-        self.output = JobOutput()
-        self.ended = trio.Event()
-        self.survived = False
-        self.is_end_reported = False
-        self._flood_lock = flood_lock
-        self._cleanup = cleanup
-        self._shell = RunningShell(child, self._on_output)
-        self._scope = trio.CancelScope()
-        self._started = trio.current_time()
-        self._ended_at: float | None = None
-        self._offsets: dict[str, int] = {}
+    _child: Child
+    _flood_lock: trio.Lock
+    id: str
+    command: str
+    name: str
+    chat_id: str
+    call_id: str | None = None
+    _cleanup: Callable[[], Awaitable[str]] | None = None
+    status: Status = attrs.field(init=False, default="running")
+    exit_code: int | None = attrs.field(init=False, default=None)
+    started_at: datetime = attrs.field(init=False, factory=lambda: datetime.now(UTC))
+    output: JobOutput = attrs.field(init=False, factory=JobOutput)
+    ended: trio.Event = attrs.field(init=False, factory=trio.Event)
+    survived: bool = attrs.field(init=False, default=False)
+    is_end_reported: bool = attrs.field(init=False, default=False)
+    _scope: trio.CancelScope = attrs.field(init=False, factory=trio.CancelScope)
+    _started: float = attrs.field(init=False, factory=trio.current_time)
+    _ended_at: float | None = attrs.field(init=False, default=None)
+    _offsets: dict[str, int] = attrs.field(init=False, factory=dict)
 
     async def run(self) -> None:
         """Read its output to the end; if cancelled, kill it, which takes about a second at most."""
+        shell = RunningShell(self._child, self._on_output)
         try:
             try:
                 with self._scope:
-                    await self._shell.read_to_end()
+                    await shell.read_to_end()
             finally:
-                await self._shell.end()
+                await shell.end()
                 await self._clear_up()
         except Exception:  # noqa: BLE001 - an error ends this job only
             _log.exception("the job %s cannot be read", self.id)
         finally:
-            self._finish(self._shell.returncode)
+            self._finish(shell.returncode)
 
     async def _clear_up(self) -> None:
         if self._cleanup is not None:

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import attrs
 import trio
 
 from eca_protocol.errors import ECAError
@@ -20,6 +21,7 @@ class JobRefused(ECAError):
     """A job that is not started; the text is the reason, for the model."""
 
 
+@attrs.define(eq=False)
 class Jobs:
     """All jobs, in the order in which they were started.
 
@@ -32,25 +34,17 @@ class Jobs:
             removed first.
     """
 
-    def __init__(
-        self,
-        nursery: trio.Nursery,
-        on_change: Callable[[], None],
-        *,
-        max_running: int = 50,
-        max_ended: int = 50,
-    ) -> None:
-        self._nursery = nursery
-        self._on_change = on_change
-        self._max_running = max_running
-        self._max_ended = max_ended
-        self._changed = trio.Event()
-        self._notifier: trio.CancelScope | None = None
-        self._jobs: dict[str, Job] = {}
-        self._ended: deque[str] = deque()
-        self._count = 0
-        self._is_closed = False
-        self._flood_lock = trio.Lock()
+    _nursery: trio.Nursery
+    _on_change: Callable[[], None]
+    _max_running: int = 50
+    _max_ended: int = 50
+    _changed: trio.Event = attrs.field(init=False, factory=trio.Event)
+    _notifier: trio.CancelScope | None = attrs.field(init=False, default=None)
+    _jobs: dict[str, Job] = attrs.field(init=False, factory=dict)
+    _ended: deque[str] = attrs.field(init=False, factory=deque)
+    _count: int = attrs.field(init=False, default=0)
+    _is_closed: bool = attrs.field(init=False, default=False)
+    _flood_lock: trio.Lock = attrs.field(init=False, factory=trio.Lock)
 
     def __iter__(self) -> Iterator[Job]:
         """Yield the running jobs and the stored ended ones."""
@@ -99,9 +93,9 @@ class Jobs:
         )
         self._count += 1
         job = Job(
-            child,
-            self._flood_lock,
-            job_id=f"job-{self._count}",
+            child=child,
+            flood_lock=self._flood_lock,
+            id=f"job-{self._count}",
             command=command,
             name=name,
             chat_id=chat_id,

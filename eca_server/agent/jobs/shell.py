@@ -7,15 +7,50 @@ whole group, and SIGKILL after half a second. Terminal escape sequences are remo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 import trio
 
 from eca_protocol.process import Child, GracePeriods, spawn
 from eca_protocol.streams import Transport
-from eca_server.agent.jobs.escapes import EscapeFilter
 from eca_server.agent.jobs.output import Stream
+
+_ESCAPE: Final = b"\x1b"
+_SEQUENCE: Final = re.compile(
+    rb"\x1b(?:\[[0-?]*[ -/]*[@-~]?"  # colours, cursor
+    rb"|[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?"  # titles, links; up to BEL or ESC \
+    rb"|[ -/]+[0-~]?|[0-~])?"
+)
+_INCOMPLETE: Final = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b\n]*\x1b?|[ -/]*)\Z")
+_MAX_PENDING: Final = 4096
+"""Maximum number of bytes of an incomplete sequence that wait for their end."""
+
+
+class EscapeFilter:
+    """Removes terminal escape sequences from one stream of bytes.
+
+    Commands colour their output and move a cursor even without a terminal. Editors show such bytes
+    as they are, and to a model they are noise. The filtered text does not depend on the chunks of
+    the output; an incomplete sequence removes no more than its own line.
+    """
+
+    def __init__(self) -> None:
+        self._pending = b""
+
+    def feed(self, data: bytes) -> bytes:
+        """Return the text of the next bytes; an incomplete sequence waits for more."""
+        data = self._pending + data
+        self._pending = b""
+        if _ESCAPE not in data:
+            return data
+        pending = _INCOMPLETE.search(data, max(0, len(data) - _MAX_PENDING))
+        if pending is not None:
+            data, self._pending = data[: pending.start()], pending[0]
+        return _SEQUENCE.sub(b"", data)
+
 
 _TERM_SECONDS = 0.5  # seconds from TERM to KILL
 _DRAIN_SECONDS = 0.1  # seconds for the output of the shell's children after its end

@@ -94,22 +94,30 @@ def policy_of(config: Config, behavior: str, *, within: Policy | None = None) ->
     """
     for restriction in config.restrictions:
         within = _restricting(restriction, behavior, config, within)
+    is_plan = config.built_in(behavior) == _PLAN
+    disabled = () if is_plan else _PREVIEW
+    return _configured(config, behavior, disabled=disabled, within=within, reads_only=is_plan)
+
+
+def _configured(
+    config: Config, behavior: str, *, disabled: Collection[str], within: Policy | None, **more: bool
+) -> Policy:
+    """Return the policy of one configuration.
+
+    `disabled`: the tools that are not offered if the behaviour does not say which.
+    """
     own = config.behaviors.get(behavior, Behavior())
-    disabled = own.disabled_tools
-    if disabled is None:
-        disabled = () if config.built_in(behavior) == _PLAN else _PREVIEW
+    own_disabled = disabled if own.disabled_tools is None else own.disabled_tools
+    own_key = agent_key(behavior, "disabledTools")
     return Policy(
         own=own.approval,
         common=config.tool_call.approval,
         behavior=behavior,
-        reads_only=config.built_in(behavior) == _PLAN,
         manual=config.tool_call.manual_approval,
-        disabled={
-            agent_key(behavior, "disabledTools"): disabled,
-            "disabledTools": config.disabled_tools,
-        },
+        disabled={own_key: own_disabled, "disabledTools": config.disabled_tools},
         enabled=_enabled(config, own, behavior),
         within=within,
+        **more,
     )
 
 
@@ -126,20 +134,7 @@ def _restricting(
     """Return the policy of an opened folder's restrictions, with those of base behaviours."""
     name: str | None = behavior
     while name is not None:
-        own = restriction.behaviors.get(name, Behavior())
-        within = Policy(
-            own=own.approval,
-            common=restriction.tool_call.approval,
-            behavior=name,
-            manual=restriction.tool_call.manual_approval,
-            disabled={
-                agent_key(name, "disabledTools"): own.disabled_tools or (),
-                "disabledTools": restriction.disabled_tools,
-            },
-            enabled=_enabled(restriction, own, name),
-            within=within,
-            only_restricts=True,
-        )
+        within = _configured(restriction, name, disabled=(), within=within, only_restricts=True)
         name = config.behaviors[name].inherit if name in config.behaviors else None
     assert within is not None
     return within

@@ -19,7 +19,6 @@ from eca_server.agent.tools.schemas import boolean, object_schema, string
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput, running_call
 from eca_server.client.session import REQUEST_ERRORS, Session
 from eca_server.config.trust_texts import PREFIX, TRUST
-from eca_server.models.history import TextPart
 
 PATIENCE = 24 * 3600.0
 """Seconds after which the question is abandoned."""
@@ -110,7 +109,7 @@ class AskUser:
                 allow_freeform=freeform,
             )
             async with self._turn:
-                return ToolOutput(parts=(TextPart(await self._ask(params)),))
+                return ToolOutput.of(await self._ask(params))
 
         return PreparedCall(run=run, summary=self.summary(arguments))
 

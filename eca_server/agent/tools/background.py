@@ -1,9 +1,10 @@
-"""The background jobs of a chat, started and read by its model."""
+"""The background jobs of a chat, started by its model; `bg_job` lists, reads and kills them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
+from typing import Any, ClassVar
 
 import attrs
 import trio
@@ -12,10 +13,10 @@ from eca_protocol.errors import StartFailed
 from eca_server.agent.jobs.job import Job
 from eca_server.agent.jobs.jobs import JobRefused, Jobs
 from eca_server.agent.jobs.output import Line
-from eca_server.agent.tools.output import Cap, cut_mark
+from eca_server.agent.tools.output import Cap, cut_end, cut_mark
+from eca_server.agent.tools.schemas import object_schema, string
 from eca_server.agent.tools.script import Script, enter_sandbox, open_working_directory
-from eca_server.agent.tools.tool import ToolError, ToolOutput, running_call
-from eca_server.models.history import TextPart
+from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput, running_call
 
 _FIRST_OUTPUT = 0.5  # seconds in which most invalid commands fail
 _SHOWN_NAME = 80
@@ -44,24 +45,22 @@ class Background:
         Raises:
             ToolError: it cannot be started.
         """
-        visit = await enter_sandbox(script)
-        script_to_run = script if visit is None else script.within(visit)
+        to_run, leave = await enter_sandbox(script)
         try:
-            async with open_working_directory(script_to_run.directory) as directory:
+            async with open_working_directory(to_run.directory) as directory:
                 job = self.jobs.start(
-                    script_to_run.shell,
-                    script_to_run.text,
+                    to_run.shell,
+                    to_run.text,
                     directory=directory,
-                    environment=script_to_run.environment,
+                    environment=to_run.environment,
                     name=name[:_SHOWN_NAME],
                     chat_id=self.chat_id,
                     call_id=running_call.get(None),
-                    prefix=script_to_run.prefix,
-                    cleanup=None if visit is None else partial(visit.leave, sets_aside=False),
+                    prefix=to_run.prefix,
+                    cleanup=partial(leave, sets_aside=False),
                 )
         except BaseException as error:
-            if visit is not None:
-                await visit.leave()
+            await leave()
             if isinstance(error, (JobRefused, StartFailed)):
                 raise ToolError(str(error)) from error
             raise
@@ -74,7 +73,7 @@ class Background:
                 f"\nTo read more, call `eca_bg_job` with action `read_output` and job_id "
                 f"`{job.id}`."
             )
-        return ToolOutput(parts=(TextPart(text),), is_error=job.status == "failed")
+        return ToolOutput.of(text, is_error=job.status == "failed")
 
     def read(self, job: Job, cap: Cap) -> tuple[str, bool]:
         """Return the output of a job since the last read, within a cap.
@@ -123,3 +122,90 @@ def lines_text(lines: Iterable[Line]) -> str:
     return "\n".join(
         f"[stderr] {line.text}" if line.stream == "stderr" else line.text for line in lines
     )
+
+
+_SHOWN_COMMAND = 200
+_SUMMARIES = {"read_output": "Reading output of", "kill": "Killing"}
+
+
+@attrs.frozen(kw_only=True)
+class BgJob:
+    """The tool `bg_job`.
+
+    Attributes:
+        cap: the limit of one read.
+    """
+
+    background: Background
+    cap: Cap = attrs.field(factory=Cap)
+
+    name: ClassVar = "bg_job"
+    effect: ClassVar[Effect] = "run"
+    description: ClassVar = (
+        "Manage the background jobs that `eca_shell_command` starts: `list` all jobs, "
+        "`read_output` of a job (only the output since your last read), or `kill` a job. You are "
+        "notified when a job of this chat has ended. All jobs end with the session."
+    )
+    parameters: ClassVar[Mapping[str, Any]] = object_schema(
+        "action",
+        action=string("The action to run.", enum=["list", "read_output", "kill"]),
+        job_id=string("The id of the job (`job-1`), for `read_output` and `kill`."),
+    )
+
+    def summary(self, arguments: Mapping[str, Any]) -> str:
+        """Return a summary such as `Killing "dev server" (job-1)`."""
+        action = _SUMMARIES.get(str(arguments.get("action")))
+        if action is None:
+            return "Listing background jobs"
+        job_id = str(arguments.get("job_id", ""))
+        job = self.background.jobs.get(job_id)
+        return f"{action} {job_id[:20]}" if job is None else f'{action} "{job.name}" ({job.id})'
+
+    async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
+        """Find the job.
+
+        Raises:
+            ToolError: there is no such job.
+        """
+        action: str = arguments["action"]
+        job = None if action == "list" else self._job(arguments.get("job_id"))
+
+        async def run() -> ToolOutput:
+            if job is None:
+                text = self._list()
+            elif action == "kill":
+                text = await self._kill(job)
+            else:
+                text = f"{job_label(job)}: {job_status(job)}.\n\n"
+                text += self.background.read(job, self.cap)[0]
+            return ToolOutput.of(text)
+
+        return PreparedCall(run=run, summary=self.summary(arguments))
+
+    def _job(self, job_id: str | None) -> Job:
+        if job_id is None:
+            raise ToolError("job_id: expected the id of a job. Use `list` to see the jobs.")
+        job = self.background.jobs.get(job_id)
+        if job is None:
+            known = ", ".join(each.id for each in self.background.jobs)
+            if not known:
+                raise ToolError("There are no background jobs: all jobs end with their session.")
+            raise ToolError(f"job_id: expected one of: {known}; got {job_id[:100]!r}.")
+        return job
+
+    def _list(self) -> str:
+        lines = [
+            f'- {job.id} "{job.name}": {job_status(job)} | '
+            f"{' '.join(job.command[:_SHOWN_COMMAND].split())}"
+            for job in self.background.jobs
+        ]
+        return cut_end("\n".join(lines), self.cap) or "There are no background jobs."
+
+    async def _kill(self, job: Job) -> str:
+        if not job.kill():
+            raise ToolError(f"{job_label(job)} has already ended: {job_status(job)}.")
+        self.background.mark_reported(job)
+        await job.ended.wait()
+        if job.survived:
+            raise ToolError(f"{job_label(job)} could not be killed.")
+        return f"{job_label(job)} was killed."

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from typing import Any, ClassVar, Self
 
 import attrs
 
-from eca_server.agent.tools.files import Files, checkpoint, in_thread, printable
+from eca_server.agent.tools.files import ReadingTool, checkpoint, printable
 from eca_server.agent.tools.output import Cap, counted, cut_end, cut_mark
 from eca_server.agent.tools.schemas import integer, object_schema, string
-from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
-from eca_server.models.history import TextPart
+from eca_server.agent.tools.tool import ToolError, ToolOutput
 from eca_server.workspace.boundary import Place, open_place
 from eca_server.workspace.ignore import list_files
 from eca_server.workspace.opening import Directory
@@ -23,18 +21,16 @@ _FURTHER = "list a subdirectory to see the rest"
 
 
 @attrs.frozen(kw_only=True)
-class DirectoryTree:
+class DirectoryTree(ReadingTool):
     """The tool `directory_tree`.
 
     A tree that is too large for one answer loses its deepest levels first: complete upper levels
     are more useful than some complete branches.
     """
 
-    files: Files
     most: int = 50_000  # files listed
 
     name: ClassVar = "directory_tree"
-    effect: ClassVar[Effect] = "read"
     description: ClassVar = (
         "List the files and directories below a directory as a tree, indented by one space per "
         "level. Files that Git ignores are left out. A directory that is not expanded shows its "
@@ -50,27 +46,13 @@ class DirectoryTree:
         """Return `Listing file tree`."""
         return "Listing file tree"
 
-    async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
-        """Resolve the path.
-
-        Raises:
-            ToolError: it is not a valid path.
-        """
-        place = await in_thread(self.files.workspace.locate, arguments["path"])
-        depth: int = arguments.get("max_depth", _DEPTH)
-
-        return PreparedCall(
-            run=partial(in_thread, self._opened, place, depth),
-            summary=self.summary(arguments),
-            places=(place,),
-        )
-
-    def _opened(self, place: Place, depth: int) -> ToolOutput:
+    def read(self, place: Place, arguments: Mapping[str, Any]) -> ToolOutput:
+        """Return the tree."""
         kind = "a file"
         try:
             with open_place(place) as folder:
                 if folder is not None:
-                    return self._listed(place, folder, depth)
+                    return self._listed(place, folder, arguments.get("max_depth", _DEPTH))
         except (FileNotFoundError, NotADirectoryError):
             kind = "nothing"
         raise ToolError(f"Expected a directory, got {kind}: {str(place.path)!r}.")
@@ -93,7 +75,7 @@ class DirectoryTree:
         if names and self.files.gitignore and not gitignore:
             notes.append("Git ignores all of them")
         lines = [f"{printable(place.path)}/", *tree.fitting(depth, self.files.cap)]
-        return ToolOutput(parts=(TextPart("\n".join([*lines, "", "; ".join(notes)])),))
+        return ToolOutput.of("\n".join([*lines, "", "; ".join(notes)]))
 
 
 @attrs.define

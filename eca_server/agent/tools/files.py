@@ -6,24 +6,53 @@ stop works at once. An error of a file becomes a sentence for the model.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, TypeVarTuple
+from typing import Any, ClassVar, TypeVar, TypeVarTuple
 
 import attrs
 import trio
 
-from eca_server.agent.tools.ledger import Ledger
 from eca_server.agent.tools.output import Cap
-from eca_server.agent.tools.tool import ToolError
+from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.printable import LONGEST_NAME, printable_line, printable_path
 from eca_server.system.threads import THREAD_SECONDS, run_in_thread, run_on_disk
 from eca_server.workspace.boundary import Place, Workspace
 from eca_server.workspace.errors import FileError
 from eca_server.workspace.ignore import list_files
 from eca_server.workspace.opening import Directory
-from eca_server.workspace.reading import FileSnapshot, read_file
+from eca_server.workspace.reading import FileSnapshot, Fingerprint, read_file
+
+
+class Ledger:
+    """The contents of files that the model has read or written in a chat, by real path.
+
+    A file is changed only if its content is the one that the model knows, or if the model never
+    read it. The ledger is safe for threads.
+    """
+
+    def __init__(self) -> None:
+        self._contents: dict[Path, Fingerprint] = {}
+
+    def record(self, path: Path, content: Fingerprint) -> None:
+        """Record that the model has read or written a content."""
+        self._contents[path] = content
+
+    def forget(self, path: Path) -> None:
+        """Record that the model knows that a file was removed."""
+        self._contents.pop(path, None)
+
+    def known_content(self, path: Path) -> Fingerprint | None:
+        """Return the content that the model knows, or None."""
+        return self._contents.get(path)
+
+    def record_move(self, source: Path, destination: Path) -> None:
+        """Record that a file, or a directory with its content, was moved."""
+        for path in [each for each in self._contents if each.is_relative_to(source)]:
+            self._contents[destination / path.relative_to(source)] = self._contents.pop(path)
+
 
 LARGEST = 16 * 1024 * 1024
 """The maximum size of a text file that is read or changed, in bytes."""
@@ -118,6 +147,38 @@ def _with_tool_errors(work: Callable[[*Ts], T], *args: *Ts) -> T:
     except OSError as error:
         where = "" if error.filename is None else f": {str(error.filename)!r}"
         raise ToolError(f"{error.strerror or error}{where}.") from error
+
+
+@attrs.frozen(kw_only=True)
+class ReadingTool(ABC):
+    """A tool that reads the file or directory at its argument `path`.
+
+    Attributes:
+        action: the beginning of its summary.
+    """
+
+    files: Files
+
+    effect: ClassVar[Effect] = "read"
+    action: ClassVar[str]
+
+    def summary(self, arguments: Mapping[str, Any]) -> str:
+        """Return `ACTION NAME`."""
+        return action_summary(self.action, arguments)
+
+    async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
+        """Resolve the path, which is read when the call runs.
+
+        Raises:
+            ToolError: it is not a valid path.
+        """
+        place = await in_thread(self.files.workspace.locate, arguments["path"])
+        run = partial(in_thread, self.read, place, arguments)
+        return PreparedCall(run=run, summary=self.summary(arguments), places=(place,))
+
+    @abstractmethod
+    def read(self, place: Place, arguments: Mapping[str, Any]) -> ToolOutput:
+        """Return the output of the call; called in a thread."""
 
 
 def sentence(text: str) -> str:

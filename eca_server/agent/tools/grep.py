@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Any, ClassVar
 
 import attrs
@@ -26,13 +27,69 @@ from eca_server.agent.tools.search import (
     search_file,
 )
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
-from eca_server.agent.tools.tracked import IgnoredAndTracked
-from eca_server.models.history import TextPart
+from eca_server.workspace import git
 from eca_server.workspace.boundary import Place, errors_naming, open_place
 from eca_server.workspace.errors import NotText
 from eca_server.workspace.ignore import list_files
 from eca_server.workspace.opening import Directory, open_directory
 from eca_server.workspace.reading import Checkpoint
+from eca_server.workspace.worktree import top_of_work_tree
+
+_SECONDS = 60.0
+_WATCHED = (".git/index", ".git/info/exclude", ".gitignore")
+
+
+@attrs.frozen(kw_only=True)
+class _Answer:
+    """A cached answer of Git; `state` is that of the watched files before."""
+
+    state: tuple[tuple[int, int] | None, ...]
+    requested_at: float
+    names: tuple[str, ...]
+
+
+class IgnoredAndTracked:
+    """The ignored files that Git tracks, which a search by rules alone would miss.
+
+    The answer of Git is cached until its index or the rules at the top change, and for a minute at
+    most, since Git takes as long as the search itself. The cache is safe for threads.
+    """
+
+    def __init__(self, *, most_directories: int = 50) -> None:
+        self._most = most_directories
+        self._answers: dict[Path, _Answer] = {}
+
+    def below(self, start: Directory, *, checkpoint: Checkpoint) -> tuple[str, ...]:
+        """Return the files below an open directory, relative to it; none if Git fails."""
+        folder = start.path
+        top = top_of_work_tree(folder)
+        if top is None:
+            return ()
+        state = tuple(_state(top / name) for name in _WATCHED)
+        now = time.monotonic()
+        answer = self._answers.get(folder)
+        if answer is None or answer.state != state or now - answer.requested_at > _SECONDS:
+            if len(self._answers) >= self._most:
+                self._answers.clear()
+            names = _listed(git.list_paths(start, "-ci", top=top, checkpoint=checkpoint))
+            answer = _Answer(state=state, requested_at=now, names=names)
+            self._answers[folder] = answer
+        return answer.names
+
+
+def _listed(names: Iterable[str]) -> tuple[str, ...]:
+    with contextlib.suppress(git.GitUnavailable, OSError):
+        return tuple(names)
+    return ()
+
+
+def _state(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size
+
 
 _MAX_RESULTS = 1_000
 _CONFIRMING_SECONDS = 10.0
@@ -117,7 +174,7 @@ class Grep:
             )
         if result.has_changed:
             parts.append("Some files changed during the search: search again.")
-        return ToolOutput(parts=(TextPart("\n".join(parts)),))
+        return ToolOutput.of("\n".join(parts))
 
     def _in_folder(
         self, place: Place, folder: Directory, pattern: Pattern, include: Include, cap: Cap

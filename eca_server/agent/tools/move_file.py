@@ -22,7 +22,6 @@ from eca_server.agent.tools.files import (
 )
 from eca_server.agent.tools.schemas import object_schema, string
 from eca_server.agent.tools.tool import Effect, FileChange, PreparedCall, ToolError, ToolOutput
-from eca_server.models.history import TextPart
 from eca_server.workspace.boundary import Place
 from eca_server.workspace.errors import FileError
 from eca_server.workspace.reading import Fingerprint, read_file
@@ -95,5 +94,4 @@ class MoveFile:
     def _move(self, source: Place, destination: Place) -> ToolOutput:
         move_file(source, destination, checkpoint=checkpoint)
         self.files.ledger.record_move(source.real_path, destination.real_path)
-        text = f"Moved {printable(source.path)} to {printable(destination.path)}."
-        return ToolOutput(parts=(TextPart(text),))
+        return ToolOutput.of(f"Moved {printable(source.path)} to {printable(destination.path)}.")

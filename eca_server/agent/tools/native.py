@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -13,26 +13,26 @@ from eca_server.agent.sandbox.sandbox import Sandbox
 from eca_server.agent.tools.approval import Policy
 from eca_server.agent.tools.approval_rules import spellings
 from eca_server.agent.tools.ask_user import AskUser, client_asks_questions
-from eca_server.agent.tools.background import Background
-from eca_server.agent.tools.bg_job import BgJob
+from eca_server.agent.tools.background import Background, BgJob
 from eca_server.agent.tools.custom import custom_commands
-from eca_server.agent.tools.diagnostics import EditorDiagnostics, editor_has_diagnostics
 from eca_server.agent.tools.directory_tree import DirectoryTree
-from eca_server.agent.tools.edit_file import EditFile
-from eca_server.agent.tools.files import Files
+from eca_server.agent.tools.edit_file import EditFile, PreviewFileChange
+from eca_server.agent.tools.editor_tools import (
+    EditorDefinition,
+    EditorDiagnostics,
+    EditorReferences,
+    editor_answers,
+)
+from eca_server.agent.tools.files import Files, Ledger
 from eca_server.agent.tools.grep import Grep
-from eca_server.agent.tools.ledger import Ledger
 from eca_server.agent.tools.move_file import MoveFile
-from eca_server.agent.tools.navigation import EditorDefinition, EditorReferences, editor_navigates
 from eca_server.agent.tools.output import Cap
-from eca_server.agent.tools.preview import PreviewFileChange
-from eca_server.agent.tools.read_file import ReadFile
+from eca_server.agent.tools.read_file import ReadFile, ViewImage
 from eca_server.agent.tools.search_tools import CallTool, SearchTools
 from eca_server.agent.tools.shell_command import SHELL_ARGUMENTS, ShellCommand
 from eca_server.agent.tools.tasks import TaskTool
 from eca_server.agent.tools.tool import Tool
 from eca_server.agent.tools.toolbox import ServedTool, ToolBox
-from eca_server.agent.tools.view_image import ViewImage
 from eca_server.agent.tools.write_file import WriteFile
 from eca_server.client.content_formatting import NATIVE
 from eca_server.client.session import Session
@@ -46,6 +46,11 @@ _NATIVE_TOOLS: Final = (
     *(TaskTool, ViewImage, SearchTools, CallTool),
 )
 
+_EDITOR_TOOLS: Final[Mapping[str, Callable[..., Tool]]] = {
+    "diagnostics": EditorDiagnostics,
+    "definition": EditorDefinition,
+    "references": EditorReferences,
+}
 NATIVE_NAMES: Final = frozenset(tool.name for tool in _NATIVE_TOOLS)
 """The name of every native tool of this package, offered or not."""
 
@@ -72,8 +77,7 @@ class NativeTools:
 
     def without(self, name: str) -> NativeTools:
         """Return these tools without one."""
-        tools = tuple(tool for tool in self.tools if tool.name != name)
-        return attrs.evolve(self, tools=tools)
+        return attrs.evolve(self, tools=tuple(tool for tool in self.tools if tool.name != name))
 
     def adding(self, tools: Iterable[Tool]) -> NativeTools:
         """Return these tools and more behind them."""
@@ -97,19 +101,11 @@ def _client_tools(
     config: Config, session: Session, workspace: Workspace, cap: Cap, chat_id: str
 ) -> list[Tool]:
     """Return the tools that call the client, as far as it has the capabilities."""
-    options: dict[str, Any] = {
-        "session": session,
-        "workspace": workspace,
-        "timeout": config.lsp_timeout,
-        "cap": cap,
-    }
-    tools: list[Tool] = []
-    if editor_has_diagnostics(session):
-        tools.append(EditorDiagnostics(**options))
-    if editor_navigates(session, "definition"):
-        tools.append(EditorDefinition(**options))
-    if editor_navigates(session, "references"):
-        tools.append(EditorReferences(**options))
+    tools: list[Tool] = [
+        make(session=session, workspace=workspace, timeout=config.lsp_timeout, cap=cap)
+        for request, make in _EDITOR_TOOLS.items()
+        if editor_answers(session, request)
+    ]
     if client_asks_questions(session):
         tools.append(AskUser(session=session, chat_id=chat_id))
     return tools

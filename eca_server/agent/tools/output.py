@@ -92,8 +92,7 @@ class OutputBuffer:
         if whole and _fits(bytes(self._head), cap):
             return _decoded(self._head, "replace")
         head = _head(bytes(self._head), _first_half(cap))
-        rest = bytes(self._head[len(head) :]) + bytes(self._tail)
-        tail = _tail(rest, _second_half(cap))
+        tail = _tail(bytes(self._head[len(head) :]) + bytes(self._tail), _second_half(cap))
         mark = cut_mark(self.size - len(head) - len(tail), hint)
         return _joined(_decoded(head, "replace"), f"{mark}\n{_decoded(tail, 'replace')}")
 

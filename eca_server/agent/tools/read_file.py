@@ -1,27 +1,20 @@
-"""`read_file`: read the lines of a text file, a picture, or a document."""
+"""`read_file` and `view_image`: read the lines of a text file, a picture, or a document."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, ClassVar
 
 import attrs
 
 from eca_server.agent.tools.diff import split_lines
-from eca_server.agent.tools.files import (
-    LARGEST,
-    Files,
-    action_summary,
-    checkpoint,
-    in_thread,
-    printable,
-    sentence,
-)
+from eca_server.agent.tools.files import LARGEST, ReadingTool, checkpoint, printable, sentence
 from eca_server.agent.tools.output import Cap, cut_mark
 from eca_server.agent.tools.schemas import integer, object_schema, string
-from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
+from eca_server.agent.tools.tool import ToolError, ToolOutput
 from eca_server.models.attachments import (
+    IMAGE_TYPES,
+    MAX_IMAGE_BYTES,
     SIGNATURE_BYTES,
     make_attachment,
     max_bytes_of,
@@ -39,13 +32,11 @@ _GUESSED = (
 
 
 @attrs.frozen(kw_only=True)
-class ReadFile:
+class ReadFile(ReadingTool):
     """The tool `read_file`; the ledger records each content that it reads."""
 
-    files: Files
-
     name: ClassVar = "read_file"
-    effect: ClassVar[Effect] = "read"
+    action: ClassVar = "Reading file"
     description: ClassVar = (
         "Read a text file, a picture (PNG, JPEG, GIF, WebP) or a PDF. Text is returned without "
         "line numbers. A long file is cut at a line end; the last line of the output then states "
@@ -58,27 +49,8 @@ class ReadFile:
         limit=integer("Maximum number of lines to read.", minimum=1),
     )
 
-    def summary(self, arguments: Mapping[str, Any]) -> str:
-        """Return `Reading file NAME`."""
-        return action_summary("Reading file", arguments)
-
-    async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
-        """Resolve the path.
-
-        Raises:
-            ToolError: it is not a valid path.
-        """
-        place = await in_thread(self.files.workspace.locate, arguments["path"])
-        offset: int = arguments.get("line_offset", 0)
-        limit: int = min(arguments.get("limit", self.files.max_lines), self.files.max_lines)
-
-        return PreparedCall(
-            run=partial(in_thread, self._read, place, offset, limit),
-            summary=self.summary(arguments),
-            places=(place,),
-        )
-
-    def _read(self, place: Place, offset: int, limit: int) -> ToolOutput:
+    def read(self, place: Place, arguments: Mapping[str, Any]) -> ToolOutput:
+        """Return the lines of a text, or a picture or document."""
         try:
             snapshot = read_file(place, limit=LARGEST, checkpoint=checkpoint)
         except FileNotFoundError:
@@ -95,12 +67,13 @@ class ReadFile:
             text = decode(snapshot.data)
         except NotText as error:
             raise ToolError(f"Expected a text file, {error}: {str(place.path)!r}.") from error
-        cap = attrs.evolve(self.files.cap, lines=min(limit, self.files.cap.lines))
-        shown = _shown(split_lines(text.text), offset, cap)
+        most = min(self.files.max_lines, self.files.cap.lines)
+        cap = attrs.evolve(self.files.cap, lines=min(arguments.get("limit", most), most))
+        shown = _shown(split_lines(text.text), arguments.get("line_offset", 0), cap)
         if text.encoding == "latin-1":
             shown += _GUESSED
         self.files.ledger.record(place.real_path, snapshot.fingerprint)
-        return ToolOutput(parts=(TextPart(shown),))
+        return ToolOutput.of(shown)
 
 
 def attachment_output(place: Place, media_type: str, data: bytes) -> ToolOutput:
@@ -149,3 +122,34 @@ def _shown(lines: Sequence[str], offset: int, cap: Cap) -> str:
         further = f"; continue with line_offset={end}" if end < total else ""
         shown.append(cut_mark(rest, f"{range_shown}{further}"))
     return "\n".join(shown)
+
+
+@attrs.frozen(kw_only=True)
+class ViewImage(ReadingTool):
+    """The tool `view_image`; it opens the same paths as `read_file`."""
+
+    name: ClassVar = "view_image"
+    action: ClassVar = "Viewing image"
+    description: ClassVar = "View a picture file (PNG, JPEG, GIF or WebP)."
+    parameters: ClassVar[Mapping[str, Any]] = object_schema(
+        "path", path=string("The picture: absolute, or relative to the first workspace root.")
+    )
+
+    def read(self, place: Place, arguments: Mapping[str, Any]) -> ToolOutput:
+        """Return the picture."""
+        try:
+            data = read_file(place, limit=MAX_IMAGE_BYTES, checkpoint=checkpoint).data
+        except TooLarge as error:
+            raise ToolError(
+                f"{error}. Create a smaller copy of the picture and view that."
+            ) from error
+        except NotRegularFile as error:
+            raise ToolError(f"{error}. To list a directory, use directory_tree.") from error
+        media_type = media_type_of(data[:SIGNATURE_BYTES])
+        if media_type not in IMAGE_TYPES:
+            kind = media_type or "a different type"
+            raise ToolError(
+                f"Expected a PNG, JPEG, GIF or WebP picture, got {kind}: {str(place.path)!r}. "
+                "Read other files with read_file."
+            )
+        return attachment_output(place, media_type, data)

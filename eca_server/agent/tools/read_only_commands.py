@@ -16,38 +16,16 @@ from eca_server.agent.tools.shell_syntax import Operator, Token, Unreadable, Wor
 _JOINS = frozenset({";", "\n", "&&", "||", "|", "|&"})
 _WRITES = frozenset({">", ">>", "&>", "&>>"})
 _NO_OPTION_WRITES = frozenset(
-    {
-        "basename",
-        "cat",
-        "cd",
-        "cut",
-        "df",
-        "dirname",
-        "du",
-        "echo",
-        "egrep",
-        "fgrep",
-        "grep",
-        "head",
-        "ls",
-        "nl",
-        "pwd",
-        "readlink",
-        "realpath",
-        "stat",
-        "tail",
-        "tr",
-        "true",
-        "wc",
-    }
+    {"basename", "cat", "cd", "cut", "df", "dirname", "du", "echo", "egrep", "fgrep"}
+    | {"grep", "head", "ls", "nl", "pwd", "readlink", "realpath", "stat", "tail", "tr"}
+    | {"true", "wc"}
 )
 
 
 def why_not_read_only(command: str) -> str | None:
     """Return the reason why a command may do more than read, for the model; None: it only reads."""
     try:
-        tokens = tokenize(command)
-        commands = _commands(tokens)
+        commands = _commands(tokenize(command))
         for words in commands:
             _check(words)
         _check_together(commands)
@@ -204,19 +182,8 @@ def _reads_git(options: Sequence[str]) -> bool:
 
 
 _GIT_READS = frozenset(
-    {
-        "blame",
-        "describe",
-        "diff",
-        "log",
-        "ls-files",
-        "ls-tree",
-        "merge-base",
-        "rev-parse",
-        "shortlog",
-        "show",
-        "status",
-    }
+    {"blame", "describe", "diff", "log", "ls-files", "ls-tree", "merge-base"}
+    | {"rev-parse", "shortlog", "show", "status"}
 )
 _GIT_LISTS = {
     "branch": frozenset(

@@ -7,7 +7,7 @@ cancelled; see `RunningShell`. A process with a session of its own (`setsid`, a 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -15,11 +15,11 @@ import attrs
 import trio
 
 from eca_protocol.errors import StartFailed
-from eca_protocol.process import signal_name
+from eca_protocol.process import Child, signal_name
 from eca_server.agent.jobs.output import Stream
 from eca_server.agent.jobs.shell import RunningShell, start_shell
 from eca_server.agent.sandbox.hints import is_setup_failure, sandbox_hint
-from eca_server.agent.sandbox.sandbox import Sandbox, SandboxedCommand
+from eca_server.agent.sandbox.sandbox import Sandbox
 from eca_server.agent.sandbox.survey import TooLarge
 from eca_server.agent.tools.files import in_thread
 from eca_server.agent.tools.output import Cap, OutputBuffer
@@ -53,11 +53,6 @@ class Script:
     may_leave: bool = False
     prefix: tuple[str, ...] = ()
 
-    def within(self, visit: SandboxedCommand) -> Script:
-        """Return the script for a prepared sandbox."""
-        environment = visit.environment(self.environment)
-        return attrs.evolve(self, prefix=visit.prefix, environment=environment)
-
 
 def shell_in(environment: Mapping[str, str]) -> str:
     """Return bash on the environment's PATH, else sh; read the disk."""
@@ -89,51 +84,38 @@ def _enter(stack: ExitStack, path: Path) -> Directory:
     return opened
 
 
-async def enter_sandbox(script: Script) -> SandboxedCommand | None:
-    """Prepare the sandbox of a script; None if it has none. The caller leaves it.
+async def enter_sandbox(script: Script) -> tuple[Script, Callable[..., Awaitable[str]]]:
+    """Prepare the sandbox of a script, if it has one.
+
+    Returns:
+        The script to run, and `SandboxedCommand.leave`, which the caller calls at the end.
 
     Raises:
         ToolError: the sandbox cannot be prepared.
     """
     if script.sandbox is None:
-        return None
+        return script, _leave_nothing
     try:
-        return await script.sandbox.enter(script.directory)
+        visit = await script.sandbox.enter(script.directory)
     except (TooLarge, OSError) as error:
         raise ToolError(f"The command cannot run in the sandbox: {error}.") from error
+    environment = visit.environment(script.environment)
+    return attrs.evolve(script, prefix=visit.prefix, environment=environment), visit.leave
 
 
-async def run_script(script: Script) -> ToolOutput:
-    """Run a script and return its stdout and stderr, and its failure if it failed.
+async def _leave_nothing(**_: bool) -> str:
+    return ""
+
+
+async def start_script(script: Script) -> Child:
+    """Start a script, whose sandbox is prepared.
 
     Raises:
         ToolError: it cannot be started.
     """
-    if script.sandbox is None:
-        return await _run(script)
-    output = await _run_in_sandbox(script)
-    texts = [part.text for part in output.parts if isinstance(part, TextPart)]
-    # A socket or file to be hidden was removed: the sandbox has to be prepared again.
-    return await _run_in_sandbox(script) if is_setup_failure(texts) else output
-
-
-async def _run_in_sandbox(script: Script) -> ToolOutput:
-    visit = await enter_sandbox(script)
-    assert visit is not None
-    try:
-        output = await _run(script.within(visit))
-    except BaseException:
-        await visit.leave()
-        raise
-    note = await visit.leave()
-    return attrs.evolve(output, parts=(*output.parts, TextPart(note))) if note else output
-
-
-async def _run(script: Script) -> ToolOutput:
-    """Run a script to its end, in a sandbox that is already prepared."""
     try:
         async with open_working_directory(script.directory) as directory:
-            child = start_shell(
+            return start_shell(
                 script.shell,
                 script.text,
                 directory=directory,
@@ -142,6 +124,35 @@ async def _run(script: Script) -> ToolOutput:
             )
     except StartFailed as error:
         raise ToolError(str(error)) from error
+
+
+async def run_script(script: Script) -> ToolOutput:
+    """Run a script and return its stdout and stderr, and its failure if it failed.
+
+    Raises:
+        ToolError: it cannot be started.
+    """
+    output = await _run_in_sandbox(script)
+    if script.sandbox is None or not is_setup_failure(output.texts):
+        return output
+    # A socket or file to be hidden was removed: the sandbox has to be prepared again.
+    return await _run_in_sandbox(script)
+
+
+async def _run_in_sandbox(script: Script) -> ToolOutput:
+    to_run, leave = await enter_sandbox(script)
+    try:
+        output = await _run(to_run)
+    except BaseException:
+        await leave()
+        raise
+    note = await leave()
+    return attrs.evolve(output, parts=(*output.parts, TextPart(note))) if note else output
+
+
+async def _run(script: Script) -> ToolOutput:
+    """Run a script to its end, in a sandbox that is already prepared."""
+    child = await start_script(script)
     outputs: dict[Stream, OutputBuffer] = {
         "stdout": OutputBuffer(script.cap),
         "stderr": OutputBuffer(script.cap),
@@ -166,8 +177,7 @@ def _output(
     script: Script, stdout: OutputBuffer, stderr: OutputBuffer, failure: str | None
 ) -> ToolOutput:
     """Return the output, after `failure` if there is one, with a hint at the end."""
-    cap = script.cap
-    to_stdout, to_stderr = _shares(cap, stdout, stderr)
+    to_stdout, to_stderr = _shares(script.cap, stdout, stderr)
     out = stdout.text(to_stdout, hint=_HINT)
     err = stderr.text(to_stderr, hint=_HINT)
     if failure is None:

@@ -16,11 +16,9 @@ import attrs
 
 from eca_protocol import json
 from eca_server.agent.tools.output import Cap, cut_end
-from eca_server.agent.tools.schema_check import check_arguments
-from eca_server.agent.tools.schemas import object_schema, string
+from eca_server.agent.tools.schemas import check_arguments, object_schema, string
 from eca_server.agent.tools.tool import Effect, InnerCall, PreparedCall, ToolError, ToolOutput
 from eca_server.agent.tools.toolbox import ServedTool
-from eca_server.models.history import TextPart
 from eca_server.printable import printable_line
 
 _MOST_MATCHES: Final = 10
@@ -70,7 +68,7 @@ class SearchTools:
             if not matches:
                 raise ToolError("No tool matches. Try different words, or a name from the list.")
             texts = [_described(each) for each in matches]
-            return ToolOutput(parts=(TextPart(cut_end("\n\n".join(texts), self.cap)),))
+            return ToolOutput.of(cut_end("\n\n".join(texts), self.cap))
 
         return PreparedCall(run=run, summary=self.summary(arguments))
 

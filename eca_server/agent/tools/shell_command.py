@@ -73,7 +73,6 @@ class BackgroundRunner(Protocol):
         Raises:
             ToolError: it cannot be started.
         """
-        ...
 
 
 @attrs.frozen(kw_only=True)
@@ -183,9 +182,10 @@ class ShellCommand:
                 return await background.start(script, name)
             return await run_script(script)
 
+        where_shown = "" if self.sandbox is None else SANDBOX_PLACES[sandbox is not None]
         return PreparedCall(
             run=run,
-            summary=self._summary(arguments, self._shown(directory)) + self._where(sandbox),
+            summary=self._summary(arguments, self._shown(directory)) + where_shown,
             details=_details(parts, is_background=bool(name)),
             places=() if place is None else (place,),
             command=command,
@@ -216,11 +216,6 @@ class ShellCommand:
             )
             return None
         return sandbox
-
-    def _where(self, sandbox: Sandbox | None) -> str:
-        if self.sandbox is None:
-            return ""
-        return SANDBOX_PLACES[sandbox is not None]
 
 
 async def ensure_sandbox_works(sandbox: Sandbox) -> None:

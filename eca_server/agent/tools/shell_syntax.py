@@ -157,7 +157,9 @@ class _Tokenizer:
         elif char == "`":
             self._take_backticks()
         elif char in _ACTIVE or char == "#":
-            self.has_arithmetic |= char == "[" and self._following() not in " \t\n["
+            self.has_arithmetic |= (
+                char == "[" and self.text[self.at + 1 : self.at + 2] not in " \t\n["
+            )
             self.active |= _ACTIVE & {char}
             self._add(char)
             self.at += 1
@@ -169,15 +171,8 @@ class _Tokenizer:
 
     def end_word(self) -> None:
         if self.is_open and not self.is_empty:
-            self.tokens.append(
-                Word(
-                    "".join(self.parts),
-                    frozenset(self.active),
-                    self.is_quoted,
-                    self.start,
-                    tuple(self.nested),
-                )
-            )
+            text, active, nested = "".join(self.parts), frozenset(self.active), tuple(self.nested)
+            self.tokens.append(Word(text, active, self.is_quoted, self.start, nested))
         self.parts, self.active, self.nested = [], set(), []
         self.is_open, self.is_number, self.is_quoted = False, True, False
         self.is_empty = True
@@ -189,9 +184,6 @@ class _Tokenizer:
         self.is_quoted |= quoted
         self.is_number = self.is_number and not quoted and text.isascii() and text.isdecimal()
         self.parts.append(text)
-
-    def _following(self) -> str:
-        return self.text[self.at + 1 : self.at + 2] or " "
 
     def _find(self, quote: str, start: int) -> int:
         end = self.text.find(quote, start)
@@ -391,8 +383,7 @@ class _Tokenizer:
             self._add("", quoted=True)
             self.at += 1
         else:
-            escapes = _ANSI_ESCAPE.findall(string[1])
-            is_clear = all(escape in _ANSI for escape in escapes)
+            is_clear = all(escape in _ANSI for escape in _ANSI_ESCAPE.findall(string[1]))
             self._expand(
                 _ANSI_ESCAPE.sub(lambda escape: _ANSI[escape[1]], string[1])
                 if is_clear

@@ -145,8 +145,7 @@ def touched_paths(
 def _confirmed(named: NamedPaths) -> NamedPaths:
     """Return the named paths with those that the disk confirms."""
     confirmed = (reading.path for reading in named.readings if reading.is_confirmed())
-    paths = dict.fromkeys((*named.paths, *confirmed))
-    return attrs.evolve(named, paths=tuple(paths), readings=())
+    return attrs.evolve(named, paths=tuple(dict.fromkeys((*named.paths, *confirmed))), readings=())
 
 
 def _place(workspace: Workspace, path: str) -> Place | None:

@@ -15,11 +15,10 @@ import attrs
 
 from eca_protocol.messages import TaskDetails, TaskItem, TaskStatus, TaskSummary
 from eca_server.agent.tools.files import printable
-from eca_server.agent.tools.schema_check import check_arguments
-from eca_server.agent.tools.schemas import integer, object_schema, string
+from eca_server.agent.tools.schemas import check_arguments, integer, object_schema, string
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.client.content_formatting import NATIVE, PREFIX
-from eca_server.models.history import Message, TextPart, ToolCallPart, ToolResultPart
+from eca_server.models.history import Message, ToolCallPart, ToolResultPart
 
 TASK_TOOL: Final = "task"
 """The tool's name."""
@@ -114,13 +113,7 @@ class Tasks:
     def _updated(self, arguments: Mapping[str, Any]) -> Tasks:
         if "task" not in arguments:
             raise ToolError("`update` requires `task` with the changed fields.")
-        chosen = self._chosen(arguments)
-        return self._checked(
-            items=tuple(
-                _changed(each, arguments["task"]) if each.id in chosen else each
-                for each in self.items
-            )
-        )
+        return self._each(self._chosen(arguments), lambda item: _changed(item, arguments["task"]))
 
     def _started(self, arguments: Mapping[str, Any]) -> Tasks:
         chosen, summary = self._chosen(arguments), arguments.get("active_summary")
@@ -132,27 +125,19 @@ class Tasks:
         return attrs.evolve(started, active_summary=(summary or "")[:LONGEST] or None)
 
     def _moved(self, chosen: frozenset[int], status: TaskStatus) -> Tasks:
-        return self._checked(
-            items=tuple(
-                attrs.evolve(each, status=status) if each.id in chosen else each
-                for each in self.items
-            )
-        )
+        return self._each(chosen, lambda item: attrs.evolve(item, status=status))
+
+    def _each(self, chosen: frozenset[int], change: Callable[[TaskItem], TaskItem]) -> Tasks:
+        items = (change(each) if each.id in chosen else each for each in self.items)
+        return self._checked(items=tuple(items))
 
     def _without(self, chosen: frozenset[int]) -> Tasks:
-        remaining = (each for each in self.items if each.id not in chosen)
-        return self._checked(
-            items=tuple(
-                attrs.evolve(
-                    each,
-                    blocked_by=tuple(
-                        other for other in each.blocked_by or () if other not in chosen
-                    )
-                    or None,
-                )
-                for each in remaining
-            )
-        )
+        remaining = []
+        for each in self.items:
+            if each.id not in chosen:
+                others = (other for other in each.blocked_by or () if other not in chosen)
+                remaining.append(attrs.evolve(each, blocked_by=tuple(others) or None))
+        return self._checked(items=tuple(remaining))
 
     def _chosen(self, arguments: Mapping[str, Any]) -> frozenset[int]:
         chosen = frozenset(
@@ -180,13 +165,9 @@ class Tasks:
         if blocked:
             raise ToolError(f"Tasks wait for each other: {', '.join(map(str, blocked))}.")
         done = {each.id for each in items if each.status == "done"}
-        return attrs.evolve(
-            self,
-            items=tuple(
-                attrs.evolve(each, is_blocked=not waits[each.id] <= done) for each in items
-            ),
-            last_id=self.last_id if last_id is None else last_id,
-        )
+        judged = (attrs.evolve(each, is_blocked=not waits[each.id] <= done) for each in items)
+        last_id = self.last_id if last_id is None else last_id
+        return attrs.evolve(self, items=tuple(judged), last_id=last_id)
 
 
 @attrs.define(kw_only=True)
@@ -227,13 +208,9 @@ class TaskTool:
 
         async def run() -> ToolOutput:
             self._tasks = tasks = self.tasks.after(arguments)
-            return ToolOutput(parts=(TextPart(tasks.text),), details=tasks.details)
+            return ToolOutput.of(tasks.text, details=tasks.details)
 
-        return PreparedCall(
-            run=run,
-            summary=self.summary(arguments),
-            is_ordered=True,
-        )
+        return PreparedCall(run=run, summary=self.summary(arguments), is_ordered=True)
 
 
 def lists_in(messages: Iterable[Message]) -> Iterator[tuple[str, Tasks]]:

@@ -47,6 +47,18 @@ class ToolOutput:
     is_error: bool = False
     details: ToolCallDetails | None = None
 
+    @classmethod
+    def of(
+        cls, text: str, *, is_error: bool = False, details: ToolCallDetails | None = None
+    ) -> ToolOutput:
+        """Return an output of one text."""
+        return cls(parts=(TextPart(text),), is_error=is_error, details=details)
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts among the parts."""
+        return [part.text for part in self.parts if isinstance(part, TextPart)]
+
 
 @attrs.frozen(kw_only=True)
 class FileChange:
@@ -117,26 +129,21 @@ class Tool(Protocol):
     @property
     def name(self) -> str:
         """The name without the server's prefix: `read_file`."""
-        ...
 
     @property
     def description(self) -> str:
         """The description for the model."""
-        ...
 
     @property
     def parameters(self) -> Mapping[str, Any]:
         """The JSON Schema of the arguments, an object."""
-        ...
 
     @property
     def effect(self) -> Effect:
         """The strongest effect of a call."""
-        ...
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
         """Return one line about a call, whose arguments may still be incomplete."""
-        ...
 
     async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
         """Prepare a call; `arguments` match `parameters`.
@@ -144,4 +151,3 @@ class Tool(Protocol):
         Raises:
             ToolError: the call is invalid.
         """
-        ...

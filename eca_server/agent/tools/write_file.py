@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar
@@ -10,7 +11,6 @@ import attrs
 
 from eca_protocol.messages import FileChangeDetails
 from eca_server.agent.tools.diff import file_change
-from eca_server.agent.tools.editing import with_newline
 from eca_server.agent.tools.files import (
     Files,
     action_summary,
@@ -22,11 +22,12 @@ from eca_server.agent.tools.files import (
 from eca_server.agent.tools.output import counted
 from eca_server.agent.tools.schemas import object_schema, string
 from eca_server.agent.tools.tool import Effect, FileChange, PreparedCall, ToolError, ToolOutput
-from eca_server.models.history import TextPart
 from eca_server.workspace.boundary import Place
 from eca_server.workspace.errors import NotText
 from eca_server.workspace.reading import FileSnapshot, Fingerprint, Text, decode
 from eca_server.workspace.writing import replace_file
+
+_NEWLINE = re.compile(r"\r\n|\n|\r")
 
 
 @attrs.frozen(kw_only=True)
@@ -60,7 +61,7 @@ class PlannedWrite:
         place = self.place
         after = replace_file(place, self.data, expected=self.expected, checkpoint=checkpoint)
         self.files.ledger.record(place.real_path, after)
-        return ToolOutput(parts=(TextPart(self.text),), details=self.details)
+        return ToolOutput.of(self.text, details=self.details)
 
 
 def plan_write(
@@ -139,6 +140,11 @@ class WriteFile:
                 note = f" (its encoding changes from {old.encoding} to utf-8)"
         planned = plan_write(self.files, place, snapshot, data, old=before, new=content)
         return attrs.evolve(planned, text=f"{planned.text}{note}"), note
+
+
+def with_newline(text: str, newline: str) -> str:
+    """Return a text with one kind of line ends."""
+    return _NEWLINE.sub(newline, text)
 
 
 def _like(old: Text, content: str) -> str:

@@ -34,20 +34,18 @@ from eca_server.agent.context.contexts import PromptContext, build_context
 from eca_server.agent.context.instructions_files import InstructionFiles, read_instruction_files
 from eca_server.agent.context.job_notice import job_notice
 from eca_server.agent.jobs.jobs import Jobs
-from eca_server.agent.skills.files import SkillList
-from eca_server.agent.skills.skill import Skill
-from eca_server.agent.skills.tool import SKILL_TOOL, is_allowed, list_skills
+from eca_server.agent.skills.skills import SKILL_TOOL, Skill, SkillList, is_allowed, list_skills
 from eca_server.agent.tools.approval import Policy, policy_of
 from eca_server.agent.tools.approval_rules import Call
 from eca_server.agent.tools.ask_user import AskUser
 from eca_server.agent.tools.native import NativeTools
 from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.permissions import Permissions
+from eca_server.agent.tools.read_file import ViewImage
 from eca_server.agent.tools.search_tools import CallTool, SearchTools, searchable
 from eca_server.agent.tools.tasks import TASK_TOOL
 from eca_server.agent.tools.tool import Tool
 from eca_server.agent.tools.toolbox import ToolBox
-from eca_server.agent.tools.view_image import ViewImage
 from eca_server.client.content_formatting import NATIVE
 from eca_server.client.session import Session
 from eca_server.config.effective import apply_behavior
@@ -290,14 +288,14 @@ class Agents:
 
         files, skills = await run_on_disk(read, seconds=THREAD_SECONDS)
         for note in files.notes:
-            turn.say(note, role="system")
+            turn.report(note)
         try:
             own = await own_prompt(config, behavior)
         except UnreadablePrompt as error:
             own = ""
-            turn.say(str(error), role="system")
+            turn.report(str(error))
         if note := template_note(files.templates, own, behavior):
-            turn.say(note, role="system")
+            turn.report(note)
         only = config.behaviors.get(behavior, Behavior()).skills
         listed = self._listed_skills(turn, policy, skills, only)
         part = instructions(config.built_in(behavior), self.session.roots, own)
@@ -317,7 +315,7 @@ class Agents:
         text, too_long = list_skills(allowed)
         for note in (*files.notes, *hidden_skill_notes(allowed), too_long):
             if note:
-                turn.say(note, role="system")
+                turn.report(note)
         return text
 
 
@@ -350,7 +348,7 @@ async def _compact_prompt(turn: Turn, config: Config) -> str:
     try:
         return await compact_prompt(config)
     except UnreadablePrompt as error:
-        turn.say(str(error), role="system")
+        turn.report(str(error))
         return ""
 
 

@@ -23,7 +23,7 @@ from eca_server.agent.chat.replay import ReplayedContent, replayed
 from eca_server.agent.chat.store.rows import ChatSettings
 from eca_server.agent.chat.title import title_of_fork
 from eca_server.agent.tools.approval import policy_of
-from eca_server.agent.tools.schema_check import check_arguments
+from eca_server.agent.tools.schemas import check_arguments
 from eca_server.agent.tools.tasks import Tasks, lists_in, reserved_for
 from eca_server.agent.tools.tool import ToolError
 from eca_server.agent.tools.toolbox import ToolBox

@@ -17,8 +17,8 @@ from eca_protocol import messages as m
 from eca_protocol.errors import describe_internal_error
 from eca_protocol.server.chat_states import ChatState
 from eca_server.agent.chat import Chats
-from eca_server.agent.chat.gallery import Gallery
 from eca_server.agent.chat.memory import Memory
+from eca_server.agent.chat.pictures import Gallery
 from eca_server.agent.chat.store.place import store_path, workspace_key
 from eca_server.agent.chat.store.store import Store
 from eca_server.agent.jobs.jobs import Jobs

@@ -18,10 +18,14 @@ from eca_protocol import messages as m
 from eca_protocol import methods
 from eca_protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, RPCError
 from eca_protocol.peer import Handler
-from eca_server.agent.editing.completing import Completions
-from eca_server.agent.editing.document import Document, InvalidPosition, split_at
-from eca_server.agent.editing.rewriting import Rewrite, Rewrites, TooManyRewrites
-from eca_server.agent.editing.surroundings import Surroundings, read_surroundings
+from eca_server.agent.editing.completing import Completions, Document, InvalidPosition, split_at
+from eca_server.agent.editing.rewriting import (
+    Rewrite,
+    Rewrites,
+    Surroundings,
+    TooManyRewrites,
+    read_surroundings,
+)
 from eca_server.client.session import Session
 from eca_server.config.effective import apply_behavior
 from eca_server.config.settings import Prompts

@@ -18,7 +18,7 @@ from eca_protocol import messages as m
 from eca_protocol import methods
 from eca_protocol.peer import Handler
 from eca_protocol.server.roots import Root, parse_roots, path_of
-from eca_server.agent.skills.files import SkillFiles
+from eca_server.agent.skills.skills import SkillFiles
 from eca_server.client.session import Session
 from eca_server.config.directories import cache_directory, data_directory, home_directory
 from eca_server.config.loading import LoadedConfig

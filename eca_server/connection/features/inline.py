@@ -76,7 +76,7 @@ class InlinePrompts:
             with trio.move_on_after(ANSWER_SECONDS):
                 await answered.wait()
             if lacks_source:
-                turn.say(_NO_SOURCE, role="system")
+                turn.report(_NO_SOURCE)
             await self.prompts.accept(chat, self._as_prompt(chat, params)).body(turn)
 
         async def answer() -> m.ChatPromptResponse:

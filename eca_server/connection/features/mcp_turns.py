@@ -59,7 +59,7 @@ class TurnServers:
             if late:
                 names = enumeration(late, MOST_NAMES)
                 text = f"MCP servers still starting, so without tools in this turn: {names}."
-                turn.say(text, role="system")
+                turn.report(text)
         for server in self._servers:
             error = server.error if server.state is State.REQUIRES_AUTH else None
             link = None if error is None else error.url
@@ -71,7 +71,7 @@ class TurnServers:
                 link_text = markdown_link(f"Log in to the MCP server {server.name}", link)
                 turn.say(f"{link_text}\n\n")
             elif profile.shows_messages:  # else the turn repeats the message
-                turn.say(f"The MCP server {server.name} needs a login: {link}", role="system")
+                turn.report(f"The MCP server {server.name} needs a login: {link}")
 
     def tools(
         self, turn: Turn, config: Config, policy: Policy, native: ToolBox

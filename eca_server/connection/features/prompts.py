@@ -142,10 +142,10 @@ class Prompts:
             else:
                 is_new = not chat.history or _was_answered_by_a_model(chat)
                 if is_new and self._lacks_a_model(target) and _is_an_editors(params):
-                    turn.say(self._advice_without_a_model(), role="system")
+                    turn.report(self._advice_without_a_model())
                 note = self._unknown_agent(chat, params, target)
                 if note and self.session.is_first(f"{chat.id}: {note}"):
-                    turn.say(note, role="system")
+                    turn.report(note)
                 self.models.look_again()
                 await ask_model(turn, context, params.message)
 

@@ -50,13 +50,12 @@ def make_handlers(chats: Chats, prompts: Prompts, nursery: trio.Nursery) -> Mapp
         if steering == "at once":
             nursery.start_soon(_ask_aside, prompts, chat, turn, params.message)
         elif steering == "refused":
-            turn.say(
+            turn.report(
                 f"`/{name}` cannot run during a turn, because it changes the chat or starts a "
-                "turn of its own. Send it again once this turn has ended.",
-                role="system",
+                "turn of its own. Send it again once this turn has ended."
             )
         elif prompts.may_be_key(chat, params.message):
-            turn.say(_MAY_BE_KEY, role="system")
+            turn.report(_MAY_BE_KEY)
         else:
             is_command = steering == "between requests"
             command = _command(prompts, chat, params.message) if is_command else None
@@ -93,4 +92,4 @@ async def _ask_aside(prompts: Prompts, chat: Chat, turn: Turn, text: str) -> Non
         await ask_aside.run(turn, prompts.command_context(chat, text))
     except Exception:  # noqa: BLE001 - a bug must not end the server
         _log.exception("a side question of chat %s failed", chat.id)
-        turn.say("The side question failed; see the server's log.", role="system")
+        turn.report("The side question failed; see the server's log.")

@@ -12,9 +12,9 @@ from eca_protocol.revisions import Revision
 from eca_server.agent.chat.subagents import SPAWN_TOOL, SpawnAgent
 from eca_server.agent.jobs.jobs import Jobs
 from eca_server.agent.sandbox.sandbox import sandbox_for
-from eca_server.agent.skills.tool import SKILL_TOOL, LoadSkill
+from eca_server.agent.skills.skills import SKILL_TOOL, LoadSkill
 from eca_server.agent.tools.approval import policy_of
-from eca_server.agent.tools.ledger import Ledger
+from eca_server.agent.tools.files import Ledger
 from eca_server.agent.tools.native import NativeTools, native_tools
 from eca_server.agent.tools.search_tools import CallTool, SearchTools
 from eca_server.agent.tools.tasks import TaskTool

@@ -122,7 +122,7 @@ class Trust:
             return None if answer.cancelled else answer.answer
 
         turn.progress("Waiting for your answer")
-        await self.ask(ask, lambda text: turn.say(text, role="system"))
+        await self.ask(ask, turn.report)
         turn.progress("Waiting model")
 
     async def ask(self, ask: Ask, say: Callable[[str], None]) -> None:

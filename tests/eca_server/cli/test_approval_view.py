@@ -6,7 +6,7 @@ import pytest
 
 from eca_protocol import messages as m
 from eca_server.agent.chat.subagents import SPAWN_TOOL
-from eca_server.agent.skills.tool import SKILL_TOOL
+from eca_server.agent.skills.skills import SKILL_TOOL
 from eca_server.agent.tools.native import NATIVE_NAMES
 from eca_server.cli.approval_view import question_of
 

@@ -21,17 +21,7 @@ from eca_server.agent.chat.exchange import edn
 from eca_server.agent.chat.exchange.written import COMPACTED, VERSION
 from eca_server.agent.chat.flags import Flag
 from eca_server.client.content_formatting import NATIVE
-from eca_server.models.history import (
-    CompactionPart,
-    ImagePart,
-    Message,
-    Origin,
-    Part,
-    ReasoningPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-)
+from eca_server.models import history
 
 _LONGEST_ID: Final = 256
 _JSON = re.compile(r'\s*\{\s*"')
@@ -52,7 +42,7 @@ class ImportedChat:
         skipped: the number of entries that were left out, by role.
     """
 
-    messages: tuple[Message, ...]
+    messages: tuple[history.Message, ...]
     title: str = ""
     model: str | None = None
     variant: str | None = None
@@ -113,11 +103,11 @@ def _text(values: Mapping[str, Any], name: str) -> str | None:
 class _Reader:
     def __init__(self, model: str) -> None:
         provider, _, name = model.partition("/")
-        self.messages: list[Message] = []
+        self.messages: list[history.Message] = []
         self.flags: dict[str, Flag] = {}
         self._last_id: str | None = None
         self.skipped: Counter[str] = Counter()
-        self._origin = Origin("imported", provider, name)
+        self._origin = history.Origin("imported", provider, name)
         self._ids: set[str] = set()
         self._calls: set[str] = set()
         self._is_compacted = False
@@ -133,7 +123,7 @@ class _Reader:
                 name = content.get("id")
                 self._last_id = name if isinstance(name, str) and name else str(uuid.uuid4())
                 text = _must_be_text(content["text"])
-                self._answer(ReasoningPart(text=text, id=self._last_id))
+                self._answer(history.ReasoningPart(text=text, id=self._last_id))
             case "tool_call":
                 self._call(content)
             case "tool_call_output":
@@ -147,12 +137,12 @@ class _Reader:
                 self.skipped[role[:40]] += 1
 
     def _user(self, content: Any, content_id: Any) -> None:
-        parts: Sequence[Part] = _parts(content)
+        parts: Sequence[history.Part] = _parts(content)
         if not parts:
             return
         if self._is_compacted:
-            summary = "\n\n".join(part.text for part in parts if isinstance(part, TextPart))
-            parts = (CompactionPart(summary.removeprefix(COMPACTED)),)
+            summary = "\n\n".join(part.text for part in parts if isinstance(part, history.TextPart))
+            parts = (history.CompactionPart(summary.removeprefix(COMPACTED)),)
             self._is_compacted = False
             content_id = None
         usable = isinstance(content_id, str) and 0 < len(content_id) <= _LONGEST_ID
@@ -160,13 +150,12 @@ class _Reader:
         if known is not None:
             self._ids.add(known)
             self._last_id = known
-        self.messages.append(Message(role="user", parts=tuple(parts), content_id=known))
+        self.messages.append(history.Message(role="user", parts=tuple(parts), content_id=known))
 
-    def _answer(self, *parts: Part) -> None:
+    def _answer(self, *parts: history.Part) -> None:
         if self.messages and self.messages[-1].role == "assistant":
-            before = self.messages.pop()
-            parts = (*before.parts, *parts)
-        self.messages.append(Message(role="assistant", parts=parts, origin=self._origin))
+            parts = (*self.messages.pop().parts, *parts)
+        self.messages.append(history.Message(role="assistant", parts=parts, origin=self._origin))
 
     def _call(self, content: Mapping[str, Any]) -> None:
         call_id, tool = _must_be_text(content["id"]), _must_be_text(content["name"])
@@ -176,7 +165,7 @@ class _Reader:
         self._calls.add(call_id)
         self._last_id = call_id
         self._answer(
-            ToolCallPart(
+            history.ToolCallPart(
                 id=call_id,
                 name=name,
                 raw=json.dumps(arguments).decode(),
@@ -192,27 +181,29 @@ class _Reader:
             return
         self._calls.discard(content["id"])
         output = content.get("output") or {}
-        result = ToolResultPart(
+        result = history.ToolResultPart(
             call_id=content["id"],
-            parts=_parts(output.get("contents")) or (TextPart("(no output)"),),
+            parts=_parts(output.get("contents")) or (history.TextPart("(no output)"),),
             is_error=content.get("error") is True or output.get("error") is True,
         )
         before = self.messages.pop() if self.messages[-1].role == "tool" else None
         results = (*(before.parts if before is not None else ()), result)
-        self.messages.append(Message(role="tool", parts=results))
+        self.messages.append(history.Message(role="tool", parts=results))
 
 
-def _parts(content: Any) -> tuple[TextPart | ImagePart, ...]:
+def _parts(content: Any) -> tuple[history.TextPart | history.ImagePart, ...]:
     if isinstance(content, str):
-        return (TextPart(str(content)),) if content else ()
-    parts: list[TextPart | ImagePart] = []
+        return (history.TextPart(str(content)),) if content else ()
+    parts: list[history.TextPart | history.ImagePart] = []
     for each in content or ():
         if each.get("type") == "text":
             if text := _must_be_text(each["text"]):
-                parts.append(TextPart(text))
+                parts.append(history.TextPart(text))
         elif each.get("type") == "image":
             kind, data = _must_be_text(each["media-type"]), _must_be_text(each["base64"])
-            parts.append(ImagePart(media_type=kind, data=base64.b64decode(data, validate=True)))
+            parts.append(
+                history.ImagePart(media_type=kind, data=base64.b64decode(data, validate=True))
+            )
     return tuple(parts)
 
 

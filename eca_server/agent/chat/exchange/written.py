@@ -15,17 +15,7 @@ from eca_protocol import json
 from eca_server.agent.chat.exchange.edn import Keyword
 from eca_server.agent.chat.flags import Flag
 from eca_server.client.content_formatting import NATIVE
-from eca_server.models.history import (
-    CompactionPart,
-    FilePart,
-    ImagePart,
-    Message,
-    ReasoningPart,
-    RefusalPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-)
+from eca_server.models import history
 
 VERSION: Final = 1
 COMPACTED: Final = "The conversation was compacted/summarized, consider this summary:\n"
@@ -40,7 +30,7 @@ _PICTURE: Final = Keyword("base64")
 
 
 def envelope(
-    messages: Sequence[Message],
+    messages: Sequence[history.Message],
     about: Mapping[str, Any],
     *,
     version: str,
@@ -58,9 +48,7 @@ def envelope(
         flags: the user's flags, by their content ids.
         hide: hides keys in every text.
     """
-    names = {
-        part.id: part for each in messages for part in each.parts if isinstance(part, ToolCallPart)
-    }
+    names = {part.id: part for part in history.parts_in(messages, history.ToolCallPart)}
     entries = [
         _hidden(entry, hide) for message in messages for entry in _entries(message, names, flags)
     ]
@@ -92,35 +80,32 @@ def _hidden(value: Any, hide: Hide) -> Any:
 
 
 def _entries(
-    message: Message, calls: Mapping[str, ToolCallPart], flags: Mapping[str, Flag]
+    message: history.Message, calls: Mapping[str, history.ToolCallPart], flags: Mapping[str, Flag]
 ) -> Iterator[Entry]:
     contents: list[Entry] = []
     for part in message.parts:
         match part:
-            case CompactionPart(summary):
+            case history.CompactionPart(summary):
                 yield _map(role="compact_marker", content={Keyword("auto?"): False})
-                contents.append(_content(TextPart(COMPACTED + summary)))
-            case TextPart() | ImagePart() | FilePart():
+                contents.append(_content(history.TextPart(COMPACTED + summary)))
+            case history.TextPart() | history.ImagePart() | history.FilePart():
                 contents.append(_content(part))
-            case RefusalPart(text):
-                contents.append(_content(TextPart(text)))
-            case ReasoningPart(text=text) if text:
-                name = part.id or str(uuid.uuid4())
-                yield _map(role="reason", content=_map(id=name, text=text))
+            case history.RefusalPart(text):
+                contents.append(_content(history.TextPart(text)))
+            case history.ReasoningPart(text=text) if text:
+                yield _map(role="reason", content=_map(id=part.id or str(uuid.uuid4()), text=text))
                 yield from _flags_after(part.id, flags)
-            case ToolCallPart():
+            case history.ToolCallPart():
                 if contents:
                     yield _map(role="assistant", content=contents)
                     contents = []
                 yield _map(role="tool_call", content=_call(part))
-            case ToolResultPart() if part.call_id in calls:
+            case history.ToolResultPart() if part.call_id in calls:
                 output = _map(error=part.is_error, contents=[_content(each) for each in part.parts])
                 content = {**_call(calls[part.call_id]), Keyword("output"): output}
                 content[Keyword("error")] = part.is_error
                 yield _map(role="tool_call_output", content=content)
                 yield from _flags_after(part.call_id, flags)
-            case _:
-                pass
     if contents:
         entry = _map(role=message.role, content=contents)
         if message.content_id is not None:
@@ -135,19 +120,18 @@ def _flags_after(content_id: str | None, flags: Mapping[str, Flag]) -> Iterator[
             yield {**_map(role="flag", content=_map(text=flag.text)), Keyword("content-id"): name}
 
 
-def _content(part: TextPart | ImagePart | FilePart) -> Entry:
+def _content(part: history.TextPart | history.ImagePart | history.FilePart) -> Entry:
     match part:
-        case TextPart(text):
+        case history.TextPart(text):
             return _map(type=Keyword("text"), text=text)
-        case ImagePart(media_type=media_type, data=data):
+        case history.ImagePart(media_type=media_type, data=data):
             encoded = base64.b64encode(data).decode()
-            entry = _map(type=Keyword("image"), **{"media-type": media_type})
-            return {**entry, _PICTURE: encoded}
-        case FilePart(name=name, media_type=media_type):
+            return {**_map(type=Keyword("image"), **{"media-type": media_type}), _PICTURE: encoded}
+        case history.FilePart(name=name, media_type=media_type):
             return _map(type=Keyword("text"), text=f"[file {name}, {media_type}]")
 
 
-def _call(part: ToolCallPart) -> Entry:
+def _call(part: history.ToolCallPart) -> Entry:
     server, name = part.server or NATIVE, part.tool or part.name
     if server == NATIVE:
         name = name.removeprefix(f"{NATIVE}_")
@@ -161,7 +145,7 @@ def _call(part: ToolCallPart) -> Entry:
     )
 
 
-def markdown(messages: Sequence[Message], title: str, *, hide: Hide) -> str:
+def markdown(messages: Sequence[history.Message], title: str, *, hide: Hide) -> str:
     """Return a chat as Markdown, for people."""
     blocks = [f"# {' '.join(title.split())}"]
     for message in messages:
@@ -173,21 +157,25 @@ def markdown(messages: Sequence[Message], title: str, *, hide: Hide) -> str:
 
 def _block(part: Any) -> str:
     match part:
-        case CompactionPart(summary):
+        case history.CompactionPart(summary):
             block = f"*The chat was compacted here.*\n\n{summary}"
-        case TextPart(text) | RefusalPart(text):
+        case history.TextPart(text) | history.RefusalPart(text):
             block = text.strip("\n")
-        case ReasoningPart(text=text):
+        case history.ReasoningPart(text=text):
             block = "\n".join(f"> {line}".rstrip() for line in text.splitlines())
-        case ToolCallPart(name=name, server=server, tool=tool, arguments=arguments):
+        case history.ToolCallPart(name=name, server=server, tool=tool, arguments=arguments):
             called = f"{server}/{tool}" if server else name
             block = f"**Called `{called}`**\n\n{_fenced(json.dumps(arguments or {}).decode())}"
-        case ToolResultPart(parts=parts, is_error=is_error):
+        case history.ToolResultPart(parts=parts, is_error=is_error):
             outputs = (
-                _fenced(each.text) if isinstance(each, TextPart) else _block(each) for each in parts
+                _fenced(each.text) if isinstance(each, history.TextPart) else _block(each)
+                for each in parts
             )
             block = "\n\n".join(["**Failed:**" if is_error else "**Result:**", *outputs])
-        case ImagePart(media_type=kind, data=data) | FilePart(media_type=kind, data=data):
+        case (
+            history.ImagePart(media_type=kind, data=data)
+            | history.FilePart(media_type=kind, data=data)
+        ):
             block = f"*[{kind}, {len(data)} bytes]*"
         case _:
             block = ""

@@ -28,24 +28,7 @@ from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision
 from eca_server.agent.chat.flags import read_flags
 from eca_server.agent.chat.store.rows import ChatRow, ChatSettings, TurnUsage, UnreadableRow
-from eca_server.models.history import (
-    BlockPart,
-    CallView,
-    CitationPart,
-    CompactionPart,
-    FilePart,
-    ImagePart,
-    Message,
-    Origin,
-    Part,
-    ReasoningPart,
-    RefusalPart,
-    ServerToolPart,
-    Subagent,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-)
+from eca_server.models import history
 
 _LAST_TIME: Final = 2.5e11
 """Seconds since the epoch in the year 9892: a later time is damage, and no date."""
@@ -53,7 +36,7 @@ _LAST_TIME: Final = 2.5e11
 Coding = tuple[Callable[[Any], Any], Callable[[Any], Any]]
 
 
-def encode_message(message: Message) -> bytes:
+def encode_message(message: history.Message) -> bytes:
     """Return a message as the body of a row.
 
     Raises:
@@ -62,14 +45,14 @@ def encode_message(message: Message) -> bytes:
     return json.dumps(_write(message))
 
 
-def decode_message(body: bytes) -> Message:
+def decode_message(body: bytes) -> history.Message:
     """Return the message in a row's body.
 
     Raises:
         UnreadableRow: the body was not written by `encode_message`.
     """
     try:
-        return Message(**_read(Message, json.loads(body)))
+        return history.Message(**_read(history.Message, json.loads(body)))
     except (AttributeError, KeyError, TypeError, ValueError) as fault:
         raise UnreadableRow(f"expected a stored message, got {type(fault).__name__}") from fault
 
@@ -205,26 +188,32 @@ _FLAGS: Final[Coding] = (
     lambda flags: {name: attrs.asdict(flag) for name, flag in flags.items()},
     read_flags,
 )
-_VIEW: Final[Coding] = (_write, lambda written: CallView(**_read(CallView, written)))
-_SUBAGENT: Final[Coding] = (_write, lambda written: Subagent(**_read(Subagent, written)))
+_VIEW: Final[Coding] = (
+    _write,
+    lambda written: history.CallView(**_read(history.CallView, written)),
+)
+_SUBAGENT: Final[Coding] = (
+    _write,
+    lambda written: history.Subagent(**_read(history.Subagent, written)),
+)
 _MESSAGES: Final[Coding] = (
     lambda messages: [_write(message) for message in messages],
-    lambda written: tuple(Message(**_read(Message, each)) for each in written),
+    lambda written: tuple(history.Message(**_read(history.Message, each)) for each in written),
 )
 
-_PARTS: Final[Mapping[str, type[Part]]] = MappingProxyType(
+_PARTS: Final[Mapping[str, type[history.Part]]] = MappingProxyType(
     {
-        "text": TextPart,
-        "image": ImagePart,
-        "file": FilePart,
-        "reasoning": ReasoningPart,
-        "tool_call": ToolCallPart,
-        "tool_result": ToolResultPart,
-        "server_tool": ServerToolPart,
-        "refusal": RefusalPart,
-        "citation": CitationPart,
-        "block": BlockPart,
-        "compaction": CompactionPart,
+        "text": history.TextPart,
+        "image": history.ImagePart,
+        "file": history.FilePart,
+        "reasoning": history.ReasoningPart,
+        "tool_call": history.ToolCallPart,
+        "tool_result": history.ToolResultPart,
+        "server_tool": history.ServerToolPart,
+        "refusal": history.RefusalPart,
+        "citation": history.CitationPart,
+        "block": history.BlockPart,
+        "compaction": history.CompactionPart,
     }
 )
 _TAGS: Final[Mapping[type[Any], str]] = MappingProxyType(
@@ -232,19 +221,19 @@ _TAGS: Final[Mapping[type[Any], str]] = MappingProxyType(
 )
 _CODINGS: Final[Mapping[type[Any], Mapping[str, Coding]]] = MappingProxyType(
     {
-        Message: {
+        history.Message: {
             "parts": _NESTED,
-            "origin": (attrs.asdict, lambda held: Origin(**held)),
+            "origin": (attrs.asdict, lambda held: history.Origin(**held)),
         },
-        ImagePart: {"data": _BYTES},
-        FilePart: {"data": _BYTES},
-        ReasoningPart: {"opaque": _JSON},
-        ToolCallPart: {"opaque": _JSON, "arguments": _JSON},
-        ToolResultPart: {"parts": _NESTED, "subagent": _SUBAGENT, "view": _VIEW},
-        CallView: {"details": (_write_details, _read_details)},
-        Subagent: {"messages": _MESSAGES},
+        history.ImagePart: {"data": _BYTES},
+        history.FilePart: {"data": _BYTES},
+        history.ReasoningPart: {"opaque": _JSON},
+        history.ToolCallPart: {"opaque": _JSON, "arguments": _JSON},
+        history.ToolResultPart: {"parts": _NESTED, "subagent": _SUBAGENT, "view": _VIEW},
+        history.CallView: {"details": (_write_details, _read_details)},
+        history.Subagent: {"messages": _MESSAGES},
         ChatSettings: {"flags": _FLAGS},
-        ServerToolPart: {"raw": _JSON},
-        BlockPart: {"raw": _JSON},
+        history.ServerToolPart: {"raw": _JSON},
+        history.BlockPart: {"raw": _JSON},
     }
 )

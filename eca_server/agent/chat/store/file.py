@@ -23,7 +23,6 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from eca_server.agent.chat.store.checks import check_header, code_of, is_damage
 from eca_server.agent.chat.store.place import (
     BUSY_SECONDS,
     Damage,
@@ -35,8 +34,9 @@ from eca_server.agent.chat.store.place import (
     set_aside,
 )
 from eca_server.agent.chat.store.salvage import salvage_all
-from eca_server.agent.chat.store.schema import decode_text, set_up
+from eca_server.agent.chat.store.schema import check_header, code_of, decode_text, is_damage, set_up
 from eca_server.agent.chat.store.wal import repair_log
+from eca_server.workspace.errors import reason_of
 
 _log = logging.getLogger("eca_server.agent.chat.store")
 
@@ -294,7 +294,7 @@ class ChatFile:
             with suppress(sqlite3.Error):
                 connection.close()
         if presence is not None:
-            presence.leave()
+            presence.close()
 
     def _checkpoint(self, seconds: float = BUSY_SECONDS) -> None:
         """Write the log's contents to the file itself, and sync it.
@@ -342,7 +342,7 @@ class ChatFile:
             _log.warning("%s cannot be maintained: %s", self.path, fault)
 
     def _report(self, fault: BaseException) -> None:
-        reason = (isinstance(fault, OSError) and fault.strerror) or str(fault)
+        reason = reason_of(fault)
         place = (isinstance(fault, OSError) and fault.filename) or self.path
         if reason != self._logged_reason:  # each write tries again
             self._logged_reason = reason
@@ -369,16 +369,13 @@ def _set_damaged_aside(path: Path) -> bool:
         StoreFault: it is damaged, and another process has it open.
         sqlite3.Error: it cannot be examined.
     """
-    presence = Presence(path)
-    try:
+    with closing(Presence(path)) as presence:
         if not presence.is_alone():
             raise StoreFault("it is damaged, and another server still has it open")
         if _is_sound(path):
             return False
         set_aside(path)
         return True
-    finally:
-        presence.leave()
 
 
 def _is_sound(path: Path) -> bool:

@@ -13,7 +13,7 @@ import stat
 import time
 import uuid
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
@@ -100,12 +100,12 @@ class Presence:
             os.close(self._descriptor)
             raise
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """End the use of the file."""
         os.close(self._descriptor)
 
     def is_alone(self) -> bool:
-        """Return whether no other process has the file open; if so, none opens it until `leave`."""
+        """Return whether no other process has the file open; if so, none opens it until `close`."""
         return _lock(self._descriptor)
 
     def is_alone_now(self) -> bool:
@@ -207,14 +207,10 @@ def remove_log(path: Path) -> None:
 
     If a different process has the file open, the log is its own.
     """
-    with suppress(OSError):
-        presence = Presence(path)
-        try:
-            if presence.is_alone():
-                for suffix in ("-wal", "-shm"):
-                    Path(f"{path}{suffix}").unlink(missing_ok=True)
-        finally:
-            presence.leave()
+    with suppress(OSError), closing(Presence(path)) as presence:
+        if presence.is_alone():
+            for suffix in ("-wal", "-shm"):
+                Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 
 def set_aside(path: Path) -> Path:

@@ -28,12 +28,12 @@ from eca_server.agent.chat.store.rows import (
     ChatSettings,
     ChatSummary,
     LoadResult,
+    Running,
     StoredChat,
     StoredMessage,
     TurnUsage,
     UnreadableRow,
 )
-from eca_server.agent.chat.store.running import Running
 from eca_server.agent.chat.store.running import update as update_running
 
 if TYPE_CHECKING:

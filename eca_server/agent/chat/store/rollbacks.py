@@ -11,6 +11,8 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from eca_protocol import json
 from eca_server.agent.chat.store.queries import set_title_and_settings
 from eca_server.agent.chat.store.rows import (
@@ -92,16 +94,9 @@ def changes_from(file: ChatFile, chat: str, first: int) -> list[Change] | None:
     changes: list[Change] = []
     size = 0
     for number, path, moved_from, existed, data, after in rows:
-        changes.append(
-            Change(
-                number=number,
-                path=os.fsdecode(path),
-                moved_from=_decode_path(moved_from),
-                existed=bool(existed),
-                before=None if data is None else Fingerprint.of(data).digest,
-                after=after,
-            )
-        )
+        before = None if data is None else Fingerprint.of(data).digest
+        paths = (os.fsdecode(path), _decode_path(moved_from))
+        changes.append(Change(number, *paths, bool(existed), before, after))
         size += len(data or b"")
         if size >= BYTES_AT_ONCE:
             break
@@ -124,14 +119,7 @@ def note_rollback(file: ChatFile, rollback: Rollback) -> None:
         "INSERT OR REPLACE INTO rollback VALUES (?1, ?2, ?3, ?4, ?5, ?6,"
         " (SELECT max(sequence) FROM message WHERE chat = ?1),"
         " (SELECT max(number) FROM before_image WHERE chat = ?1))",
-        (
-            chat,
-            rollback.cut,
-            rollback.earlier,
-            rollback.last_remaining,
-            rollback.first_change,
-            rollback.undoes,
-        ),
+        attrs.astuple(rollback, recurse=False)[:6],
     )
     for position, step in enumerate(rollback.steps):
         paths = (os.fsencode(step.path), _encode_path(step.moved_to))
@@ -160,18 +148,8 @@ def unfinished_rollbacks(file: ChatFile, workspace: str, chat: str) -> tuple[Rol
     """Return unfinished rollbacks of a workspace's chats, and of one; none while writes wait."""
     rows = file.execute(f"SELECT rollback.* {_UNFINISHED}", (workspace, chat))
     return tuple(
-        Rollback(
-            chat=name,
-            cut=cut,
-            earlier=earlier,
-            last_remaining=last_remaining,
-            first_change=first,
-            undoes=bool(undoes),
-            last_message=last_message,
-            last_change=last_change,
-            steps=tuple(_steps(file, name)),
-        )
-        for name, cut, earlier, last_remaining, first, undoes, last_message, last_change in rows
+        attrs.evolve(Rollback(*row), steps=tuple(_steps(file, row[0])))
+        for row in rows
         if not file.is_behind
     )
 
@@ -207,13 +185,9 @@ def finish_rollback(
 
 
 def _steps(file: ChatFile, chat: str) -> Iterator[UndoStep]:
-    for path, moved_to, present, change in file.execute(
-        "SELECT path, moved_to, present, change FROM undo_step WHERE chat = ? ORDER BY position",
-        (chat,),
-    ):
-        yield UndoStep(
-            path=os.fsdecode(path), moved_to=_decode_path(moved_to), present=present, change=change
-        )
+    query = "SELECT path, moved_to, present, change FROM undo_step WHERE chat = ? ORDER BY position"
+    for path, moved_to, *more in file.execute(query, (chat,)):
+        yield UndoStep(os.fsdecode(path), _decode_path(moved_to), *more)
 
 
 def _encode_path(path: str | None) -> bytes | None:

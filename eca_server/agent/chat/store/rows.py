@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import uuid
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from typing import Final
 
 import attrs
 
 from eca_protocol.errors import ECAError
 from eca_server.agent.chat.flags import Flag
-from eca_server.models.history import (
-    Message,
-)
+from eca_server.models.history import Message
 
 
 @attrs.frozen(kw_only=True)
@@ -144,7 +144,7 @@ class BeforeImageBatch:
     numbers: tuple[int, ...] | None = None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class Change:
     """A change of a file without its previous bytes: enough to plan how to undo it.
 
@@ -173,7 +173,7 @@ class StoredContent:
     data: bytes = attrs.field(repr=False)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class UndoStep:
     """One step that undoes changes on the disk.
 
@@ -196,9 +196,9 @@ class UndoStep:
         return self.moved_to is None and self.change is None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class Rollback:
-    """A rollback of a chat to one of its messages.
+    """A rollback of a chat to one of its messages, in the order of the columns of its row.
 
     Attributes:
         cut: the id of the message; None: no messages are removed.
@@ -217,7 +217,7 @@ class Rollback:
     earlier: int = 0
     last_remaining: str | None = None
     first_change: int | None = None
-    undoes: bool = False
+    undoes: bool = attrs.field(default=False, converter=bool)
     last_message: int | None = None
     last_change: int | None = None
     steps: tuple[UndoStep, ...] = ()
@@ -236,3 +236,70 @@ class ChatRow:
 
 class UnreadableRow(ECAError):
     """A row without a readable message."""
+
+
+_GENERATED: Final = "-"
+"""The beginning of the id of a stored message that has no content id."""
+
+
+@attrs.frozen(kw_only=True)
+class Piece:
+    """A piece of a message of a running turn.
+
+    Attributes:
+        message: the number of the message in its turn.
+        number: of the piece in its message; the first one takes the place of all there are.
+        body: the new part of the message.
+    """
+
+    message: int
+    number: int
+    body: Message
+
+
+@attrs.frozen(kw_only=True)
+class Running:
+    """The state of a turn in the store.
+
+    Attributes:
+        turn: the content id of its prompt.
+        stored: the number of its messages that are stored as such.
+        is_over: the turn has ended, and all of its messages are stored.
+    """
+
+    turn: str
+    stored: int = 0
+    is_over: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class ChatRecord:
+    """Additions to a stored chat.
+
+    Attributes:
+        title: the chat's title; None: keep the stored one.
+        settings: the chat's settings; None: keep the stored ones.
+        running: the state of the running turn with the messages.
+    """
+
+    messages: Sequence[Message] = ()
+    title: str | None = None
+    settings: ChatSettings | None = None
+    usage: TurnUsage | None = None
+    running: Running | None = None
+
+
+def stored(messages: Sequence[Message]) -> list[StoredMessage]:
+    """Give messages ids."""
+    return [
+        StoredMessage(id=each.content_id or f"{_GENERATED}{uuid.uuid4()}", message=each)
+        for each in messages
+    ]
+
+
+def restored(stored_message: StoredMessage) -> Message:
+    """Return a stored message; older servers stored a user's content id only in the row's id."""
+    message = stored_message.message
+    if message.role != "user" or message.content_id or stored_message.id.startswith(_GENERATED):
+        return message
+    return attrs.evolve(message, content_id=stored_message.id)

@@ -19,7 +19,7 @@ import attrs
 
 from eca_server.agent.chat.store.coding import decode_message, encode_message
 from eca_server.agent.chat.store.place import has_ended, remove_lock
-from eca_server.agent.chat.store.rows import UnreadableRow
+from eca_server.agent.chat.store.rows import Piece, Running, UnreadableRow
 from eca_server.models.history import (
     Message,
     Part,
@@ -28,6 +28,7 @@ from eca_server.models.history import (
     TextPart,
     ToolCallPart,
     ToolResultPart,
+    parts_in,
 )
 
 if TYPE_CHECKING:
@@ -49,36 +50,6 @@ CUT_OFF: Final = Message(
 UNKNOWN_RESULT: Final = (
     "The server ended before this call did: it may have run, completely or in part."
 )
-
-
-@attrs.frozen(kw_only=True)
-class Running:
-    """The state of a turn in the store.
-
-    Attributes:
-        turn: the content id of its prompt.
-        stored: the number of its messages that are stored as such.
-        is_over: the turn has ended, and all of its messages are stored.
-    """
-
-    turn: str
-    stored: int = 0
-    is_over: bool = False
-
-
-@attrs.frozen(kw_only=True)
-class Piece:
-    """A piece of a message of a running turn.
-
-    Attributes:
-        message: the number of the message in its turn.
-        number: of the piece in its message; the first one takes the place of all there are.
-        body: the new part of the message.
-    """
-
-    message: int
-    number: int
-    body: Message
 
 
 def update(file: ChatFile, chat: str, running: Running) -> None:
@@ -180,12 +151,7 @@ def _trimmed(part: Part) -> Part:
 
 def _answered(messages: Sequence[Message]) -> list[Message]:
     """Return the messages with a result for each call of a whole answer."""
-    results = {
-        part.call_id
-        for message in messages
-        for part in message.parts
-        if isinstance(part, ToolResultPart)
-    }
+    results = {part.call_id for part in parts_in(messages, ToolResultPart)}
     answered: list[Message] = []
     for message in messages:
         calls = [part.id for part in message.parts if isinstance(part, ToolCallPart)]

@@ -24,7 +24,6 @@ from typing import Any, Final
 
 import attrs
 
-from eca_server.agent.chat.store.checks import TABLES, is_damage
 from eca_server.agent.chat.store.place import (
     SALVAGE_SUFFIX,
     UNKNOWN_WORKSPACE,
@@ -32,7 +31,8 @@ from eca_server.agent.chat.store.place import (
     StoreFault,
 )
 from eca_server.agent.chat.store.scan import scan
-from eca_server.agent.chat.store.schema import decode_text, set_up
+from eca_server.agent.chat.store.schema import TABLES, decode_text, is_damage, set_up
+from eca_server.workspace.errors import reason_of
 
 SECONDS = 20.0
 """Seconds of work on one damaged file, if it is not large."""
@@ -88,14 +88,12 @@ def salvage_all(target: sqlite3.Connection, path: Path) -> Iterator[str]:
             presence = Presence(place / _WORK)
         except (OSError, StoreFault):  # another server salvages it
             continue
-        try:
+        with closing(presence):
             if not presence.is_alone():
                 continue
             result = _salvage(aside, place, target)
             if not result.is_unfinished:
                 shutil.rmtree(place, ignore_errors=True)
-        finally:
-            presence.leave()
         if not result.is_unfinished:
             shutil.rmtree(place, ignore_errors=True)  # some systems remove no open file
         yield (
@@ -126,7 +124,7 @@ def _salvage(aside: Path, place: Path, target: sqlite3.Connection) -> _Result:
         if time.monotonic() >= ending:
             result.trouble = "the time limit was reached"
     except OSError as fault:
-        result.trouble, result.is_unfinished = fault.strerror or str(fault), True
+        result.trouble, result.is_unfinished = reason_of(fault), True
     return result
 
 

@@ -16,22 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import attrs
 import trio
 
-from eca_server.agent.chat.store import queries, rollbacks, running
-from eca_server.agent.chat.store.rows import (
-    BeforeImage,
-    BeforeImageBatch,
-    Change,
-    ChatRow,
-    ChatSettings,
-    ChatSummary,
-    LoadResult,
-    Rollback,
-    StoredChat,
-    StoredContent,
-    StoredMessage,
-    TurnUsage,
-)
-from eca_server.agent.chat.store.running import Piece, Running
+from eca_server.agent.chat.store import queries, rollbacks, rows, running
 from eca_server.agent.chat.store.worker import LIMITS, Call, Limits, Worker
 from eca_server.models.estimate import BYTES_PER_TOKEN, tokens_in
 
@@ -63,12 +48,12 @@ class Store:
         self,
         chat_id: str,
         workspace: str,
-        messages: Sequence[StoredMessage] = (),
+        messages: Sequence[rows.StoredMessage] = (),
         *,
         title: str | None = None,
-        usage: TurnUsage | None = None,
-        settings: ChatSettings | None = None,
-        running: Running | None = None,
+        usage: rows.TurnUsage | None = None,
+        settings: rows.ChatSettings | None = None,
+        running: rows.Running | None = None,
     ) -> bool:
         """Add a turn's messages to a chat, which is made if there is none; all of them or none.
 
@@ -85,7 +70,7 @@ class Store:
             True if the data is on disk. If not, the next call retries.
         """
         now = time.time()
-        chat = ChatRow(chat_id, workspace, title, now, now)
+        chat = rows.ChatRow(chat_id, workspace, title, now, now)
         added = tuple(messages)
         turn = added[0].id if added else str(uuid.uuid4())
         return await self._worker.write(
@@ -96,7 +81,7 @@ class Store:
             size=tokens_in([each.message for each in added]) * BYTES_PER_TOKEN,
         )
 
-    async def add_pieces(self, chat_id: str, turn: str, pieces: Sequence[Piece]) -> bool:
+    async def add_pieces(self, chat_id: str, turn: str, pieces: Sequence[rows.Piece]) -> bool:
         """Add pieces of a running turn, without a time limit.
 
         Returns:
@@ -121,7 +106,7 @@ class Store:
         """True if the disk did not answer in time."""
         return self._worker.is_late
 
-    async def find(self, chat_id: str, workspace: str = "") -> LoadResult | None:
+    async def find(self, chat_id: str, workspace: str = "") -> rows.LoadResult | None:
         """Load a chat with its whole history; return None if it cannot be read in time.
 
         Args:
@@ -129,33 +114,32 @@ class Store:
             workspace: the workspace whose unfinished rollbacks count, besides those of the chat.
         """
 
-        def query(file: ChatFile) -> LoadResult:
+        def query(file: ChatFile) -> rows.LoadResult:
             unfinished = rollbacks.has_unfinished_rollbacks(file, workspace, chat_id)
-            loaded = queries.load(file, chat_id)
-            return attrs.evolve(loaded, has_unfinished_rollbacks=unfinished)
+            return attrs.evolve(queries.load(file, chat_id), has_unfinished_rollbacks=unfinished)
 
         return await self._worker.read_unless_late(query, first=running.settle)
 
     async def find_longer(
         self, chat_id: str, message_ids: Collection[str], count: int
-    ) -> StoredChat | None:
+    ) -> rows.StoredChat | None:
         """Load a chat that has these messages, and more than `count`; None: not so, or not now."""
 
-        def query(file: ChatFile) -> StoredChat | None:
+        def query(file: ChatFile) -> rows.StoredChat | None:
             if rollbacks.has_unfinished_rollbacks(file, "", chat_id):
                 return None
             return queries.load_longer(file, chat_id, message_ids, count)
 
         return await self._worker.read_unless_late(query, first=running.settle)
 
-    async def load(self, chat_id: str) -> StoredChat | None:
+    async def load(self, chat_id: str) -> rows.StoredChat | None:
         """Return a chat with its whole history; None if it is not stored, or not read in time."""
         result = await self.find(chat_id)
         return None if result is None else result.chat
 
     async def list(
         self, workspace: str | None, limit: int, *, by: Literal["updated", "created"] = "updated"
-    ) -> Sequence[ChatSummary]:
+    ) -> Sequence[rows.ChatSummary]:
         """Return at most `limit` chats of a workspace (None: of all), the latest first."""
         chats = await self._worker.read_unless_late(
             lambda file: queries.latest(file, workspace, limit, by=by), first=running.settle
@@ -163,7 +147,7 @@ class Store:
         return chats or ()
 
     def clear(
-        self, chat_id: str, *, title: str | None, settings: ChatSettings | None
+        self, chat_id: str, *, title: str | None, settings: rows.ChatSettings | None
     ) -> Awaitable[bool]:
         """Delete the messages of a chat, as `delete` does; its usage is kept.
 
@@ -191,8 +175,8 @@ class Store:
         )
 
     async def add_before_images(
-        self, chat_id: str, images: Sequence[BeforeImage]
-    ) -> BeforeImageBatch:
+        self, chat_id: str, images: Sequence[rows.BeforeImage]
+    ) -> rows.BeforeImageBatch:
         """Store the before-images of one call: all of them or none.
 
         If this is cancelled, they are deleted, since the call then changes nothing.
@@ -201,7 +185,7 @@ class Store:
             The batch, whose numbers are set once it is on disk; a failed write is not retried.
         """
         stored_images = tuple(images)
-        batch = BeforeImageBatch(
+        batch = rows.BeforeImageBatch(
             chat=chat_id,
             content_id=stored_images[0].content_id,
             paths=tuple(each.path for each in stored_images),
@@ -232,7 +216,7 @@ class Store:
             raise
         return batch
 
-    def remove_before_images(self, batch: BeforeImageBatch) -> None:
+    def remove_before_images(self, batch: rows.BeforeImageBatch) -> None:
         """Forget what files were before changes that are not made after all."""
         self._worker.queue(
             lambda disk: disk.write(
@@ -254,9 +238,9 @@ class Store:
             lambda file: rollbacks.first_change(file, chat_id, content_ids)
         )
 
-    async def changes_from(self, chat_id: str, first: int) -> Sequence[Change] | None:
+    async def changes_from(self, chat_id: str, first: int) -> Sequence[rows.Change] | None:
         """Return all changes of files from a number on, in order; None: they cannot be read."""
-        changes: list[Change] = []
+        changes: list[rows.Change] = []
         while True:
             start = changes[-1].number + 1 if changes else first
             following = await self._worker.read(
@@ -268,11 +252,11 @@ class Store:
                 return changes
             changes += following
 
-    async def content(self, number: int) -> StoredContent | None:
+    async def content(self, number: int) -> rows.StoredContent | None:
         """Return a file's content before a change; None: unreadable."""
         return await self._worker.read(lambda file: rollbacks.content(file, number))
 
-    async def note_rollback(self, rollback: Rollback) -> bool:
+    async def note_rollback(self, rollback: rows.Rollback) -> bool:
         """Record a rollback before it starts; return whether it is on disk."""
         return await self._worker.write_once(lambda file: rollbacks.note_rollback(file, rollback))
 
@@ -280,7 +264,7 @@ class Store:
         """Record that the first remaining step with this path is done; return whether on disk."""
         return await self._worker.write_once(lambda file: rollbacks.note_step(file, chat_id, path))
 
-    async def unfinished_rollbacks(self, workspace: str, chat_id: str) -> Sequence[Rollback]:
+    async def unfinished_rollbacks(self, workspace: str, chat_id: str) -> Sequence[rows.Rollback]:
         """Return the unfinished rollbacks of a workspace's chats, and of one chat."""
         unfinished = await self._worker.read_unless_late(
             lambda file: rollbacks.unfinished_rollbacks(file, workspace, chat_id)
@@ -288,7 +272,11 @@ class Store:
         return unfinished or ()
 
     async def finish_rollback(
-        self, rollback: Rollback, *, title: str | None = None, settings: ChatSettings | None = None
+        self,
+        rollback: rows.Rollback,
+        *,
+        title: str | None = None,
+        settings: rows.ChatSettings | None = None,
     ) -> bool:
         """Remove the messages and the record of a rollback; return whether it is on disk.
 

@@ -141,8 +141,7 @@ def repair_log(path: Path) -> Iterator[str]:
     if sys.platform == "win32" or not _has_frames(place):
         return
     make_private_file(path)
-    presence = Presence(path)
-    try:
+    with closing(Presence(path)) as presence:
         if not presence.is_alone():
             return
         log = _read(path, place)
@@ -152,8 +151,6 @@ def repair_log(path: Path) -> Iterator[str]:
         aside = free_name(place)
         shutil.copy(place, aside)
         words = _repair_file(path, place, log, damage)
-    finally:
-        presence.leave()
     yield f"The log of stored chats was damaged; a copy was saved as {aside.name}. {words}"
 
 

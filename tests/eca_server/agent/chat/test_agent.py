@@ -227,7 +227,7 @@ async def test_a_turn_without_an_end_is_ended_readably(tmp_path, monkeypatch, co
 
 
 @pytest.mark.requirement("TOOL-7")
-@pytest.mark.parametrize("where", ["prepare", "_read"])
+@pytest.mark.parametrize("where", ["prepare", "read"])
 async def test_a_tool_that_crashes_fails_its_call_only(tmp_path, monkeypatch, where):
     def crash(*_: object) -> ToolOutput:
         raise RuntimeError("a bug")

@@ -14,7 +14,8 @@ from eca_protocol.testing.provider import reply, text, wait
 from eca_server.agent.chat import draft as drafts
 from eca_server.agent.chat.draft import Draft
 from eca_server.agent.chat.replay import CUT_OFF
-from eca_server.agent.chat.store.running import Piece, joined
+from eca_server.agent.chat.store.rows import Piece
+from eca_server.agent.chat.store.running import joined
 from eca_server.agent.chat.store.store import Store
 from eca_server.models.events import ReasoningDelta, ReasoningStarted, TextDelta
 from eca_server.models.history import Message, Origin, ReasoningPart, TextPart
@@ -142,7 +143,8 @@ async def test_behind_a_late_disk_nothing_piles_up(running, autojump_clock):
 async def test_pieces_of_one_kind_are_joined_and_thoughts_are_separate() -> None:
     events = [ReasoningStarted("k"), ReasoningDelta("k", "one"), ReasoningStarted("l")]
     events_of_text = [ReasoningDelta("l", "two"), TextDelta("a"), TextDelta("b")]
-    parts = drafts._parts_of([*events, *events_of_text])
+    whole = [*events, *events_of_text]
+    parts = tuple(joined(part for each in whole for part in drafts._part_of(each)))
     assert parts == (ReasoningPart(text="\n\none\n\ntwo"), TextPart("ab"))
     assert tuple(joined(parts)) == parts
 

@@ -8,7 +8,7 @@ import trio.testing
 from eca_protocol.server.texts import Role
 from eca_protocol.testing.provider import Provider, burst, provider_in_thread, reply
 from eca_server.agent.chat import breakdown
-from eca_server.agent.chat.store.running import Running
+from eca_server.agent.chat.store.rows import Running
 from eca_server.agent.chat.store.store import Store
 from eca_server.client.session import Session
 from eca_server.models.calls import MAX_NESTING

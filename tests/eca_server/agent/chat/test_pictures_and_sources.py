@@ -16,21 +16,20 @@ import pytest
 
 from eca_protocol.messages import ChatImageContent, ChatTextContent
 from eca_protocol.testing.provider import Provider, chunk, hang, reply, wait
-from eca_server.agent.chat.gallery import MOST_FILES, Gallery
-from eca_server.agent.chat.pictures import MOST_PICTURES, FirstPictures, picture_content
+from eca_server.agent.chat.pictures import (
+    MOST_FILES,
+    MOST_PICTURES,
+    FirstPictures,
+    Gallery,
+    picture_content,
+)
 from eca_server.agent.mcp.messages import ImageContent, TextContent, ToolResult
 from eca_server.client.content_formatting import LARGEST_PICTURE, ContentFormatter
 from eca_server.client.profiles import DEFAULT_PROFILE
 from eca_server.models.events import Block, Image, TextDelta
 from tests.eca_server.agent.chat.agent_session import ALLOW, calls, older, today
 from tests.eca_server.agent.chat.current import current
-from tests.eca_server.agent.chat.editor import (
-    SCRIPT,
-    Content,
-    call,
-    contents,
-    provider_config,
-)
+from tests.eca_server.agent.chat.editor import SCRIPT, Content, call, contents, provider_config
 from tests.eca_server.agent.chat.mcp_session import GIT, status
 from tests.eca_server.models.openai_responses import scripted
 

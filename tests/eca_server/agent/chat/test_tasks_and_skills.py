@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from eca_protocol.server.roots import Root
 from eca_server.agent.chat.instructions import instructions
-from eca_server.agent.context.provenance import NOTICE
+from eca_server.agent.context.block import NOTICE
 from eca_server.agent.tools.ask_user import CANCELLED
-from eca_server.agent.tools.schema_check import check_arguments
+from eca_server.agent.tools.schemas import check_arguments
 from eca_server.agent.tools.tasks import MOST_TASKS, Tasks, TaskTool, lists_in
 from eca_server.agent.tools.tool import ToolError
 from eca_server.models.history import Message, TextPart, ToolCallPart, ToolResultPart

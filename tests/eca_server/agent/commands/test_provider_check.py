@@ -6,8 +6,8 @@ import trio
 
 from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import Provider, Reply, hang, reply
-from eca_server.agent.commands import provider_check
-from eca_server.agent.commands.provider_check import CheckResult, check_providers
+from eca_server.agent.commands import doctor
+from eca_server.agent.commands.doctor import CheckResult, check_providers
 from eca_server.config.settings import Config
 from eca_server.config.settings import Model as ConfiguredModel
 from eca_server.config.settings import Provider as Configured
@@ -75,7 +75,7 @@ async def test_an_unreachable_address_and_missing_settings_are_named():
 
 
 async def test_all_are_checked_at_once_within_a_time_limit(monkeypatch):
-    monkeypatch.setattr(provider_check, "SECONDS", 0.3)
+    monkeypatch.setattr(doctor, "CHECK_SECONDS", 0.3)
     silent = Reply(before_headers=[hang()])
     async with Provider([silent, silent]) as provider, HTTPClient() as http:
         fields: dict[str, Any] = {"url": provider.url, "key": Secret(KEY), **WITHOUT_LIST}

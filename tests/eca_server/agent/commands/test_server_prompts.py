@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from eca_protocol.server.texts import named_command
 from eca_server.agent.commands.custom import words_of
-from eca_server.agent.commands.prompt_messages import messages_of
-from eca_server.agent.commands.server_prompts import server_prompts
+from eca_server.agent.commands.server_prompts import messages_of, server_prompts
 from eca_server.agent.context.limits import Limits
 from eca_server.agent.mcp import messages as m
 from eca_server.agent.mcp.server import Server

@@ -8,8 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eca_server.agent.context.block import Section, render
+from eca_server.agent.context.disk import draw_tree
 from eca_server.agent.context.front_matter import split_front_matter
-from eca_server.agent.context.tree import draw_tree
 
 # What a file would say that wants to be more than a file.
 HOSTILE = st.lists(

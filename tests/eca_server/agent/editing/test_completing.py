@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from eca_protocol.testing.provider import Provider, Reply, reply, text, wait
 from eca_server.agent.editing import completing
-from eca_server.agent.editing.document import split_at
+from eca_server.agent.editing.completing import split_at
 from eca_server.models.backend import ModelInfo, Request
 from eca_server.models.events import Event, Finished, Started, TextDelta
 from eca_server.models.facts import Capabilities

@@ -2,14 +2,14 @@
 
 import pytest
 
-from eca_server.agent.editing.document import (
+from eca_server.agent.editing.completing import (
     MOST_BEFORE,
     InvalidPosition,
     extract_completion,
     split_at,
     trim_completion,
 )
-from eca_server.agent.editing.surroundings import Surroundings, around
+from eca_server.agent.editing.rewriting import Surroundings, around
 
 TEXT = "def f(a):\n    return \n\nprint(f(1))\n"
 

@@ -9,10 +9,9 @@ import pytest
 import trio
 import trio.testing
 
-from eca_server.agent.hooks.action import ActionResult
+from eca_server.agent.hooks.action import ActionResult, parse_outcome
 from eca_server.agent.hooks.background import CLOSE_SECONDS, MAX_CHATS, BackgroundHooks
 from eca_server.agent.hooks.hooks import Hooks
-from eca_server.agent.hooks.outcome import parse_outcome
 from eca_server.config.hook_settings import Hook
 
 quiet = trio.testing.wait_all_tasks_blocked

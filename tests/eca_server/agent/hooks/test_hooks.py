@@ -13,10 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eca_protocol import platforms
-from eca_server.agent.hooks.action import ActionResult, run_action
-from eca_server.agent.hooks.hooks import HookResults, Hooks
-from eca_server.agent.hooks.matching import ToolCallEvent, matches_event
-from eca_server.agent.hooks.outcome import EVENTS, Outcome, parse_outcome
+from eca_server.agent.hooks.action import EVENTS, ActionResult, Outcome, parse_outcome, run_action
+from eca_server.agent.hooks.hooks import HookResults, Hooks, ToolCallEvent, matches_event
 from eca_server.config.hook_settings import Hook, HookAction, HookEvent
 from eca_server.config.tool_settings import ApprovalRule
 from tests.check_requirements import REPOSITORY

@@ -120,7 +120,7 @@ async def test_the_last_output_of_a_job_does_not_wait_for_flooding_jobs():
     with trio.fail_after(20):
         child = start_shell("/bin/sh", "echo bye", directory=Path("/"), environment=ENVIRONMENT)
         flood = trio.Lock()
-        job = Job(child, flood, job_id="job-1", command="", name="it", chat_id="c")
+        job = Job(child=child, flood_lock=flood, id="job-1", command="", name="it", chat_id="c")
         async with flood:
             await job.run()
         assert (job.status, texts(job)) == ("completed", ["bye"])

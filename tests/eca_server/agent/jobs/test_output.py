@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eca_server.agent.jobs import output as output_module
-from eca_server.agent.jobs.escapes import EscapeFilter
 from eca_server.agent.jobs.output import MAX_LINE_BYTES, MAX_LINES, JobOutput, Page, Stream
+from eca_server.agent.jobs.shell import EscapeFilter
 
 STREAMS: list[Stream] = ["stdout", "stderr"]
 PIECES = st.lists(

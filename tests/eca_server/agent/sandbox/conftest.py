@@ -14,7 +14,7 @@ import trio
 
 from eca_server.agent.sandbox.detect import capability
 from eca_server.agent.sandbox.sandbox import Sandbox
-from eca_server.agent.tools.schema_check import check_arguments
+from eca_server.agent.tools.schemas import check_arguments
 from eca_server.agent.tools.shell_command import ShellCommand
 from eca_server.agent.tools.tool import ToolOutput
 from tests.eca_server.agent.tools.file_tools import texts, workspace_of

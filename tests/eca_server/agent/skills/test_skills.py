@@ -9,10 +9,16 @@ import pytest
 from eca_protocol.messages import WorkspaceFolder
 from eca_protocol.server.roots import parse_roots
 from eca_server.agent.context import definition_files
-from eca_server.agent.skills import files
-from eca_server.agent.skills.files import SkillFiles, SkillList
-from eca_server.agent.skills.skill import InvalidSkill, Skill, parse_skill
-from eca_server.agent.skills.tool import LoadSkill, list_skills
+from eca_server.agent.skills import skills
+from eca_server.agent.skills.skills import (
+    InvalidSkill,
+    LoadSkill,
+    Skill,
+    SkillFiles,
+    SkillList,
+    list_skills,
+    parse_skill,
+)
 from eca_server.agent.tools.tool import ToolError
 from eca_server.workspace.boundary import Workspace
 
@@ -138,7 +144,7 @@ async def test_a_skill_with_a_reference_that_stays_in_its_text_is_named(places):
 async def test_a_workspace_neither_shadows_nor_crowds_out_the_users_skills(
     places, configured, monkeypatch
 ):
-    monkeypatch.setattr(files, "_MAX_SKILLS", 10)
+    monkeypatch.setattr(skills, "_MAX_SKILLS", 10)
     for number in range(9):
         for folder in ("more", ".eca/skills"):
             places.write(places.root / folder / f"{folder[:2].strip('.')}{number}")

@@ -10,7 +10,7 @@ import trio
 from eca_protocol.messages import FileChangeDetails, WorkspaceFolder
 from eca_protocol.server.roots import parse_roots, uri_of
 from eca_server.agent.tools.files import Files
-from eca_server.agent.tools.schema_check import check_arguments
+from eca_server.agent.tools.schemas import check_arguments
 from eca_server.agent.tools.tool import PreparedCall, Tool, ToolError, ToolOutput
 from eca_server.models.history import TextPart
 from eca_server.workspace.boundary import Workspace

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from eca_server.agent.tools.edit_file import EditFile
+from eca_server.agent.tools.edit_file import EditFile, PreviewFileChange
 from eca_server.agent.tools.files import Files
 from eca_server.agent.tools.move_file import MoveFile
-from eca_server.agent.tools.preview import PreviewFileChange
 from eca_server.agent.tools.read_file import ReadFile
 from eca_server.agent.tools.tool import FileChange, ToolError
 from eca_server.agent.tools.write_file import WriteFile

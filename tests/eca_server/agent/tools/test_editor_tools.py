@@ -10,8 +10,12 @@ import trio
 import trio.testing
 
 from eca_protocol.server.roots import uri_of
-from eca_server.agent.tools.diagnostics import EditorDiagnostics, editor_has_diagnostics
-from eca_server.agent.tools.navigation import EditorDefinition, EditorReferences, editor_navigates
+from eca_server.agent.tools.editor_tools import (
+    EditorDefinition,
+    EditorDiagnostics,
+    EditorReferences,
+    editor_answers,
+)
 from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.tool import PreparedCall, Tool, ToolError
 from tests.eca_server.agent.chat.current import CURRENT
@@ -214,26 +218,26 @@ async def test_an_editor_that_goes_away_ends_the_wait(tmp_path):
 )
 async def test_an_editor_that_did_not_say_it_can_is_not_asked(tmp_path, capabilities):
     async with asking(tmp_path, capabilities=capabilities) as asks:
-        assert not editor_has_diagnostics(asks.editor.connection.session)
+        assert not editor_answers(asks.editor.connection.session, "diagnostics")
         with pytest.raises(ToolError, match="does not support diagnostics"):
             await asks.tool.prepare({})
         assert not any(
             each.get("method") == "editor/getDiagnostics" for each in asks.editor.received
         )
     async with asking(tmp_path) as asks:
-        assert editor_has_diagnostics(asks.editor.connection.session)
+        assert editor_answers(asks.editor.connection.session, "diagnostics")
 
 
 async def test_only_an_editor_that_navigates_in_an_edition_that_has_it_is_asked():
     async with editor(started=False) as ours:
         await ours.start(capabilities={"codeAssistant": {"editor": {"references": True}}})
         session = ours.connection.session
-        assert not editor_navigates(session, "definition")
-        assert editor_navigates(session, "references")
+        assert not editor_answers(session, "definition")
+        assert editor_answers(session, "references")
     async with editor(started=False) as ours:
         forced = {"protocolRevision": "2025-10"}
         await ours.start(capabilities=CURRENT, initializationOptions=forced)
-        assert not editor_navigates(ours.connection.session, "references")
+        assert not editor_answers(ours.connection.session, "references")
         listed = [each["params"]["tools"] for each in ours.received if "tools" in str(each)][-1]
         names = {tool["name"] for tool in listed}
         assert not names & {"eca_editor_references", "eca_ask_user"}

@@ -16,13 +16,12 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.agent.tools import grep, search, tracked
+from eca_server.agent.tools import grep, search
 from eca_server.agent.tools.directory_tree import DirectoryTree
-from eca_server.agent.tools.grep import Grep
+from eca_server.agent.tools.grep import Grep, IgnoredAndTracked
 from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.ripgrep import find_ripgrep, ripgrep
 from eca_server.agent.tools.search import Include, Pattern
-from eca_server.agent.tools.tracked import IgnoredAndTracked
 from eca_server.workspace import git
 from eca_server.workspace.boundary import Workspace
 from eca_server.workspace.opening import Directory, open_directory
@@ -340,7 +339,7 @@ def below(files: IgnoredAndTracked, folder: Path) -> list[str]:
 
 def test_git_is_not_asked_again_while_nothing_changed(repository, listed_directories, monkeypatch):
     clock = Mock()
-    monkeypatch.setattr(tracked, "time", clock)
+    monkeypatch.setattr(grep, "time", clock)
     files = IgnoredAndTracked()
     for now in (0.0, 30.0, 59.0):
         clock.monotonic.return_value = now

@@ -17,8 +17,7 @@ from eca_server.agent.tools.edit_file import EditFile
 from eca_server.agent.tools.files import LARGEST
 from eca_server.agent.tools.grep import Grep
 from eca_server.agent.tools.output import Cap
-from eca_server.agent.tools.read_file import ReadFile
-from eca_server.agent.tools.view_image import ViewImage
+from eca_server.agent.tools.read_file import ReadFile, ViewImage
 from eca_server.agent.tools.write_file import WriteFile
 from eca_server.models.attachments import MAX_IMAGE_BYTES
 from eca_server.models.history import FilePart, ImagePart

@@ -5,19 +5,16 @@ from typing import Any
 import attrs
 import pytest
 
-from eca_server.agent.tools.background import Background
-from eca_server.agent.tools.bg_job import BgJob
-from eca_server.agent.tools.diagnostics import EditorDiagnostics
+from eca_server.agent.tools.background import Background, BgJob
 from eca_server.agent.tools.directory_tree import DirectoryTree
-from eca_server.agent.tools.edit_file import EditFile
+from eca_server.agent.tools.edit_file import EditFile, PreviewFileChange
+from eca_server.agent.tools.editor_tools import EditorDiagnostics
 from eca_server.agent.tools.grep import Grep
 from eca_server.agent.tools.move_file import MoveFile
-from eca_server.agent.tools.preview import PreviewFileChange
-from eca_server.agent.tools.read_file import ReadFile
-from eca_server.agent.tools.schema_check import check_arguments
+from eca_server.agent.tools.read_file import ReadFile, ViewImage
+from eca_server.agent.tools.schemas import check_arguments
 from eca_server.agent.tools.shell_command import ShellCommand
 from eca_server.agent.tools.tool import ToolError
-from eca_server.agent.tools.view_image import ViewImage
 from eca_server.agent.tools.write_file import WriteFile
 from eca_server.workspace.boundary import Workspace
 

@@ -15,12 +15,11 @@ import trio
 from eca_server.agent.tools import directory_tree, grep
 from eca_server.agent.tools.approval import Decision, Policy
 from eca_server.agent.tools.directory_tree import DirectoryTree
-from eca_server.agent.tools.edit_file import EditFile
+from eca_server.agent.tools.edit_file import EditFile, PreviewFileChange
 from eca_server.agent.tools.files import Files
 from eca_server.agent.tools.grep import Grep
 from eca_server.agent.tools.move_file import MoveFile
 from eca_server.agent.tools.permissions import Permissions
-from eca_server.agent.tools.preview import PreviewFileChange
 from eca_server.agent.tools.read_file import ReadFile
 from eca_server.agent.tools.search import Pattern, search
 from eca_server.agent.tools.shell_command import ShellCommand

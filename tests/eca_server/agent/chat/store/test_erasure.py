@@ -10,8 +10,8 @@ import pytest
 import trio
 
 from eca_server.agent.chat.store import queries, rollbacks
-from eca_server.agent.chat.store.checks import TABLES
 from eca_server.agent.chat.store.file import ChatFile
+from eca_server.agent.chat.store.schema import TABLES
 from tests.eca_server.agent.chat.store.keeping import (
     WORKSPACE,
     OpenStore,

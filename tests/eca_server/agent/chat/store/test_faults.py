@@ -433,7 +433,7 @@ def forget(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
 async def test_an_interpreter_without_sqlite_is_reported_once(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    forget(monkeypatch, "checks", "file", "salvage", "scan", "schema", "wal")
+    forget(monkeypatch, "file", "salvage", "scan", "schema", "wal")
     monkeypatch.setitem(sys.modules, "sqlite3", None)
     async with opened(path) as ours:
         for number in range(3):

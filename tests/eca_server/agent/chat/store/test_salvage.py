@@ -306,10 +306,10 @@ async def test_a_server_waits_while_another_looks_at_damage(
 
     def leave(seconds: float) -> None:
         waited.append(seconds)
-        theirs.leave()
+        theirs.close()
 
     monkeypatch.setattr(place.time, "sleep", leave)
     ours = place.Presence(tmp_path / "c")
     assert ours.is_alone()
     assert len(waited) == 1
-    ours.leave()
+    ours.close()
