@@ -65,9 +65,7 @@ class Announcements:
             for key, value in chat.items():
                 if key in self._announced and self._announced[key] == value:
                     expected = "only changed settings"
-                    self._log.report(
-                        "W-11g", expected, f"`{key}` again, unchanged", suppress_rest=False
-                    )
+                    self._log.note("W-11g", expected, f"`{key}` again, unchanged")
                     break
         announced = {**(self._announced or {}), **chat}
         self._check_models(chat)
@@ -75,7 +73,7 @@ class Announcements:
             selected = announced.get("selectVariant")
             if selected not in (None, *variants):
                 expected = "null or one of `variants` as `selectVariant`"
-                self._log.report("W-11h", expected, repr(selected), suppress_rest=False)
+                self._log.note("W-11h", expected, repr(selected))
         for one, many in _LISTS.items():
             if one in chat or (many in chat and one in announced):
                 self._check_selection(one, announced.get(one), announced.get(many))
@@ -84,14 +82,14 @@ class Announcements:
     def _check_first(self, chat: Mapping[str, Any]) -> None:
         if not self._tasks and not self.has_unreadable:
             expected = "a `$/progress` start before `config/updated`"
-            self._log.report("W-11e", expected, "none", suppress_rest=False)
+            self._log.note("W-11e", expected, "none")
         missing = [key for key in _AT_FIRST if key not in chat]
         if missing and not self.has_unreadable:
             expected, got = (
                 f"{', '.join(_AT_FIRST)} in the first update",
                 f"no {', '.join(missing)}",
             )
-            self._log.report("W-11a", expected, got, suppress_rest=False)
+            self._log.note("W-11a", expected, got)
 
     def _check_nulls(self, chat: Mapping[str, Any]) -> None:
         nullable = _NULLABLE if self.revision is Revision.CURRENT else frozenset()
@@ -123,17 +121,14 @@ class Announcements:
             if self.has_unreadable:
                 pass
             elif self._announced is None:
-                self._log.report(
-                    "W-11c",
-                    "`config/updated` before the first `tool/serverUpdated`",
-                    "none",
-                    suppress_rest=False,
+                self._log.note(
+                    "W-11c", "`config/updated` before the first `tool/serverUpdated`", "none"
                 )
             elif not is_native:
                 self._came_before = repr(params.get("name"))
         if is_native and not self._saw_native and self._came_before:
             expected = "the native server before the MCP servers"
-            self._log.report("W-11d", expected, self._came_before, suppress_rest=False)
+            self._log.note("W-11d", expected, self._came_before)
         self._saw_native = self._saw_native or is_native
         if is_native:
             self._check_native(params)
@@ -145,14 +140,10 @@ class Announcements:
     def _check_native(self, params: Mapping[str, Any]) -> None:
         if params.get("name") != "ECA":
             got = repr(params.get("name"))
-            self._log.report(
-                "W-33a", "ECA as the name of the native server", got, suppress_rest=False
-            )
+            self._log.note("W-33a", "ECA as the name of the native server", got)
         if params.get("status") != "running":
             got = repr(params.get("status"))
-            self._log.report(
-                "CONF-8", "the native server with status running", got, suppress_rest=False
-            )
+            self._log.note("CONF-8", "the native server with status running", got)
         tools = params.get("tools")
         names = {
             tool["name"]
@@ -163,7 +154,7 @@ class Announcements:
         reserved = {"eca_task"} if self.revision is Revision.CURRENT else {"task", "eca_task"}
         if taken := names & reserved:
             expected = "no tool named task, except CURRENT's task list"
-            self._log.report("W-35b", expected, min(taken), suppress_rest=False)
+            self._log.note("W-35b", expected, min(taken))
         names -= reserved
         if self.revision < Revision.CURRENT:
             if plain := sorted(name for name in names if not name.startswith("eca_")):

@@ -174,7 +174,7 @@ class Chats:
         named = named if isinstance(named, str) and named else None
         if chat_id is not None and named is not None and named != chat_id:
             expected = f"the prompt's chatId {chat_id!r} in its response"
-            self._log.report("W-21c", expected, repr(named), suppress_rest=False)
+            self._log.note("W-21c", expected, repr(named))
             is_error = True
         if chat_id is None and named in self._chats:
             self._correct_guess(self._chats[named], lambda each: each is prompt)
@@ -331,7 +331,7 @@ class Chats:
             return
         if tokens < before:
             expected = f"`sessionTokens` of at least {before}, the previous value"
-            self._log.report("W-27a", expected, repr(tokens), chat_id=chat_id, suppress_rest=False)
+            self._log.note("W-27a", expected, repr(tokens), chat_id=chat_id)
         self._tokens[chat_id] = tokens
 
     def on_notification(self, method: str, params: Mapping[str, Any]) -> None:

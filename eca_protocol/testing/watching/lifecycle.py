@@ -114,7 +114,7 @@ class LifecycleChecker:
         elif not self._is_answered:
             expected = "the response to `initialize` before other responses"
             got = f"a response to `{request.method}`"
-            self._log.report("W-10c", expected, got, suppress_rest=False)
+            self._log.note("W-10c", expected, got)
         if request.method == "shutdown" and not is_error:
             self.was_shut_down = True
         return self._is_answered and state is not State.SHUTDOWN
@@ -122,26 +122,18 @@ class LifecycleChecker:
     def on_server_message(self, method: str, *, is_request: bool) -> bool:
         """Check the time of a server message; return whether it may be written at that time."""
         if not self._is_answered:
-            self._log.report(
-                "W-10b",
-                "nothing before the response to `initialize`",
-                f"`{method}`",
-                suppress_rest=False,
-            )
+            self._log.note("W-10b", "nothing before the response to `initialize`", f"`{method}`")
             return False
         if method in _UNASKED and self._gate.state is State.ANSWERED:
-            self._log.report(
-                "W-10e",
-                "unsolicited notifications only after `initialized`",
-                f"`{method}`",
-                suppress_rest=False,
+            self._log.note(
+                "W-10e", "unsolicited notifications only after `initialized`", f"`{method}`"
             )
             return False
         if is_request and method in _CAPABILITIES:
             where, what = _CAPABILITIES[method]
             if _object(self._assistant, where).get(what) is not True:
                 expected = "only requests that the client's capabilities announce"
-                self._log.report("W-42d", expected, f"`{method}`", suppress_rest=False)
+                self._log.note("W-42d", expected, f"`{method}`")
         return True
 
     def _admit(self, method: str, kind: Literal["request", "notification"]) -> None:

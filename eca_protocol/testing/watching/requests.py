@@ -85,8 +85,8 @@ class RequestTracker:
         rows = set()
         for row, expected, got in violations:
             rows.add(row)
-            suppress_rest = row not in _OF_THE_CALL
-            self._log.report(row, expected, got, side=side, suppress_rest=suppress_rest)
+            report = self._log.note if row in _OF_THE_CALL else self._log.report
+            report(row, expected, got, side=side)
         if rows & _CONFUSING:
             self.mark_unreadable(side, message.get("id"))
         is_read = side == "server" or "id" not in message or not rows & _CONFUSING
@@ -136,12 +136,8 @@ class RequestTracker:
             return None
         if (changed := _changed_id(sent, raw_id)) is not None:
             row, original, how = changed
-            self._log.report(
-                row,
-                f"the request's id {_shown(original[1])}, {how}",
-                repr(raw_id),
-                side=side,
-                suppress_rest=False,
+            self._log.note(
+                row, f"the request's id {_shown(original[1])}, {how}", repr(raw_id), side=side
             )
             return _take_answered(sent, original, message)
         if key is not None and key in sent.answered_ids:

@@ -128,13 +128,12 @@ class SchemaChecker:
         if row is not None:
             expected = f"{departure.expected} at {departure.path}"
             chat_id = raw.get("chatId") if isinstance(raw, dict) else None
-            self._log.report(
+            self._log.note(
                 row,
                 expected,
                 departure.got,
                 side=side,
                 chat_id=chat_id if isinstance(chat_id, str) else "",
-                suppress_rest=False,
             )
 
     def _row(
