@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import anyio
@@ -123,31 +124,57 @@ class MessageSession:
             return {}
         return {"params": {**extra_params, **params} if isinstance(params, Mapping) else params}
 
-    async def answer(self, id: Any, *, seconds: float = 5) -> Mapping[str, Any]:  # noqa: A002
+    async def answer(
+        self, id_: Any, *, seconds: float = 5, shows: str | None = None
+    ) -> Mapping[str, Any]:
         """Wait for the whole answer to that request."""
-        key = id_key(id)
+        key = id_key(id_)
 
-        def is_answer(message: Mapping[str, Any]) -> bool:
+        def is_answer(received: ReceivedMessage) -> bool:
+            message = received.message
             return "method" not in message and id_key(message.get("id")) == key
 
         method = self._methods.get(key)
         what = f"`{method}`, the request" if method else "the request"
         expected = f"an answer to {what} {key}"
-        return (await self.until(is_answer, seconds=seconds, expected=expected)).message
+        return (
+            await self.until(is_answer, seconds=seconds, expected=expected, shows=shows)
+        ).message
 
     async def ask(
-        self, method: str, params: Any = UNSET, *, seconds: float = 5
+        self, method: str, params: Any = UNSET, *, seconds: float = 5, shows: str | None = None
     ) -> Mapping[str, Any]:
         """Send a request; return the whole answer."""
-        return await self.answer(await self.request(method, params), seconds=seconds)
+        return await self.answer(await self.request(method, params), seconds=seconds, shows=shows)
 
     async def settle(self) -> None:
         """Wait until the server has read all messages: it answers a request behind them."""
         await self.ask("chat/queryCommands", {"query": ""})
 
+    async def wait_for(
+        self,
+        method: str,
+        params: Mapping[str, Any] = MappingProxyType({}),
+        *,
+        text: str = "",
+        **options: Any,
+    ) -> ReceivedMessage:
+        """Return the first message of that method that has these params, and a text anywhere.
+
+        See `until` for the options.
+        """
+        return await self.until(
+            lambda each: (
+                each.method == method
+                and params.items() <= each.params.items()
+                and text in str(each.message)
+            ),
+            **options,
+        )
+
     async def until(
         self,
-        is_wanted: Callable[[Mapping[str, Any]], object],
+        is_wanted: Callable[[ReceivedMessage], object],
         *,
         seconds: float = 5,
         expected: str,
@@ -157,7 +184,7 @@ class MessageSession:
         """Return the first message, received already or later, that is wanted.
 
         Args:
-            is_wanted: called with each whole message; must not read the other ones.
+            is_wanted: called with each message; must not read the other ones.
             seconds: the time limit.
             expected: a description of the message.
             after: only later messages count.
@@ -171,7 +198,7 @@ class MessageSession:
             while position < len(self.messages) and not matches:
                 received = self.messages[position]
                 position += 1
-                if (after is None or received.index > after.index) and is_wanted(received.message):
+                if (after is None or received.index > after.index) and is_wanted(received):
                     matches.append(received)
             return bool(matches)
 

@@ -19,6 +19,7 @@ import anyio
 import attrs
 
 from eca_protocol import json
+from eca_protocol.errors import DeadlineExceeded
 from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.provider import Provider, ReceivedRequest
 from eca_protocol.testing.script import Reply, Step, reply
@@ -109,6 +110,22 @@ class ChatModel:
             DeadlineExceeded: it was not so in time.
         """
         await self._model.provider.until(condition, seconds=seconds, what=what)
+
+    async def wait_for_requests(self, times: int = 1) -> None:
+        """Wait until the model has received that many requests."""
+        await self._wait(lambda: len(self.requests) >= times, f"{times} requests to the model")
+
+    async def wait_for_gate(self, gate: str) -> None:
+        """Wait until a reply of this chat reaches a gate."""
+        await self._wait(
+            lambda: gate in self.reached_gates, f"a request to the model, at the step {gate!r}"
+        )
+
+    async def _wait(self, condition: Callable[[], bool], expected: str) -> None:
+        try:
+            await self.until(condition)
+        except DeadlineExceeded as late:
+            raise Unmet(expected, str(late)) from late
 
     def answer(self, request: ReceivedRequest) -> Reply:
         """Return the reply to the next request for this chat."""

@@ -74,6 +74,12 @@ class ReceivedMessage:
         return content if isinstance(content, Mapping) else {}
 
     @property
+    def role(self) -> str:
+        """The role of a content: `user`, `assistant`, or `system`, which all others are."""
+        role = self.params.get("role")
+        return role if role in ("user", "assistant") else "system"
+
+    @property
     def transmission(self) -> Transmission:
         """The message as a finding shows it."""
         return Transmission.of(self.at, self.side, other_side(self.side), self.data)

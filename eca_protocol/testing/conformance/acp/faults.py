@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from eca_protocol.testing.conformance.acp.cases import agent_case
 from eca_protocol.testing.conformance.acp.harness import PATIENCE, AcpHarness, AgentSession
+from eca_protocol.testing.conformance.recorder import ReceivedMessage
 from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.script import reply, wait
 
@@ -68,15 +69,15 @@ async def unknown_sessions_are_refused(harness: AcpHarness, agent: AgentSession)
 async def duplicate_ids_do_no_harm(harness: AcpHarness, agent: AgentSession) -> None:
     """Send a request with the id of a running prompt, then let the prompt end."""
     prompt = await agent.prompt(await agent.new(), reply("a", wait("on"), "b"))
-    await agent.event(prompt, "agent_message_chunk".__eq__)
+    await agent.event(prompt, "agent_message_chunk")
     await agent.request("_eca/unknown", {}, id=prompt.id)
     await agent.settle()
     prompt.model.open("on")
 
-    def is_own(message: Mapping[str, Any]) -> bool:
-        result = message.get("result")
+    def is_own(received: ReceivedMessage) -> bool:
+        result = received.message.get("result")
         is_answer = isinstance(result, Mapping) and "stopReason" in result
-        return is_answer and message.get("id") == prompt.id
+        return is_answer and received.message.get("id") == prompt.id
 
     await agent.until(is_own, seconds=PATIENCE, expected="the answer", shows="ACP-10")
     harness.check("ACP-10", True, "the answer of the prompt", "its answer")
@@ -86,7 +87,7 @@ async def duplicate_ids_do_no_harm(harness: AcpHarness, agent: AgentSession) -> 
 async def a_cancelled_request_is_answered(harness: AcpHarness, agent: AgentSession) -> None:
     """Cancel a running prompt as a request, then let the model end."""
     prompt = await agent.prompt(await agent.new(), reply("a", wait("on"), "b"))
-    await agent.event(prompt, "agent_message_chunk".__eq__)
+    await agent.event(prompt, "agent_message_chunk")
     await agent.notify("$/cancel_request", {"requestId": prompt.id})
     await agent.settle()
     prompt.model.open("on")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -155,14 +155,14 @@ class AgentSession(MessageSession):
         result = answer.get("result")
         return result.get("stopReason") if isinstance(result, Mapping) else answer.get("error")
 
-    async def event(self, prompt: Prompt, is_wanted: Callable[[str], object]) -> ReceivedMessage:
+    async def event(self, prompt: Prompt, kind: str) -> ReceivedMessage:
         """Wait for an update, or a request, of a turn, by its kind; or for the turn's answer."""
 
-        def is_event(message: Mapping[str, Any]) -> bool:
-            params = message.get("params", {})
-            if "method" not in message:
-                return bool(message.get("id") == prompt.id)
-            return params.get("sessionId") == prompt.session_id and bool(is_wanted(_kind(message)))
+        def is_event(received: ReceivedMessage) -> bool:
+            if "method" not in received.message:
+                return bool(received.message.get("id") == prompt.id)
+            is_of_turn = received.params.get("sessionId") == prompt.session_id
+            return is_of_turn and _kind(received) == kind
 
         after = self.messages[prompt.after - 1] if prompt.after else None
         event = await self.until(is_event, seconds=PATIENCE, expected="the event", after=after)
@@ -175,7 +175,7 @@ class AgentSession(MessageSession):
         return [
             received.params["update"]
             for received in self.messages[after:]
-            if received.params.get("sessionId") == session_id and _kind(received.message) == kind
+            if received.params.get("sessionId") == session_id and _kind(received) == kind
         ]
 
     def text(self, session_id: str, kind: str = "agent_message_chunk", *, after: int = 0) -> str:
@@ -184,11 +184,9 @@ class AgentSession(MessageSession):
         return "".join(str(update["content"].get("text", "")) for update in updates)
 
 
-def _kind(message: Mapping[str, Any]) -> str:
-    params = message.get("params")
-    update = params.get("update") if isinstance(params, Mapping) else None
-    kind = update.get("sessionUpdate") if isinstance(update, Mapping) else message.get("method")
-    return str(kind)
+def _kind(received: ReceivedMessage) -> str:
+    update = received.params.get("update")
+    return str(update.get("sessionUpdate")) if isinstance(update, Mapping) else received.method
 
 
 class AcpHarness(Harness):

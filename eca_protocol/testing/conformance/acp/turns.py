@@ -45,7 +45,7 @@ async def sessions_do_not_mix(harness: AcpHarness, agent: AgentSession) -> None:
     """Run two turns at once, in two sessions."""
     first, second = [await agent.new(), await agent.new()]
     slow = await agent.prompt(first, reply("slow ", wait("on"), "end"))
-    await agent.event(slow, "agent_message_chunk".__eq__)
+    await agent.event(slow, "agent_message_chunk")
     await agent.ended(await agent.prompt(second, reply("fast")))
     slow.model.open("on")
     await agent.ended(slow)
@@ -61,7 +61,7 @@ async def asks_for_permission(agent: AgentSession, prompt: Prompt) -> ReceivedMe
         NotApplicable: the turn ends without one.
     """
     try:
-        return await agent.event(prompt, PERMISSION.__eq__)
+        return await agent.event(prompt, PERMISSION)
     except Unmet as stuck:
         raise NotApplicable(f"the agent asks for no permission: {stuck.got}") from stuck
 

@@ -14,15 +14,8 @@ from eca_protocol.testing.conformance.model import bare_name
 from eca_protocol.testing.conformance.server.reading import (
     call_results,
     calls,
-    contents,
-    ends,
     id_of,
-    kinds,
-    next_content,
-    next_end,
-    next_run,
     offered_tools,
-    params_of,
 )
 from eca_protocol.testing.conformance.server.tools import EDIT, SHELL, WRITE, listed_tools
 from eca_protocol.testing.conformance.verdicts import NotApplicable, Unmet
@@ -66,7 +59,7 @@ async def an_approved_command_runs(harness: Harness, session: ClientSession) -> 
     file = session.workspace / "approved"
     chat = session.chat(calls((SHELL, {"command": f"echo made it; touch {file}"})), reply("x"))
     await chat.prompt("Make it.")
-    run = await next_run(chat)
+    run = await chat.next_run()
     await session.settle()
     ran = file.exists() or bool(chat.of("toolCallRunning"))
     harness.check(
@@ -78,7 +71,7 @@ async def an_approved_command_runs(harness: Harness, session: ClientSession) -> 
     if ran:
         raise Unmet("a command that waits for approval", "one that ran at once")
     await chat.approve(id_of(run))
-    called = await next_end(chat, shows="TOOL-14")
+    called = await chat.next_end(shows="TOOL-14")
     await chat.finished()
     harness.check(
         "TOOL-14",
@@ -104,14 +97,14 @@ async def a_rejected_command_does_not_run(harness: Harness, session: ClientSessi
     file = session.workspace / "rejected"
     chat = session.chat(calls((SHELL, {"command": f"touch {file}"})), reply("A pity."))
     await chat.prompt("Make it.")
-    run = await next_content(chat, "toolCallRun")
+    run = (await chat.content("toolCallRun")).content
     if run.get("manualApproval") is not True:
         raise Unmet("a command that waits for approval", run)
     await chat.reject(id_of(run))
-    await next_end(chat, shows="W-30f")
+    await chat.next_end(shows="W-30f")
     await chat.finished()
     ran = file.exists() or bool(chat.of("toolCallRunning"))
-    harness.check("TOOL-18", not ran, "a rejected command does not run", kinds(chat))
+    harness.check("TOOL-18", not ran, "a rejected command does not run", chat.kinds)
     _check_reasons(harness, chat, ran=ran)
     requests = len(chat.model.requests)
     if harness.edition is not Revision.CURRENT:
@@ -142,7 +135,7 @@ def _check_reasons(harness: Harness, chat: ChatSession, *, ran: bool) -> None:
         "W-30f",
         ran or (bool(reasons) and "user-config" not in reasons),
         "toolCallRejected with the reason user-choice",
-        contents(chat),
+        chat.of(),
     )
     harness.record_pass("TOOL-9")
 
@@ -154,9 +147,9 @@ async def an_approval_is_saved_for_the_session(harness: Harness, session: Client
     command = calls((SHELL, {"command": "true"}))
     chat = session.chat(command, command, reply("x"))
     await chat.prompt("Twice.")
-    run = await next_run(chat)
+    run = await chat.next_run()
     await chat.approve(id_of(run), save="session")
-    again = await next_run(chat, 2)
+    again = await chat.next_run(2)
     harness.check(
         "TOOL-15",
         again.get("manualApproval") is False,
@@ -174,7 +167,7 @@ async def a_command_says_what_an_approval_would_remember(
     plain, hiding = "ls | head -1", "sh -c 'echo $(date)'"
     chat = session.chat(*(calls((SHELL, {"command": each})) for each in (plain, hiding)))
     await chat.prompt("List the files.")
-    run = await next_run(chat)
+    run = await chat.next_run()
     summaries = [each.get("summary") for each in chat.of("toolCallPrepare")]
     has_all = all(isinstance(each, str) and each for each in summaries)
     harness.check("W-44d", has_all, "a summary in each toolCallPrepare", summaries)
@@ -187,7 +180,7 @@ async def a_command_says_what_an_approval_would_remember(
         run,
     )
     await chat.approve(id_of(run), save="session")
-    run = await next_run(chat, 2)
+    run = await chat.next_run(2)
     hidden = [each for each in _parts(run) if not each.get("approvalKey")]
     is_right = bool(hidden) and run.get("manualApproval") is True
     expected_text = "manualApproval true, and a command without an approvalKey"
@@ -217,11 +210,11 @@ async def a_decision_without_a_waiting_call_is_ignored(
     for method in ("chat/toolCallApprove", "chat/toolCallReject"):
         await session.notify(method, {"chatId": chat.id, "toolCallId": "nobody's"})
     await chat.prompt("Run it.")
-    prepared = await next_content(chat, "toolCallPrepare")
+    prepared = (await chat.content("toolCallPrepare")).content
     await chat.approve(id_of(prepared))
     await session.settle()
     chat.model.open("end")
-    run = await next_content(chat, "toolCallRun")
+    run = (await chat.content("toolCallRun")).content
     await session.settle()
     ran = _execution_contents(chat)
     harness.check(
@@ -231,7 +224,7 @@ async def a_decision_without_a_waiting_call_is_ignored(
         await chat.approve(id_of(run))
         await chat.reject(id_of(run))
     await chat.finished()
-    closed = [each["type"] for each in ends(chat)]
+    closed = [each["type"] for each in chat.call_ends]
     if not ran:
         harness.check(
             "W-34a",
@@ -245,11 +238,11 @@ async def _check_late_approval(harness: Harness, session: ClientSession) -> None
     file = session.workspace / "rejected-for-good"
     chat = session.chat(calls((SHELL, {"command": f"touch {file}"})), reply(wait("end"), "x"))
     await chat.prompt("Make it.")
-    run = await next_run(chat)
+    run = await chat.next_run()
     if run.get("manualApproval") is not True:
         raise Unmet("a command that waits for approval", run)
     await chat.reject(id_of(run))
-    await next_end(chat)
+    await chat.next_end()
     await session.settle()
     before, is_made = _execution_contents(chat), file.exists()
     await chat.approve(id_of(run))
@@ -260,12 +253,12 @@ async def _check_late_approval(harness: Harness, session: ClientSession) -> None
         "W-34a",
         _execution_contents(chat) == before and file.exists() is is_made,
         "the call stays rejected after a later approval",
-        kinds(chat),
+        chat.kinds,
     )
 
 
 def _execution_contents(chat: ChatSession) -> list[str]:
-    return [each for each in kinds(chat) if each in ("toolCallRunning", "toolCalled")]
+    return [each for each in chat.kinds if each in ("toolCallRunning", "toolCalled")]
 
 
 @case("W-34b", needs="native-tools")
@@ -276,9 +269,9 @@ async def a_decision_in_the_same_instant_counts(harness: Harness, session: Clien
     chat = session.chat(*[command] * 10, reply("x"))
     await chat.prompt("Ten times.")
     for turn in range(1, 11):
-        run = await next_run(chat, turn)
+        run = await chat.next_run(turn)
         await chat.approve(id_of(run))
-        await next_end(chat, turn, shows="W-34b")
+        await chat.next_end(turn, shows="W-34b")
     harness.check("W-34b", True, "the end of each of ten calls", "the end of each of ten calls")
     await chat.finished()
 
@@ -288,7 +281,7 @@ async def is_approval_needed(chat: ChatSession) -> bool:
     await chat.content("toolCallRun")
     await chat.session.settle()
     run = chat.of("toolCallRun")[0]
-    return run.get("manualApproval") is True and not ends(chat)
+    return run.get("manualApproval") is True and not chat.call_ends
 
 
 @case("W-30d", "W-31a", needs=("native-tools", "config"), config=CONFIG)
@@ -309,7 +302,7 @@ async def what_configuration_denies_is_rejected(harness: Harness, session: Clien
             await chat.stop()
         else:
             await chat.finished()
-        ends_by_call[name] = [each["type"] for each in ends(chat)]
+        ends_by_call[name] = [each["type"] for each in chat.call_ends]
         if ends_by_call[name] == ["toolCallRejected"] and len(chat.model.requests) == 1:
             ended_turns.append(name)
         tool_sets |= {frozenset(offered_tools(request.body)) for request in chat.model.requests[:1]}
@@ -347,7 +340,7 @@ async def a_denial_counts_although_more_is_allowed(
             if await is_approval_needed(chat):
                 await chat.stop()
             await chat.finished()
-            ends_by_tool[tool] = [each["type"] for each in ends(chat)]
+            ends_by_tool[tool] = [each["type"] for each in chat.call_ends]
     if not ends_by_tool:
         raise NotApplicable("it has none of the tools that are denied")
     harness.check(
@@ -369,13 +362,13 @@ async def an_edit_keeps_what_changed_since_its_announcement(
     edit = {"path": str(path), "original_content": "two", "new_content": "zwei"}
     chat = session.chat(calls((EDIT, edit)), reply("x"))
     await chat.prompt("Edit it.")
-    run = await next_run(chat)
+    run = await chat.next_run()
     if run.get("manualApproval") is not True:
         raise Unmet("an edit that waits for approval", run)
     changed = "one\ntwo\nthree\nfour, by the user\n"
     path.write_text(changed)
     await chat.approve(id_of(run))
-    end = await next_end(chat)
+    end = await chat.next_end()
     await chat.finished()
     text, is_error = path.read_text(), end.get("error") is True
     harness.check(
@@ -418,11 +411,9 @@ async def the_list_is_sent_again_when_what_is_disabled_changes(
     await session.notify(f"chat/selected{name.capitalize()}Changed", {name: "plan"})
     if await _offered_now(session) == before:
         raise NotApplicable("to plan disables none of its tools")
-    await session.until(
-        lambda message: (
-            message.get("method") == "tool/serverUpdated"
-            and params_of(message).get("type") == "native"
-        ),
+    await session.wait_for(
+        "tool/serverUpdated",
+        {"type": "native"},
         after=tool_lists[-1],
         shows="W-33b",
         expected="a `tool/serverUpdated` of the native tools after the selection",

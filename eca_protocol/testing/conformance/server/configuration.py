@@ -16,7 +16,7 @@ import anyio
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.recorder import ReceivedMessage
-from eca_protocol.testing.conformance.server.reading import INTRODUCTION_SECONDS, params_of
+from eca_protocol.testing.conformance.server.reading import INTRODUCTION_SECONDS
 from eca_protocol.testing.conformance.target import Directories
 from eca_protocol.testing.conformance.verdicts import Unmet
 
@@ -50,8 +50,8 @@ async def it_introduces_itself(harness: Harness) -> None:
             harness.record_pass("W-11e")
         except Unmet:
             pass
-        native = await session.until(
-            _is_native, shows="W-11c", expected="`tool/serverUpdated` of the server ECA"
+        native = await _native_server(
+            session, shows="W-11c", expected="`tool/serverUpdated` of the server ECA"
         )
     harness.check(
         "W-11c",
@@ -75,11 +75,8 @@ async def _initialize(harness: Harness, session: ClientSession) -> None:
 async def _wait_for_introduction(session: ClientSession) -> ReceivedMessage:
     """Send `initialized`; return the first `config/updated` after it."""
     await session.notify("initialized", {})
-    return await session.until(
-        lambda message: message.get("method") == "config/updated",
-        seconds=INTRODUCTION_SECONDS,
-        shows="LIFE-14",
-        expected="`config/updated`",
+    return await session.wait_for(
+        "config/updated", seconds=INTRODUCTION_SECONDS, shows="LIFE-14", expected="`config/updated`"
     )
 
 
@@ -101,20 +98,21 @@ def _check_settings(harness: Harness, chat: Mapping[str, Any]) -> None:
     harness.check("W-11b", not invalid, "each selection is in its list and not empty", invalid)
 
 
-def _is_native(message: Mapping[str, Any]) -> bool:
-    return message.get("method") == "tool/serverUpdated" and params_of(message).get("type") != "mcp"
+async def _native_server(session: ClientSession, **options: Any) -> ReceivedMessage:
+    return await session.until(
+        lambda each: each.method == "tool/serverUpdated" and each.params.get("type") != "mcp",
+        **options,
+    )
 
 
 async def _task_ends(session: ClientSession, *, shows: str | None = None) -> None:
     started: list[object] = []
 
-    def ends(message: Mapping[str, Any]) -> bool:
-        if message.get("method") != "$/progress":
-            return False
-        params = params_of(message)
-        if params.get("type") == "start":
-            started.append(params.get("taskId"))
-        return params.get("type") == "finish" and params.get("taskId") in started
+    def ends(received: ReceivedMessage) -> bool:
+        kind, task = received.params.get("type"), received.params.get("taskId")
+        if received.method == "$/progress" and kind == "start":
+            started.append(task)
+        return received.method == "$/progress" and kind == "finish" and task in started
 
     await session.until(ends, shows=shows, expected="the start and the finish of one task")
 
@@ -174,14 +172,18 @@ async def _check_mute_server(harness: Harness, started: Path) -> None:
             "a process" if is_early else "no process",
         )
         update = await _wait_for_introduction(session)
-        mute = await session.until(_is_mute, expected="`tool/serverUpdated` of the server mute")
+        mute = await session.wait_for(
+            "tool/serverUpdated",
+            {"name": "mute"},
+            expected="`tool/serverUpdated` of the server mute",
+        )
         harness.check(
             "LIFE-17",
             update.index < mute.index,
             "the MCP server's `tool/serverUpdated` after the first `config/updated`",
             f"the MCP server as message {mute.index}, `config/updated` as {update.index}",
         )
-        native = await session.until(_is_native, expected="the native server")
+        native = await _native_server(session, expected="the native server")
         harness.check(
             "W-11d",
             native.index < mute.index,
@@ -209,12 +211,6 @@ async def _has_finished_task(session: ClientSession) -> bool:
     return True
 
 
-def _is_mute(message: Mapping[str, Any]) -> bool:
-    return (
-        message.get("method") == "tool/serverUpdated" and params_of(message).get("name") == "mute"
-    )
-
-
 @case("LIFE-16", needs="config")
 async def a_provider_holds_nothing_up(harness: Harness) -> None:
     """Configure a provider whose endpoint accepts connections and never answers."""
@@ -230,11 +226,8 @@ async def a_provider_holds_nothing_up(harness: Harness) -> None:
         async with harness.session(config=config, handshake=False) as session:
             await _initialize(harness, session)
             await session.notify("initialized", {})
-            await session.until(
-                lambda message: message.get("method") == "config/updated",
-                shows="LIFE-16",
-                expected="`config/updated`, though a provider does not answer",
-            )
+            expected = "`config/updated`, though a provider does not answer"
+            await session.wait_for("config/updated", shows="LIFE-16", expected=expected)
     harness.record_pass("LIFE-16")
 
 
@@ -262,11 +255,9 @@ def write_configuration(directories: Directories, text: str) -> None:
 
 
 async def _welcome_is_announced(session: ClientSession) -> ReceivedMessage:
-    return await session.until(
-        lambda message: message.get("method") == "config/updated" and GREETING in str(message),
-        seconds=15,
-        shows="CONF-3",
-        expected="`config/updated` with the new welcome message",
+    expected = "`config/updated` with the new welcome message"
+    return await session.wait_for(
+        "config/updated", text=GREETING, seconds=15, shows="CONF-3", expected=expected
     )
 
 
@@ -320,14 +311,8 @@ async def unknown_mcp_servers_are_named_to_the_user(harness: Harness) -> None:
         for method in ("mcp/startServer", "mcp/stopServer"):
             last = session.messages[-1]
             await session.notify(method, {"name": "no-such-server"})
-            await session.until(
-                _warns,
-                after=last,
-                shows="W-36d",
-                expected=f"`$/showMessage` of type warning after {method}",
+            expected = f"`$/showMessage` of type warning after {method}"
+            await session.wait_for(
+                "$/showMessage", {"type": "warning"}, after=last, shows="W-36d", expected=expected
             )
     harness.record_pass("W-36d")
-
-
-def _warns(message: Mapping[str, Any]) -> bool:
-    return message.get("method") == "$/showMessage" and params_of(message).get("type") == "warning"

@@ -12,14 +12,7 @@ from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.model import PAGE
 from eca_protocol.testing.conformance.server.queries import find_contexts
-from eca_protocol.testing.conformance.server.reading import (
-    all_text,
-    contents,
-    conversation,
-    finishes,
-    result_of,
-    system_text,
-)
+from eca_protocol.testing.conformance.server.reading import all_text, conversation, result_of
 from eca_protocol.testing.conformance.session import ClientSession
 from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.script import reply
@@ -212,12 +205,12 @@ async def an_unknown_context_is_skipped_with_a_note(
     unknown = {"type": "hologram", "of": "a cat"}
     plain, chat = session.chat(reply("I see.")), session.chat(reply("I see."))
     answer = await chat.prompt("Hi.", contexts=[unknown])
-    ended = result_of(answer) and await finishes(chat)
+    ended = result_of(answer) and await chat.finishes()
     harness.check(
         "W-41e",
         ended and chat.model.requests,
         "a turn with a request to the model",
-        f"{answer}, {contents(chat)}",
+        f"{answer}, {chat.of()}",
     )
     await require_files(session)
     path = session.workspace / "beside.txt"
@@ -234,20 +227,20 @@ async def an_unknown_context_is_skipped_with_a_note(
     await plain.prompt("Hi.")
     await plain.finished()
     requests = "\n".join(all_text(each.body) for each in chat.model.requests)
-    is_named = "hologram" in system_text(chat) + requests
+    is_named = "hologram" in chat.text("system") + requests
     has_note = is_named or _word_count(chat) > _word_count(plain)
     harness.check(
         "W-41e",
         has_note,
         "a note about the skipped context to the user or the model",
-        f"{answer}, {contents(chat)}",
+        f"{answer}, {chat.of()}",
     )
 
 
 def _word_count(chat: ChatSession) -> int:
     """Count the words that the server sent to the user and, in the chat, to the model."""
     requests = [conversation(each.body) for each in chat.model.requests[:1]]
-    return len("\n".join([system_text(chat), *requests]).split())
+    return len("\n".join([chat.text("system"), *requests]).split())
 
 
 @case("W-3f", needs="model", fresh=True)
@@ -263,12 +256,12 @@ async def a_context_without_what_it_needs_is_skipped(
     await plain.prompt("Hi.")
     await plain.finished()
     answer = await chat.prompt("Hi.", contexts=[bare])
-    ended = result_of(answer) and await finishes(chat)
+    ended = result_of(answer) and await chat.finishes()
     harness.check(
         "W-3f",
         ended and chat.model.requests and _word_count(chat) > _word_count(plain),
         "a turn, and a note about the skipped context to the user or the model",
-        f"{answer}, {[received.content for received in chat.messages]}",
+        f"{answer}, {chat.of()}",
     )
 
 

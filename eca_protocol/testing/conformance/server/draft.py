@@ -9,13 +9,7 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
-from eca_protocol.testing.conformance.server.reading import (
-    all_text,
-    calls,
-    conversation,
-    finishes,
-    result_of,
-)
+from eca_protocol.testing.conformance.server.reading import all_text, calls, conversation, result_of
 from eca_protocol.testing.script import Reply, finish, hang, reply, usage
 
 DRAFT: Final = Revision.DRAFT
@@ -88,7 +82,7 @@ async def only_a_turn_that_cannot_start_is_a_connection_error(
     await halted.content("text", text="some")
     await halted.stop()
     for what, chat in (("refused", refused), ("missing", missing), ("stopped", halted)):
-        ended = await finishes(chat)
+        ended = await chat.finishes()
         harness.check(
             "W-50c",
             ended and len(closing_texts(chat)) == 1,
@@ -151,7 +145,7 @@ async def a_change_waits_for_octobers_answer(harness: Harness, session: ClientSe
         early = path.exists()
         named = {"chatId": chat.id, "toolCallId": "the only one"}
         await session.notify(f"chat/toolCall{decision}", named)
-        ended = await finishes(chat)
+        ended = await chat.finishes()
         harness.check(
             "W-52",
             ended and not early and path.exists() is is_made,

@@ -68,8 +68,5 @@ async def _edition_for(harness: Harness, announcement: Announcement) -> Revision
         if answer.get("result") == {}:
             return Revision.DRAFT
         await session.notify("initialized", {})
-        await session.until(
-            lambda message: message.get("method") == "config/updated",
-            expected="the first `config/updated`",
-        )
+        await session.wait_for("config/updated", expected="the first `config/updated`")
         return Revision.CURRENT if "variants" in session.config else Revision.R2025_10

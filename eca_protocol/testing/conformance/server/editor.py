@@ -50,15 +50,8 @@ async def _start_call(session: ClientSession, **arguments: Any) -> ChatSession:
     return chat
 
 
-async def _next_request(
-    session: ClientSession, after: ReceivedMessage | None = None, *, shows: str | None = None
-) -> ReceivedMessage:
-    return await session.until(
-        lambda message: message.get("method") == METHOD,
-        after=after,
-        shows=shows,
-        expected=f"a request {METHOD}",
-    )
+async def _next_request(session: ClientSession, **options: Any) -> ReceivedMessage:
+    return await session.wait_for(METHOD, expected=f"a request {METHOD}", **options)
 
 
 async def _answer(session: ClientSession, request: ReceivedMessage, result: Any) -> None:
@@ -90,7 +83,7 @@ async def the_editor_is_asked_for_diagnostics(harness: Harness, session: ClientS
         text,
     )
     chat = await _start_call(session)
-    request = await _next_request(session, request, shows="EDIT-2")
+    request = await _next_request(session, after=request, shows="EDIT-2")
     harness.check(
         "EDIT-2",
         request.params.get("uri") is None,
@@ -110,7 +103,7 @@ async def the_editor_is_asked_for_diagnostics(harness: Harness, session: ClientS
             text,
         )
         chat = await _start_call(session)
-        request = await _next_request(session, request)
+        request = await _next_request(session, after=request)
     await _answer(session, request, {"diagnostics": "junk"})
     text = await _model_text(chat, shows="W-42e")
     harness.check(
@@ -131,7 +124,7 @@ async def answers_come_in_another_order(harness: Harness) -> None:
         first = await _start_call(session, path=str(paths[0]))
         requests = [await _next_request(session)]
         second = await _start_call(session, path=str(paths[1]))
-        requests.append(await _next_request(session, requests[0]))
+        requests.append(await _next_request(session, after=requests[0]))
         for request, path in ((requests[1], paths[1]), (requests[0], paths[0])):
             await _answer(session, request, _diagnostics(path.name))
         text = [await _model_text(first), await _model_text(second)]

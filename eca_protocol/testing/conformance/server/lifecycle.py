@@ -93,10 +93,8 @@ async def nothing_overtakes_the_handshake(harness: Harness, session: ClientSessi
         return
     await session.answer("hello")
     await session.notify("initialized", {})
-    await session.until(
-        lambda message: message.get("method") == "config/updated",
-        seconds=INTRODUCTION_SECONDS,
-        shows="LIFE-14",
-        expected="`config/updated`, although `initialized` came late",
+    expected = "`config/updated`, although `initialized` came late"
+    await session.wait_for(
+        "config/updated", seconds=INTRODUCTION_SECONDS, shows="LIFE-14", expected=expected
     )
     harness.record_pass("LIFE-14")

@@ -23,14 +23,9 @@ from eca_protocol.testing.conformance.server.queries import commands, find_conte
 from eca_protocol.testing.conformance.server.reading import (
     all_text,
     calls,
-    comes,
-    contents,
     conversation,
     id_of,
-    next_content,
     offered_tools,
-    params_of,
-    wait_for_requests,
 )
 from eca_protocol.testing.conformance.server.stops import stop_turn
 from eca_protocol.testing.conformance.server.tools import take_approved_turn
@@ -79,10 +74,10 @@ async def wait_for_status(
         if received.params.get("status") in statuses and received.index > earliest:
             return received
     return await session.until(
-        lambda message: (
-            message.get("method") == UPDATED
-            and params_of(message).get("name") == name
-            and params_of(message).get("status") in statuses
+        lambda each: (
+            each.method == UPDATED
+            and each.params.get("name") == name
+            and each.params.get("status") in statuses
         ),
         seconds=15,
         after=after,
@@ -93,11 +88,8 @@ async def wait_for_status(
 
 async def wait_for_server(session: ClientSession, name: str) -> None:
     """Wait for any update of an MCP server: without one, its status is not judged."""
-    await session.until(
-        lambda message: message.get("method") == UPDATED and params_of(message).get("name") == name,
-        seconds=15,
-        expected=f"any status of the MCP server {name}",
-    )
+    expected = f"any status of the MCP server {name}"
+    await session.wait_for(UPDATED, {"name": name}, seconds=15, expected=expected)
 
 
 @case("CONF-9", "CONF-10", needs="config", seconds=30, config=CONFIG)
@@ -147,9 +139,7 @@ async def a_tool_of_an_mcp_server_is_called(harness: Harness, session: ClientSes
     called = (chat.of("toolCalled") or [{}])[-1]
     if "echo: hello" not in all_text(called.get("outputs")):
         raise Unmet("the output of the tool", called)
-    call_contents = [
-        each for each in contents(chat) if str(each.get("type")).startswith("toolCall")
-    ]
+    call_contents = [each for each in chat.of() if str(each.get("type")).startswith("toolCall")]
     for row, key, expected in (
         ("TOOL-10", "origin", "mcp"),
         ("TOOL-11", "server", "kit"),
@@ -175,10 +165,10 @@ async def a_stop_ends_a_call_of_an_mcp_server(harness: Harness, session: ClientS
     await wait_for_status(session, "kit", "running")
     chat = session.chat(lambda request: calls((name_of(request.body, "kit", "sleep"), {})))
     await chat.prompt("Sleep.")
-    run = await next_content(chat, "toolCallRun")
+    run = (await chat.content("toolCallRun")).content
     if run.get("manualApproval"):
         await chat.approve(id_of(run))
-    await comes(chat, "toolCallRunning")
+    await chat.comes("toolCallRunning")
     took = await stop_turn(chat)
     harness.check(
         "W-23c",
@@ -260,7 +250,7 @@ async def a_prompt_of_an_mcp_server_is_a_command(harness: Harness, session: Clie
         harness.check("W-40d", are_said, "a boolean `required` in each argument", arguments)
         chat = session.chat(reply("Hello!"))
         await chat.prompt(f"/{matching[0]} {chat.model.marker}", marker=False)
-        await wait_for_requests(chat)
+        await chat.model.wait_for_requests()
         sent = conversation(chat.model.first.body)
         harness.check(
             "CHAT-31",
@@ -356,13 +346,9 @@ async def an_mcp_server_that_wants_a_login_has_failed(harness: Harness) -> None:
         params = (await wait_for_status(session, "locked", "failed", shows="W-36b")).params
         shape = (params.get("command"), params.get("args"))
         harness.check("W-36a", shape == (url, []), f"the command {url} and the arguments []", shape)
-        await session.until(
-            lambda message: (
-                message.get("method") == "$/showMessage" and "/authorize?" in str(message)
-            ),
-            seconds=10,
-            shows="W-36b",
-            expected="a message for the user, with the link to log in with",
+        expected = "a message for the user, with the link to log in with"
+        await session.wait_for(
+            "$/showMessage", text="/authorize?", seconds=10, shows="W-36b", expected=expected
         )
         harness.record_pass("W-36b")
 

@@ -11,7 +11,7 @@ from typing import Any
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import Harness
-from eca_protocol.testing.conformance.server.reading import finishes, poll, result_of, system_text
+from eca_protocol.testing.conformance.server.reading import poll, result_of
 from eca_protocol.testing.conformance.session import ClientSession
 from eca_protocol.testing.conformance.verdicts import NotApplicable, Unmet
 from eca_protocol.testing.script import reply
@@ -182,12 +182,12 @@ async def a_command_runs(harness: Harness, session: ClientSession) -> None:
         raise NotApplicable("it has none of the commands that servers share")
     chat = session.chat(reply("I am no command."))
     await chat.prompt(f"/{harmless[0]}")
-    ended = await finishes(chat)
+    ended = await chat.finishes()
     harness.check(
         "CHAT-30",
-        ended and system_text(chat) and not chat.model.requests,
+        ended and chat.text("system") and not chat.model.requests,
         "a text of the role system, and no request to the model",
-        [received.content for received in chat.messages],
+        chat.of(),
     )
 
 

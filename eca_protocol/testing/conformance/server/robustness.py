@@ -10,6 +10,7 @@ import anyio
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
+from eca_protocol.testing.conformance.recorder import ReceivedMessage
 from eca_protocol.testing.conformance.server.asking import (
     QUERY,
     bytes_of,
@@ -102,8 +103,8 @@ async def a_client_that_does_not_read_for_a_while(harness: Harness) -> None:
 async def _unanswered(session: ClientSession, ids: list[str]) -> list[str]:
     remaining = set(ids)
 
-    def all_came(answer: Any) -> bool:
-        remaining.discard(str(answer.get("id")))
+    def all_came(received: ReceivedMessage) -> bool:
+        remaining.discard(str(received.message.get("id")))
         return not remaining
 
     with contextlib.suppress(Unmet):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -70,10 +69,6 @@ async def folders_are_roots(harness: Harness, session: ClientSession) -> None:
     )
 
 
-def _shows(name: str, message: Mapping[str, Any]) -> bool:
-    return message.get("method") == "$/showMessage" and name in str(message)
-
-
 @case("GEN-1", "W-15b", "W-15d")
 async def folders_that_cannot_be_used_are_named(harness: Harness) -> None:
     """Name a missing folder and one of a different scheme, with a valid one."""
@@ -87,9 +82,8 @@ async def folders_that_cannot_be_used_are_named(harness: Harness) -> None:
         await session.ask("initialize", params, seconds=30)
         await session.notify("initialized", {})
         for name in ("gone-folder", "far-folder"):
-            await session.until(
-                partial(_shows, name), shows="W-15b", expected=f"`$/showMessage` names {name}"
-            )
+            expected = f"`$/showMessage` names {name}"
+            await session.wait_for("$/showMessage", text=name, shows="W-15b", expected=expected)
         shown = [received for received in session.messages if received.method == "$/showMessage"]
     harness.record_pass("W-15b", "GEN-1")
     with_id = [received.message for received in shown if "id" in received.message]

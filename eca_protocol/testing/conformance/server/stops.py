@@ -12,22 +12,9 @@ import attrs
 from eca_protocol.errors import DeadlineExceeded
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import case
-from eca_protocol.testing.conformance.chat_session import ChatSession
+from eca_protocol.testing.conformance.chat_session import ChatSession, Content
 from eca_protocol.testing.conformance.harness import Harness
-from eca_protocol.testing.conformance.server.reading import (
-    Content,
-    calls,
-    comes,
-    contents,
-    conversation,
-    ends,
-    finishes,
-    id_of,
-    kinds,
-    next_run,
-    system_text,
-    wait_for_requests,
-)
+from eca_protocol.testing.conformance.server.reading import calls, conversation, id_of
 from eca_protocol.testing.conformance.session import ClientSession
 from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.script import Reply, hang, reasoning, reply, wait
@@ -128,8 +115,8 @@ async def _try_state(session: ClientSession, state: str) -> _Trial:
     answer, sign = STATES[state]
     chat = session.chat(answer, reply("next"))
     await chat.prompt("Hi.")
-    await wait_for_requests(chat)
-    if sign and not await comes(chat, sign):
+    await chat.model.wait_for_requests()
+    if sign and not await chat.comes(sign):
         return _Trial(state=state, was_tried=False)
     await session.settle()
     if chat.ends:
@@ -144,7 +131,7 @@ async def _try_state(session: ClientSession, state: str) -> _Trial:
     late = [each for each in contents_after_end(chat) if each.get("state") != "finished"]  # W-22e
     before = len(chat.model.requests)
     await chat.prompt("Continue.")
-    continues = await finishes(chat, 2)
+    continues = await chat.finishes(2)
     requests = len(chat.model.requests)
     continues = continues and (requests > before if answer is BUSY else requests == 2)
     return _Trial(
@@ -168,9 +155,9 @@ async def _let_model_continue(chat: ChatSession) -> None:
 
 def contents_after_end(chat: ChatSession) -> list[Content]:
     """Return the contents after the first `finished`, without titles."""
-    kinds_so_far = kinds(chat)
+    kinds_so_far = chat.kinds
     end = kinds_so_far.index("finished") + 1
-    return [each for each in contents(chat)[end:] if each.get("type") != "metadata"]
+    return [each for each in chat.of()[end:] if each.get("type") != "metadata"]
 
 
 async def stop_turn(chat: ChatSession) -> float | None:
@@ -178,7 +165,7 @@ async def stop_turn(chat: ChatSession) -> float | None:
     ended = chat.ends
     start = anyio.current_time()
     await chat.stop()
-    if not await finishes(chat, ended + 1, seconds=5):
+    if not await chat.finishes(ended + 1, seconds=5):
         return None
     took, start = anyio.current_time() - start, anyio.current_time()
     await chat.session.settle()
@@ -220,21 +207,21 @@ async def _stop_call(harness: Harness, session: ClientSession, state: str) -> fl
     """
     chat = session.chat(calls(("shell_command", {"command": "sleep 30"})))
     await chat.prompt("Sleep.")
-    run = await next_run(chat)
+    run = await chat.next_run()
     if state == "waiting" and run.get("manualApproval") is not True:
         await chat.stop()
         return 0.0
     if state == "running":
         await chat.approve(id_of(run))
-        await comes(chat, "toolCallRunning")
-        if ends(chat):
-            raise Unmet("a running call", ends(chat))
+        await chat.comes("toolCallRunning")
+        if chat.call_ends:
+            raise Unmet("a running call", chat.call_ends)
     seconds = await stop_turn(chat)
     if state == "waiting":
         await chat.reject(id_of(run))
     await session.settle()
     if seconds is not None:
-        closed = ends(chat)
+        closed = chat.call_ends
         is_right = len(closed) == 1 and _ENDS_OF[state](closed[0])
         harness.check("W-30g", is_right, _EXPECTED_END[state], closed)
     return seconds
@@ -284,7 +271,7 @@ async def a_stop_of_what_does_not_run_ends_no_turn(
         later_contents,
     )
     await chat.prompt("Second.")
-    ended = await finishes(chat, 2)
+    ended = await chat.finishes(2)
     harness.check(
         "W-22f",
         ended and len(chat.model.requests) == 2,
@@ -307,9 +294,9 @@ async def a_stop_empties_the_queue_and_repeats_what_it_drops(
             raise Unmet("a prompt that waits for its turn", answer)
     await chat.stop()
     await chat.finished()
-    repeated = system_text(chat)
+    repeated = chat.text("system")
     await chat.prompt("Fourth.")
-    await finishes(chat, 2)
+    await chat.finishes(2)
     await session.settle()
     queued = [conversation(request.body) for request in chat.model.requests[1:2]]
     dropped = all(chat.prompts[3] in each for each in queued)

@@ -7,7 +7,7 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
-from eca_protocol.testing.conformance.server.reading import comes, offered_tools
+from eca_protocol.testing.conformance.server.reading import offered_tools
 from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.provider import ReceivedRequest
 from eca_protocol.testing.script import hang, reply, wait
@@ -37,7 +37,7 @@ async def a_title_is_one_request_more_and_may_come_late(
     await chat.finished()
     request = await title_request(chat)
     chat.model.open("late")
-    is_shown = await comes(chat, "metadata", title="A fine name")
+    is_shown = await chat.comes("metadata", title="A fine name")
     harness.check("CHAT-21", is_shown, "a metadata content with the title", chat.of("metadata"))
     await chat.prompt("Hi again.")
     await chat.finished(2)

@@ -7,13 +7,15 @@ messages. Requirements of a method that the server does not know are not applica
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from itertools import pairwise
 from pathlib import PurePosixPath, PureWindowsPath
-from typing import Any, Final
+from typing import Final
 
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
+from eca_protocol.testing.conformance.recorder import ReceivedMessage
 from eca_protocol.testing.conformance.server.current_requests import (
     CAPABLE_CLIENT,
     CURRENT,
@@ -24,14 +26,7 @@ from eca_protocol.testing.conformance.server.current_requests import (
     request_result,
 )
 from eca_protocol.testing.conformance.server.mcp import program, wait_for_status
-from eca_protocol.testing.conformance.server.reading import (
-    calls,
-    conversation,
-    ends,
-    params_of,
-    result_of,
-    wait_for_gate,
-)
+from eca_protocol.testing.conformance.server.reading import calls, conversation, result_of
 from eca_protocol.testing.conformance.server.tools import take_approved_turn
 from eca_protocol.testing.conformance.target import MODEL
 from eca_protocol.testing.conformance.verdicts import NotApplicable
@@ -108,7 +103,7 @@ async def a_chat_is_named_and_marked(harness: Harness, session: ClientSession) -
         ([each.get("contentId") for each in chat.of("flag")], chat.assistant_text)
         == (flags * 2, text * 3),
         "the texts and the flag in the chat that is opened again",
-        [received.content for received in chat.messages],
+        chat.of(),
     )
     before = len(chat.of("flag")), chat.assistant_text
     gone = {"chatId": chat.id, "contentId": (flags or [prompt])[0]}
@@ -117,7 +112,7 @@ async def a_chat_is_named_and_marked(harness: Harness, session: ClientSession) -
         "W-43c",
         (len(chat.of("flag")), chat.assistant_text) == (before[0], before[1] + text),
         "the chat's texts again, without the flag",
-        [received.content for received in chat.messages],
+        chat.of(),
     )
 
 
@@ -127,7 +122,7 @@ async def a_flag_follows_a_call(harness: Harness, session: ClientSession) -> Non
     chat = await take_approved_turn(
         session, "Look.", calls(("eca_directory_tree", {"path": str(session.root)})), reply("done")
     )
-    end_contents, before = ends(chat), len(chat.messages)
+    end_contents, before = chat.call_ends, len(chat.messages)
     [call] = {str(each.get("id")) for each in end_contents}
     await _set_flag(harness, chat, call, "done")
     shown = [received.content for received in chat.messages[before:]]
@@ -161,7 +156,7 @@ async def _set_flag(harness: Harness, chat: ChatSession, content_id: str, text: 
         "W-43c",
         (len(cleared), "".join(shown)) == (1, text),
         "one chat/cleared, then all contents again, before the answer",
-        [received.content for received in chat.messages],
+        chat.of(),
     )
 
 
@@ -190,7 +185,7 @@ async def a_chat_is_forked(harness: Harness, session: ClientSession) -> None:
     chat = await chat_with_turns(session, reply("one"), reply("two"))
     forked = await request_result(session, "chat/fork", chatId=chat.id, contentId=content_id(chat))
     opened = await session.until(
-        lambda message: message.get("method") == "chat/opened" and _is_of_other_chat(message, chat),
+        lambda each: each.method == "chat/opened" and each.params.get("chatId") != chat.id,
         expected="chat/opened of the copy",
     )
     harness.check(
@@ -243,10 +238,6 @@ async def a_chat_is_prompted_inline(harness: Harness, session: ClientSession) ->
     )
 
 
-def _is_of_other_chat(message: Mapping[str, Any], chat: ChatSession) -> bool:
-    return bool(params_of(message).get("chatId") != chat.id)
-
-
 @case("FIELD:ChatRollbackParams.*", "VALUE:ChatRollbackInclude=*", since=CURRENT)
 async def a_chat_is_rolled_back(harness: Harness, session: ClientSession) -> None:
     """Roll back the last turn."""
@@ -260,9 +251,7 @@ async def a_chat_is_cleared(harness: Harness, session: ClientSession) -> None:
     """Clear all messages of a chat."""
     chat = await chat_with_turns(session, reply("one"), reply("two"))
     await request_result(session, "chat/clear", chatId=chat.id, messages=True)
-    message = await session.until(
-        lambda message: message.get("method") == "chat/cleared", expected="chat/cleared"
-    )
+    message = await session.wait_for("chat/cleared", expected="chat/cleared")
     harness.check(
         "FIELD:ChatClearedParams.messages",
         message.params.get("messages") is True,
@@ -281,7 +270,7 @@ async def a_turn_is_steered(harness: Harness, session: ClientSession) -> None:
     """Steer a running turn, and remove the steering message."""
     chat = session.chat(reply("one", wait("go")), reply("two"))
     await chat.prompt("Hi.")
-    await wait_for_gate(chat, "go")
+    await chat.model.wait_for_gate("go")
     await session.notify("chat/promptSteer", {"chatId": chat.id, "message": "Not so fast."})
     await session.notify("chat/promptSteerRemove", {"chatId": chat.id})
     await session.settle()
@@ -316,10 +305,8 @@ async def newer_clients_say_more(harness: Harness, session: ClientSession) -> No
     await session.notify(
         "chat/selectedModelChanged", {**chat_params, "model": MODEL, "variant": "x"}
     )
-    message = await session.until(
-        lambda message: _has_variants(message, chat), expected="the variants of the model"
-    )
-    listed = params_of(message.message)["chat"]
+    update = await session.until(partial(_has_variants, chat), expected="the variants of the model")
+    listed = update.params["chat"]
     harness.check(
         "W-11h",
         listed.get("selectVariant", "missing") in (None, *listed["variants"]),
@@ -340,11 +327,10 @@ async def newer_clients_say_more(harness: Harness, session: ClientSession) -> No
     await chat.finished()
 
 
-def _has_variants(message: Mapping[str, Any], chat: ChatSession) -> bool:
-    params = params_of(message)
-    listed = params.get("chat") if message.get("method") == "config/updated" else None
+def _has_variants(chat: ChatSession, received: ReceivedMessage) -> bool:
+    listed = received.params.get("chat") if received.method == "config/updated" else None
     is_listed = isinstance(listed, Mapping) and isinstance(listed.get("variants"), list)
-    return is_listed and params.get("chatId") == chat.id
+    return is_listed and received.chat_id == chat.id
 
 
 @case("FIELD:Provider*", "FIELD:LoginMethod.*", "VALUE:Provider*", since=CURRENT, fresh=True)
@@ -393,11 +379,8 @@ async def mcp_servers_are_added_changed_and_removed(
     await session.notify("mcp/enableServer", {"name": "mine"})
     await wait_for_status(session, "mine", "running", after=off)
     await request_result(session, "mcp/removeServer", name="mine")
-    await session.until(
-        lambda message: message.get("method") == "tool/serverRemoved",
-        shows="FIELD:ToolServerRemovedParams.name",
-        expected="tool/serverRemoved",
-    )
+    row, removed = "FIELD:ToolServerRemovedParams.name", "tool/serverRemoved"
+    await session.wait_for(removed, shows=row, expected=removed)
 
 
 @case(
@@ -448,9 +431,6 @@ async def a_text_is_rewritten(harness: Harness, session: ClientSession) -> None:
     }
     await request_result(session, "rewrite/prompt", **params)
     await session.until(
-        lambda message: (
-            message.get("method") == "rewrite/contentReceived"
-            and "finished" in str(params_of(message).get("content"))
-        ),
+        lambda each: each.method == "rewrite/contentReceived" and "finished" in str(each.content),
         expected="the end of the rewrite",
     )

@@ -18,13 +18,7 @@ from eca_protocol.testing.conformance.server.reading import (
     all_text,
     call_results,
     calls,
-    contents,
-    ends,
-    next_content,
-    next_end,
     offered_tools,
-    runs,
-    wait_for_gate,
 )
 from eca_protocol.testing.conformance.session import ClientSession
 from eca_protocol.testing.conformance.verdicts import Unmet
@@ -72,7 +66,7 @@ async def a_call_is_announced_while_the_model_still_writes(
         reply("Seen."),
     )
     await chat.prompt("Look at the file.")
-    await wait_for_gate(chat, "end")
+    await chat.model.wait_for_gate("end")
     names = offered_tools(chat.model.first.body)
     harness.check("ARROW:chat-tool-call-2", bool(names), "tools in the request to the model", names)
     with contextlib.suppress(Unmet):
@@ -82,7 +76,7 @@ async def a_call_is_announced_while_the_model_still_writes(
         )
     early = len(chat.of("toolCallPrepare"))
     chat.model.open("end")
-    run = await next_content(chat, "toolCallRun")
+    run = (await chat.content("toolCallRun")).content
     pieces = [str(each.get("argumentsText", "")) for each in chat.of("toolCallPrepare")]
     if not pieces:
         raise Unmet("`toolCallPrepare` of the call")
@@ -124,7 +118,7 @@ async def files_are_read(harness: Harness, session: ClientSession) -> None:
         calls((READ, {"path": str(path.with_name("no-such-file"))})),
         reply("Read."),
     )
-    ends_of_calls = ends(chat)
+    ends_of_calls = chat.call_ends
     texts = [all_text(each.get("outputs")) for each in ends_of_calls]
     is_right = (
         [each.get("error") for each in ends_of_calls] == [False, True]
@@ -148,7 +142,7 @@ async def approve_all(chat: ChatSession) -> None:
     ended, approved = chat.ends, set[str]()
 
     def unapproved() -> list[str]:
-        announced = [str(run.get("id")) for run in runs(chat)]
+        announced = [str(run.get("id")) for run in chat.runs]
         return [call for call in announced if call not in approved]
 
     while chat.ends == ended:
@@ -190,8 +184,8 @@ async def two_calls_of_one_answer_are_announced_one_after_the_other(
         partial(_interleaved_calls, arguments) if is_plain else both,
         reply("Read."),
     )
-    if len(runs(chat)) != len(files):
-        raise Unmet("two calls", len(runs(chat)))
+    if len(chat.runs) != len(files):
+        raise Unmet("two calls", len(chat.runs))
     harness.record_pass("W-30h")
 
 
@@ -258,14 +252,14 @@ async def what_cannot_be_called_is_called_with_an_error(
         chat = await take_approved_turn(
             session, "Do it.", calls((tool, arguments)), reply("I see.")
         )
-        closed = ends(chat)
+        closed = chat.call_ends
         harness.check(
             "W-30e",
             [(each["type"], each.get("error")) for each in closed] == [("toolCalled", True)],
             f"exactly one toolCalled, with an error, for {tool} {arguments}",
             closed,
         )
-        run_arguments = [each.get("arguments") for each in runs(chat)]
+        run_arguments = [each.get("arguments") for each in chat.runs]
         harness.check("W-30c", run_arguments == [{}], "arguments {} in toolCallRun", run_arguments)
 
 
@@ -284,7 +278,7 @@ async def a_file_change_is_shown(harness: Harness, session: ClientSession) -> No
         calls((EDIT, edit)),
         reply("Changed."),
     )
-    details = [each.get("details", {}) for each in runs(chat)]
+    details = [each.get("details", {}) for each in chat.runs]
     if len(details) != 2:
         raise Unmet("two calls", len(details))
     counts = [(each.get("linesAdded"), each.get("linesRemoved")) for each in details]
@@ -309,7 +303,7 @@ async def an_edit_that_cannot_be_done_says_why(harness: Harness, session: Client
     for original, why in (("not in there", r"\w"), ("same", r"\b17\b")):
         edit = {"path": str(path), "original_content": original, "new_content": "x"}
         chat = await take_approved_turn(session, "Edit it.", calls((EDIT, edit)), reply("I see."))
-        end = await next_end(chat)
+        end = await chat.next_end()
         if original == "same" and end.get("error") is False:
             continue
         reason = _PATH.sub("", all_text(end.get("outputs")))
@@ -333,7 +327,7 @@ async def a_long_output_is_cut_and_says_so(harness: Harness, session: ClientSess
     chat = await take_approved_turn(
         session, "Count.", calls((SHELL, {"command": f"seq 1 {LONG}"})), reply("Long.")
     )
-    output = all_text((await next_end(chat)).get("outputs"))
+    output = all_text((await chat.next_end()).get("outputs"))
     if "1\n2\n3\n" not in output:
         raise Unmet("an output with the first numbers", output[:200])
     whole = str(LONG) in output and str(LONG // 2) in output
@@ -410,6 +404,6 @@ async def contents_have_the_names_without_a_prefix_in_current(
     chat = await take_approved_turn(
         session, "Read.", calls((READ, {"path": str(session.workspace / "none")})), reply("Hi.")
     )
-    names = {str(each.get("name")) for each in contents(chat) if "server" in each}
+    names = {str(each.get("name")) for each in chat.of() if "server" in each}
     has_prefix = [name for name in (*listed_tools(session), *names) if name.startswith("eca_")]
     harness.check("W-33d", not has_prefix, "names without the prefix eca_", has_prefix)

@@ -7,16 +7,7 @@ from typing import Final
 
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
-from eca_protocol.testing.conformance.server.reading import (
-    comes,
-    contents,
-    conversation,
-    finishes,
-    result_of,
-    text_of_role,
-    wait_for_gate,
-    wait_for_requests,
-)
+from eca_protocol.testing.conformance.server.reading import conversation, result_of
 from eca_protocol.testing.conformance.target import MODEL, OTHER_MODEL
 from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.script import Reply, reasoning, reply, text, wait
@@ -50,7 +41,7 @@ async def a_turn_has_its_parts_in_order(harness: Harness) -> None:
         await chat.prompt("And now?")
         harness.check(
             "W-20e",
-            await finishes(chat, 2, seconds=10),
+            await chat.finishes(2, seconds=10),
             "a turn of the prompt that directly followed `finished`",
             chat.of("progress"),
         )
@@ -65,7 +56,7 @@ async def the_models_text_is_passed_on_as_it_comes(
     """Stream an answer with a pause in the middle."""
     chat = session.chat(reply("Hel", "lo, ", wait("rest"), "wörld \U0001f600"))
     answer = result_of(await chat.prompt(TEXT))
-    await wait_for_gate(chat, "rest")
+    await chat.model.wait_for_gate("rest")
     harness.check(
         "CHAT-8", answer.get("status") == "prompting", "the status prompting", answer.get("status")
     )
@@ -73,8 +64,8 @@ async def the_models_text_is_passed_on_as_it_comes(
     harness.check(
         "CHAT-3", chat.prompts[0] in sent, f"the prompt {chat.prompts[0]!r} in the request", sent
     )
-    running = await comes(chat, "progress", state="running")
-    harness.check("W-20a", running, "a progress with the state running", contents(chat))
+    running = await chat.comes("progress", state="running")
+    harness.check("W-20a", running, "a progress with the state running", chat.of())
     await session.until_holds(
         lambda: chat.assistant_text == "Hello, ",
         shows="CHAT-12",
@@ -133,7 +124,7 @@ async def a_long_text_comes_in_small_pieces(harness: Harness) -> None:
 async def the_pieces_of_an_echo_join_to_the_text(harness: Harness, session: ClientSession) -> None:
     """Prompt with 20 KiB as a client that takes no large frames."""
     chat = await session.take_turn(LONG, reply("I see."))
-    echo = text_of_role(chat, "user")
+    echo = chat.text("user")
     if not echo:
         raise Unmet("an echo")
     harness.check(
@@ -151,7 +142,7 @@ async def a_chat_continues_with_its_history(harness: Harness, session: ClientSes
     for prompt in ("My name is Ann.", "What is my name?"):
         await chat.prompt(prompt)
         await chat.finished(len(chat.prompts))
-    await wait_for_requests(chat, 2)
+    await chat.model.wait_for_requests(2)
     sent = conversation(chat.model.requests[1].body)
     expected_texts = [*chat.prompts, "Pleased to"]
     harness.check(
@@ -171,8 +162,8 @@ async def a_chat_knows_nothing_of_another(harness: Harness, session: ClientSessi
     for chat, name in ((one, "one"), (other, "other"), (one, "one")):
         await chat.prompt(texts[name])
         await chat.finished(len(chat.prompts))
-    await wait_for_requests(other)
-    await wait_for_requests(one, 2)
+    await other.model.wait_for_requests()
+    await one.model.wait_for_requests(2)
     foreign = [
         text
         for chat, name in ((one, "other"), (other, "one"))
@@ -189,7 +180,7 @@ async def a_thought_is_started_sent_and_finished(harness: Harness, session: Clie
     chat = await session.take_turn(
         "Think.", reply(reasoning("hm, "), reasoning("well"), "So be it.")
     )
-    thoughts = [each for each in contents(chat) if str(each.get("type")).startswith("reason")]
+    thoughts = [each for each in chat.of() if str(each.get("type")).startswith("reason")]
     if not thoughts:
         raise Unmet("a thought", "none: the server may not show reasoning of this model")
     harness.record_pass("W-26b")
@@ -216,7 +207,7 @@ async def any_chat_may_be_named_or_none(harness: Harness) -> None:
             chat = session.chat(reply("one"), reply("two"), id=name)
             for turn in (1, 2):
                 answer = await chat.prompt("Hi.")
-                if result_of(answer).get("chatId") != name or not await finishes(chat, turn):
+                if result_of(answer).get("chatId") != name or not await chat.finishes(turn):
                     refused[name] = answer
                     break
                 await session.ask("chat/delete", {"chatId": name})
@@ -228,7 +219,7 @@ async def any_chat_may_be_named_or_none(harness: Harness) -> None:
         answer = await nameless.prompt("Hi.")
         harness.check(
             "CHAT-1",
-            nameless.id and await finishes(nameless),
+            nameless.id and await nameless.finishes(),
             "a chat id from the server, and a turn in that chat",
             answer,
         )
@@ -265,7 +256,7 @@ async def prompts_to_a_busy_chat_wait_for_their_turn(harness: Harness) -> None:
                 harness.check(row, False, "a result", answer)
                 return
         harness.check("W-21a", True, "an answer within 3 s", "an answer")
-        await wait_for_gate(chat, "go")
+        await chat.model.wait_for_gate("go")
         await session.settle()
         requests = len(chat.model.requests)
         harness.check(
@@ -299,7 +290,7 @@ async def many_chats_at_once_are_never_mixed(harness: Harness, session: ClientSe
     for chat in chats:
         await chat.prompt("Count.")
     for chat in chats:
-        await wait_for_gate(chat, "all")
+        await chat.model.wait_for_gate("all")
     for chat in chats:
         chat.model.open("all")
     for chat in chats:

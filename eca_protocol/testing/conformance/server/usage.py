@@ -9,9 +9,9 @@ import attrs
 
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import case
-from eca_protocol.testing.conformance.chat_session import ChatSession
+from eca_protocol.testing.conformance.chat_session import ChatSession, Content
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
-from eca_protocol.testing.conformance.server.reading import Content, calls
+from eca_protocol.testing.conformance.server.reading import calls
 from eca_protocol.testing.conformance.server.tools import approve_all
 from eca_protocol.testing.conformance.target import OTHER_MODEL
 from eca_protocol.testing.conformance.verdicts import Unmet

@@ -20,7 +20,6 @@ from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.recorder import ReceivedMessage
 from eca_protocol.testing.conformance.run import Run
 from eca_protocol.testing.conformance.server import CHAPTERS
-from eca_protocol.testing.conformance.server.reading import next_run
 from eca_protocol.testing.conformance.suite import open_suite, run_suite
 from eca_protocol.testing.conformance.target import Target
 from eca_protocol.testing.conformance.verdicts import NotApplicable, Unmet
@@ -171,7 +170,7 @@ async def test_a_wait_among_many_messages_ends_in_time():
             session.messages += [each] * 6_000
             start = anyio.current_time()
             with anyio.move_on_after(0.1):
-                await next_run(chat)
+                await chat.next_run()
             seconds.append(anyio.current_time() - start)
 
     await verdicts(a_case(looks, "W-20a"))
