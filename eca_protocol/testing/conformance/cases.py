@@ -8,12 +8,11 @@ import importlib
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from types import MappingProxyType
-from typing import Any, Final, Literal, TypeVar
-
-import attrs
+from typing import Any, Final, TypeVar
 
 from eca_protocol.revisions import Revision, Window
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
+from eca_protocol.testing.conformance.judge import Case, Need
 from eca_protocol.testing.requirements import lookup
 
 __all__ = [
@@ -25,39 +24,9 @@ __all__ = [
     "server_cases",
 ]
 
-Need = Literal["process", "config", "model", "contexts", "native-tools", "mcp"]
-"""The requirements of a case on its target.
-
-`process`: the target is a process, not a function inside the suite. `config`: configuration beyond
-the model's can be given to it. `model`: it uses the scripted model. `contexts`: it finds contexts.
-A server without native tools may lack the last three: it has an author's handlers in their place.
-"""
-
 Run = Callable[[Harness], Awaitable[None]]
 RunWithSession = Callable[[Harness, ClientSession], Awaitable[None]]
 F = TypeVar("F", Run, RunWithSession)
-
-
-@attrs.frozen(kw_only=True)
-class Case:
-    """A case and what it declares.
-
-    Attributes:
-        name: chapter and function: `chats.a_turn_has_its_parts_in_order`.
-        summary: what it does, in a sentence for people.
-        rows: the ids of the rows that it judges.
-        window: the editions it is for.
-        needs: its requirements on the target.
-        seconds: its deadline.
-    """
-
-    name: str
-    summary: str
-    rows: tuple[str, ...]
-    run: Run
-    window: Window
-    needs: frozenset[Need] = frozenset()
-    seconds: float = 20.0
 
 
 _REGISTERED: Final[dict[str, Case]] = {}

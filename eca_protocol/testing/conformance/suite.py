@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import ClassVar, Final
@@ -14,13 +14,16 @@ import attrs
 
 from eca_protocol.errors import StartFailed
 from eca_protocol.revisions import Revision, detect_server
-from eca_protocol.testing.conformance.cases import (
-    Case,
-    server_cases,
-)
+from eca_protocol.testing.conformance.cases import server_cases
 from eca_protocol.testing.conformance.duplicates import DUPLICATES
 from eca_protocol.testing.conformance.harness import Harness
-from eca_protocol.testing.conformance.judge import by_row, judge_cases, unjudged
+from eca_protocol.testing.conformance.judge import (
+    Case,
+    OnCase,
+    final_findings,
+    judge_cases,
+    unjudged,
+)
 from eca_protocol.testing.conformance.model import Model
 from eca_protocol.testing.conformance.observations import finding_of
 from eca_protocol.testing.conformance.recorder import Recorder
@@ -39,9 +42,7 @@ from eca_protocol.testing.conformance.verdicts import (
     ServerExited,
     Unmet,
     Verdict,
-    failing,
     with_stderr,
-    worst,
 )
 from eca_protocol.testing.conformance.wire import Wire
 from eca_protocol.testing.requirements import REQUIREMENTS
@@ -67,8 +68,6 @@ _IN_COMMON: Final = f"a request had messages of several chats, which breaks {_CO
 
 _FORESEEN: Final = (Unmet, NotApplicable, StartFailed, TimeoutError)
 """Exceptions that may end a case early; any other is an error of the suite."""
-
-OnCase = Callable[[Case, Sequence[Finding]], None]
 
 
 class Suite:
@@ -133,7 +132,7 @@ class Suite:
         )
 
     async def judge(self, case: Case) -> list[Finding]:
-        """Run a case; return at least one finding for each of its rows.
+        """Run a case; return at least one finding for each of its rows, and the watchers' new ones.
 
         If a shared server ends, the case is run once more with its own. If no case ends its own,
         the last of those at the shared server is named. A case also gets its own server if it fails
@@ -142,7 +141,7 @@ class Suite:
         """
         lacking = self._lacking(case)
         if lacking:
-            return [unjudged(case, id_, lacking) for id_ in case.rows]
+            return [unjudged(case, id_, lacking) for id_ in case.rows] + self._take_observed()
         harness = self.harness(case.name)
         seconds = case.seconds + _STARTS * self.servers.start_seconds
         result = await _judge(case, harness, seconds)
@@ -158,7 +157,7 @@ class Suite:
             self.suite_errors.append(result.error)
         self._judged.add(case.name)
         self._name_ends()
-        return result.findings
+        return result.findings + self._take_observed()
 
     def _name_ends(self) -> None:
         """Name a case of each shared server that has ended, unless one of them ended its own."""
@@ -170,11 +169,7 @@ class Suite:
                 what = with_stderr(how, wire.process.errors)
                 self.incidents.append(Incident(case=last, what=what))
 
-    async def judge_with_observed(self, case: Case) -> list[Finding]:
-        """Run a case; return its findings, and the watchers' new ones."""
-        return [*await self.judge(case), *self.take_observed()]
-
-    def take_observed(self) -> list[Finding]:
+    def _take_observed(self) -> list[Finding]:
         """Return the watchers' new findings of all servers."""
         findings = []
         for wire in tuple(self.servers.started):
@@ -192,11 +187,8 @@ class Suite:
         """Shut the shared servers down; return the last findings, and a pass for each field."""
         self._name_ends()
         await self.servers.shut_down()
-        take_observed = self.take_observed()
-        came = "occurred without a breach"
-        return take_observed + [
-            Finding(id=id_, verdict="pass", got=came) for id_ in self._observed_rows
-        ]
+        observed, came = self._take_observed(), "occurred without a breach"
+        return observed + [Finding(id=id_, verdict="pass", got=came) for id_ in self._observed_rows]
 
     def without_consequences(self, findings: Sequence[Finding]) -> list[Finding]:
         """Return findings without breaches that only chats with a common history cause."""
@@ -383,7 +375,7 @@ async def run_suite(
         edition = suite.edition
         findings = await judge_cases(
             _by_weight(case for case in chosen if case.window.holds(edition)),
-            suite.judge_with_observed,
+            suite.judge,
             jobs=jobs,
             end=start + seconds - min(_END_SECONDS, seconds / 10),
             seconds=seconds,
@@ -391,12 +383,19 @@ async def run_suite(
         )
         findings = suite.without_consequences([*findings, *await suite.close()])
     others = _rows_of_other_editions(chosen, edition)
+
+    def missing(id_: str) -> Finding:
+        if id_ in others or DUPLICATES.get(id_) in others:
+            return Finding(id=id_, verdict="not-applicable", got="it applies to other editions")
+        why = _NO_MESSAGE if _is_field_or_value(id_) else "no case judges it"
+        return Finding(id=id_, verdict="untestable", got=UNTESTABLE.get(id_, why))
+
     return Run(
         target=name or " ".join(target.command),
         edition=suite.edition_name,
         started=started,
         seconds=anyio.current_time() - start,
-        findings=tuple(_final_findings(by_row(findings), suite.bound_rows(), others)),
+        findings=tuple(final_findings(findings, suite.bound_rows(), DUPLICATES, missing)),
         incidents=tuple(suite.incidents),
         suite_errors=tuple(suite.suite_errors),
     )
@@ -414,22 +413,3 @@ def _rows_of_other_editions(cases: Iterable[Case], edition: Revision) -> frozens
     return frozenset(
         others.difference(*(case.rows for case in cases if case.window.holds(edition)))
     )
-
-
-def _final_findings(
-    findings_by_row: Mapping[str, Sequence[Finding]],
-    bound_rows: Iterable[str],
-    other_editions: frozenset[str],
-) -> Iterable[Finding]:
-    for id_ in bound_rows:
-        result = findings_by_row.get(id_) or findings_by_row.get(DUPLICATES.get(id_, ""))
-        if result:
-            finding = worst(result)
-            is_broken = finding.verdict in {"fail", "warn"}
-            verdict = failing(id_) if is_broken else finding.verdict
-            yield attrs.evolve(finding, id=id_, verdict=verdict)
-        elif id_ in other_editions or DUPLICATES.get(id_) in other_editions:
-            yield Finding(id=id_, verdict="not-applicable", got="it applies to other editions")
-        else:
-            why = _NO_MESSAGE if _is_field_or_value(id_) else "no case judges it"
-            yield Finding(id=id_, verdict="untestable", got=UNTESTABLE.get(id_, why))

@@ -9,7 +9,6 @@ from typing import Final
 
 from eca_protocol.revisions import EVER, Revision, Window
 from eca_protocol.testing.conformance.cases import Case
-from eca_protocol.testing.conformance.client.suite import ClientCase
 from eca_protocol.testing.conformance.known import Conclusion, conclusion, new_suite_errors
 from eca_protocol.testing.conformance.run import Run
 from eca_protocol.testing.conformance.verdicts import Finding, Verdict
@@ -38,7 +37,7 @@ _GRAVITY: Final[tuple[Verdict, ...]] = ("not-applicable", "untestable", "pass", 
 
 def render_html(
     run: Run,
-    cases: Mapping[str, Case | ClientCase],
+    cases: Mapping[str, Case],
     *,
     known: Collection[str] = (),
     changes: tuple[Change, ...] | None = None,
@@ -120,7 +119,7 @@ def _trait(verdict: Verdict) -> str:
     return _NAMES[verdict][0].replace(" ", "-")
 
 
-def _facts(cases: Mapping[str, Case | ClientCase], finding: Finding) -> dict[str, str | None]:
+def _facts(cases: Mapping[str, Case], finding: Finding) -> dict[str, str | None]:
     row = finding.requirement
     case = cases.get(finding.case)
     return {

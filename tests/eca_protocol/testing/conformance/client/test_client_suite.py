@@ -12,13 +12,13 @@ import pytest
 from eca_protocol.errors import StartFailed
 from eca_protocol.framing import encode_frame
 from eca_protocol.revisions import Revision
+from eca_protocol.testing.conformance.cases import Case
 from eca_protocol.testing.conformance.client.client_run import SERVER, run_client
 from eca_protocol.testing.conformance.client.oddities import MoreAfterTheEnd
 from eca_protocol.testing.conformance.client.scripted_server import ScriptedServer
 from eca_protocol.testing.conformance.client.suite import (
     DUPLICATES,
     UNTESTABLE,
-    ClientCase,
     client_cases,
     run_client_suite,
 )
@@ -60,7 +60,7 @@ def small_client(fault: str = "") -> Target:
     return Target(command=(sys.executable, "-I", "-S", str(script), SERVER, *fault.split()))
 
 
-def judge(target: Target, cases: Iterable[ClientCase] | None = None) -> Run:
+def judge(target: Target, cases: Iterable[Case] | None = None) -> Run:
     return anyio.run(lambda: run_client_suite(target, cases=cases), backend="trio")
 
 
@@ -72,7 +72,7 @@ def and_what_is_the_same(row: str) -> set[str]:
     return {row} | {other for other, judged in DUPLICATES.items() if judged == row}
 
 
-def about(row: str) -> list[ClientCase]:
+def about(row: str) -> list[Case]:
     return [case for case in client_cases().values() if row in case.rows]
 
 
