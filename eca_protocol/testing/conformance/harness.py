@@ -12,6 +12,7 @@ import anyio
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.judge import Judge
+from eca_protocol.testing.conformance.message_session import MessageSession
 from eca_protocol.testing.conformance.model import Model
 from eca_protocol.testing.conformance.servers import Servers
 from eca_protocol.testing.conformance.session import ClientSession
@@ -49,7 +50,7 @@ class Harness(Judge):
         self.died: bool = False
         self._servers = servers
         self._alone = alone
-        self._sessions: list[ClientSession] = []
+        self._sessions: list[MessageSession] = []
 
     @asynccontextmanager
     async def session(

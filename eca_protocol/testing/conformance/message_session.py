@@ -35,6 +35,7 @@ class MessageSession:
 
     Attributes:
         messages: the server's messages that concern this session, in order.
+        models: the scripted models of its chats.
         workspace: this session's own directory in the server's workspace.
         root: the workspace of the server; the same if the session has the server alone.
     """
@@ -46,24 +47,18 @@ class MessageSession:
         self.edition = edition
         self.case: str = judge.case
         self.messages: list[ReceivedMessage] = []
+        self.models: list[ChatModel] = []
         self.root: Path = wire.directories.workspace
-        self.workspace: Path = (
-            self.root if alone else self.root / f"session-{wire.router.next_id()}"
-        )
+        self.workspace: Path = self.root if alone else self.root / f"session-{wire.next_id()}"
         self._methods: dict[str, str] = {}
         self._judge = judge
         self._personality = personality
         self.workspace.mkdir(exist_ok=True)
-        wire.router.sessions.append(self)
-
-    @property
-    def models(self) -> tuple[ChatModel, ...]:
-        """The scripted models of its chats."""
-        return ()
+        wire.sessions.append(self)
 
     def exchange(self, most: int) -> tuple[Transmission, ...]:
         """Return the last messages that concern this session, the model's included."""
-        recorder, owner = self.wire.recorder, self.wire.router.owner
+        recorder, owner = self.wire.recorder, self.wire.owner
         mine = [each.transmission for each in recorder.record if owner(each) in (None, self)]
         for model in self.models:
             for at, party, data in model.traffic:
@@ -73,12 +68,12 @@ class MessageSession:
 
     def close(self) -> None:
         """Stop receiving messages."""
-        self.wire.router.sessions.remove(self)
+        self.wire.sessions.remove(self)
 
     @property
     def is_open(self) -> bool:
         """True while messages are received."""
-        return self in self.wire.router.sessions
+        return self in self.wire.sessions
 
     @property
     def process(self) -> ServerProcess:
@@ -87,8 +82,8 @@ class MessageSession:
 
     @property
     def replies(self) -> dict[str, Any]:
-        """The answers to the server's requests, by method; see `Router`."""
-        return self.wire.router.replies
+        """The answers to the server's requests, by method; see `Wire`."""
+        return self.wire.replies
 
     async def write(self, data: bytes) -> None:
         """Write bytes as they are."""
@@ -97,7 +92,7 @@ class MessageSession:
     async def send(self, message: Mapping[str, Any] | Sequence[Any] | bytes) -> None:
         """Write a message, or the bytes of a body, as one frame."""
         if isinstance(message, Mapping) and "method" in message and "id" in message:
-            self.wire.router.claim_id(message["id"], self)
+            self.wire.claim_id(message["id"], self)
         await self.write(self._framed(message))
 
     def _framed(self, message: Mapping[str, Any] | Sequence[Any] | bytes) -> bytes:
@@ -107,7 +102,7 @@ class MessageSession:
 
     async def request(self, method: str, params: Any = UNSET, *, id: Any = UNSET) -> Any:  # noqa: A002
         """Send a request; its id, which is new unless one is given."""
-        request_id = self.wire.router.next_id() if id is UNSET else id
+        request_id = self.wire.next_id() if id is UNSET else id
         self._methods[id_key(request_id)] = method
         message = {"jsonrpc": "2.0", "id": request_id, "method": method}
         await self.send({**message, **self._params(params)})
@@ -147,9 +142,9 @@ class MessageSession:
         """Send a request; return the whole answer."""
         return await self.answer(await self.request(method, params), seconds=seconds, shows=shows)
 
-    async def settle(self) -> None:
+    async def settle(self, *, shows: str | None = None) -> None:
         """Wait until the server has read all messages: it answers a request behind them."""
-        await self.ask("chat/queryCommands", {"query": ""})
+        await self.ask("chat/queryCommands", {"query": ""}, shows=shows)
 
     async def wait_for(
         self,

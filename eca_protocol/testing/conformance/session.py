@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import anyio
-from typing_extensions import override
 
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.judge import Judge
 from eca_protocol.testing.conformance.message_session import UNSET, MessageSession
-from eca_protocol.testing.conformance.model import AnswersWith, ChatModel, Model, bare_name
+from eca_protocol.testing.conformance.model import AnswersWith, Model, bare_name
 from eca_protocol.testing.conformance.target import Target, merged
 from eca_protocol.testing.conformance.verdicts import NotApplicable
 from eca_protocol.testing.conformance.wire import Wire
@@ -43,13 +42,6 @@ class ClientSession(MessageSession):
         self.initialized: Mapping[str, Any] = {}
         self._target = target
         self._model = model
-        self._chats: list[ChatSession] = []
-
-    @property
-    @override
-    def models(self) -> tuple[ChatModel, ...]:
-        """The scripted models of its chats."""
-        return tuple(chat.model for chat in self._chats)
 
     async def handshake(self, initialize: Mapping[str, Any] | None = None) -> None:
         """Send `initialize` and `initialized`, and wait a moment for the announcements."""
@@ -126,9 +118,9 @@ class ClientSession(MessageSession):
         model = self._model.chat(script, listed=lambda: self.native_tools)
         named = f"chat-{model.marker.strip('[]')}" if id is UNSET else id
         if named is not None:
-            self.wire.router.claim_chat(named, self)
-        self._chats.append(ChatSession(self, model, named))
-        return self._chats[-1]
+            self.wire.claim_chat(named, self)
+        self.models.append(model)
+        return ChatSession(self, model, named)
 
     async def take_turn(self, prompt: str, *script: AnswersWith, **params: Any) -> ChatSession:
         """Create a chat with its script, prompt it, and wait for the end of the turn."""

@@ -79,6 +79,7 @@ class Suite:
     """
 
     make_wire: ClassVar[type[Wire]] = Wire
+    make_harness: ClassVar[type[Harness]] = Harness
 
     def __init__(self, target: Target, model: Model, servers: Servers) -> None:
         self.edition: Revision = target.edition or Revision.R2025_10
@@ -107,27 +108,37 @@ class Suite:
         return self.edition.value
 
     async def start(self) -> StartFailed | None:
-        """Start the first server and detect its edition; return the error if it cannot start."""
-        harness, start = self.harness("the start"), anyio.current_time()
+        """Start the first server and detect its edition; return the error if it cannot start.
+
+        The error of a target that starts and does not answer has its output and the end of stderr.
+        """
         try:
-            async with harness.session() as session:
-                if self._target.edition is None:
-                    self.edition = detect_server(session.config.get("variants"))
-                self.servers.start_seconds = round(session.wire.recorder.messages[0].at)
-                took = 2 * (anyio.current_time() - start)
-                self._absent = await _absent_needs(session)
-                self.servers.introduction_seconds = (
-                    max(_LEAST_INTRODUCTION, took) if session.is_introduced else _SHORT_INTRODUCTION
-                )
+            await self._look(self.harness("the start"))
         except Unmet as stuck:
-            return start_failure(stuck, self.servers)
+            wire = self.servers.started[-1]
+            stderr_lines = wire.process.errors.splitlines()[-_STDERR_LINES:]
+            lines = [str(stuck), *_not_messages(wire.recorder), *stderr_lines]
+            return StartFailed("\n".join(lines))
         except StartFailed as failure:
             return failure
         return None
 
+    async def _look(self, harness: Harness) -> None:
+        """Start a server once, and see what it needs and lacks."""
+        start = anyio.current_time()
+        async with harness.session() as session:
+            if self._target.edition is None:
+                self.edition = detect_server(session.config.get("variants"))
+            self.servers.start_seconds = round(session.wire.recorder.messages[0].at)
+            took = 2 * (anyio.current_time() - start)
+            self._absent = await _absent_needs(session)
+            self.servers.introduction_seconds = (
+                max(_LEAST_INTRODUCTION, took) if session.is_introduced else _SHORT_INTRODUCTION
+            )
+
     def harness(self, case: str, *, alone: bool = False) -> Harness:
         """Return the harness of a case."""
-        return Harness(
+        return self.make_harness(
             self.servers, self._target, self._model, edition=self.edition, case=case, alone=alone
         )
 
@@ -208,13 +219,6 @@ class Suite:
         if "config" in case.needs and not self._target.takes_config:
             return "the target has its own form of configuration"
         return next((why for need, why in self._absent.items() if need in case.needs), "")
-
-
-def start_failure(stuck: Unmet, servers: Servers) -> StartFailed:
-    """Return the error of a target that does not start, with its output and the end of stderr."""
-    wire = servers.started[-1]
-    stderr_lines = wire.process.errors.splitlines()[-_STDERR_LINES:]
-    return StartFailed("\n".join([str(stuck), *_not_messages(wire.recorder), *stderr_lines]))
 
 
 def _not_messages(recorder: Recorder) -> Iterator[str]:

@@ -244,11 +244,8 @@ class Calls:
         for call in self._calls.values():
             if call.state not in {"called", "rejected"} and not call.is_ambiguous:
                 row = "W-30g" if self.was_stopped else "W-30a"
-                self._report(
-                    row,
-                    f"the end of the call {call.id!r} before that of its turn",
-                    f"the state {call.state} at the end of the turn",
-                )
+                expected = f"the end of the call {call.id!r} before that of its turn"
+                self._report(row, expected, f"the state {call.state} at the end of the turn")
                 return
 
 

@@ -57,12 +57,8 @@ class DraftChats:
             return
         owed = self._owed.get(chat_id)
         if not owed and not self._unanswered:
-            self._log.report(
-                "W-50c",
-                "no content after the text that closes the turn",
-                repr(params.get("content"))[:60],
-                chat_id=chat_id,
-            )
+            expected = "no content after the text that closes the turn"
+            self._log.report("W-50c", expected, repr(params.get("content"))[:60], chat_id=chat_id)
         if params.get("isComplete") is True:
             self.has_finished_turn = True
             if owed:

@@ -64,19 +64,11 @@ class LifecycleChecker:
     def on_client_notification(self, method: str) -> None:
         """Handle a notification of the client."""
         if method == "initialized" and self._gate.state in {State.NEW, State.INITIALIZING}:
-            self._log.report(
-                "LIFE-12",
-                "the response to `initialize` before `initialized`",
-                f"`{method}` first",
-                side="client",
-            )
+            expected = "the response to `initialize` before `initialized`"
+            self._log.report("LIFE-12", expected, f"`{method}` first", side="client")
         elif method == "exit" and not self.was_shut_down:
-            self._log.report(
-                "LIFE-23",
-                "`exit` after the response to `shutdown`",
-                f"`{method}` without it",
-                side="client",
-            )
+            expected = "`exit` after the response to `shutdown`"
+            self._log.report("LIFE-23", expected, f"`{method}` without it", side="client")
             self.is_over = True
         self._admit(method, "notification")
 

@@ -25,11 +25,8 @@ class Reasonings:
         is_start, is_open = kind == "reasonStarted", self._open.get(reasoning_id)
         if is_start:
             if is_open is not None:
-                self._note(
-                    "CHAT-15",
-                    "exactly one `reasonStarted` for a reasoning",
-                    f"a second one for {reasoning_id!r}",
-                )
+                expected = "exactly one `reasonStarted` for a reasoning"
+                self._note("CHAT-15", expected, f"a second one for {reasoning_id!r}")
             self._open[reasoning_id] = True
         elif is_open is None:
             self._ignored_ids.add(reasoning_id)

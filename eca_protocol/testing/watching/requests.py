@@ -141,12 +141,8 @@ class RequestTracker:
             )
             return _take_answered(sent, original, message)
         if key is not None and key in sent.answered_ids:
-            self._log.report(
-                "BASE-17",
-                "exactly one response to each request",
-                f"a second one with id {raw_id!r}",
-                side=side,
-            )
+            expected = "exactly one response to each request"
+            self._log.report("BASE-17", expected, f"a second one with id {raw_id!r}", side=side)
             return None
         if key is None and _code(message) == PARSE_ERROR:
             sent.stray_count += bool(sent.pending)
@@ -160,12 +156,8 @@ class RequestTracker:
                 row, "no response to a message that is not a request", "one", side=side
             )
         else:
-            self._log.report(
-                "BASE-17",
-                "a response with the id of a pending request",
-                f"the id {raw_id!r}",
-                side=side,
-            )
+            expected = "a response with the id of a pending request"
+            self._log.report("BASE-17", expected, f"the id {raw_id!r}", side=side)
         return self._owner(sent)
 
     def _owner(self, sent: _SentRequests) -> PendingRequest | None:

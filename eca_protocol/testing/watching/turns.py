@@ -308,11 +308,8 @@ class ChatTurns:
             if turn.is_behind_progress:
                 self._start_without_end(turn, text, content_id)
             else:
-                self._report(
-                    "W-22b",
-                    "the echo of a queued prompt at the start of its turn",
-                    "the echo before",
-                )
+                expected = "the echo of a queued prompt at the start of its turn"
+                self._report("W-22b", expected, "the echo before")
         elif turn.prompt is not None and not (
             turn.is_behind_hook and text != turn.prompt.expected_echo(text)
         ):

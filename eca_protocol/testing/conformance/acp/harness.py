@@ -19,9 +19,8 @@ from eca_protocol.testing.conformance.judge import Judge
 from eca_protocol.testing.conformance.message_session import MessageSession
 from eca_protocol.testing.conformance.model import AnswersWith, ChatModel, Model
 from eca_protocol.testing.conformance.recorder import ReceivedMessage, Recorder
-from eca_protocol.testing.conformance.router import Router
 from eca_protocol.testing.conformance.target import Directories, Target
-from eca_protocol.testing.conformance.verdicts import Transmission, Unmet
+from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.conformance.wire import Wire
 from eca_protocol.transcript.splitter import Piece, Splitter, message_in
 
@@ -30,8 +29,6 @@ PATIENCE: Final = 30.0
 
 PERMISSION: Final = "session/request_permission"
 CANCELLED: Final[Mapping[str, Any]] = {"outcome": {"outcome": "cancelled"}}
-
-_SHOWN: Final = 30  # messages of an exchange
 
 
 class _LineSplitter(Splitter):
@@ -46,12 +43,11 @@ class _LineSplitter(Splitter):
 class AcpWire(Wire):
     """A running agent."""
 
-    def __init__(
-        self, target: Target, directories: Directories, url: str, config: Mapping[str, Any]
-    ) -> None:
-        recorder = Recorder(watcher=AcpWatcher(), splitter=_LineSplitter, encode=encode_line)
-        router = Router(encode_line)
-        super().__init__(target, directories, url, config, recorder=recorder, router=router)
+    encode = staticmethod(encode_line)
+
+    @override
+    def _new_recorder(self) -> Recorder:
+        return Recorder(watcher=AcpWatcher(), splitter=_LineSplitter, encode=encode_line)
 
 
 @attrs.frozen
@@ -79,21 +75,15 @@ class AgentSession(MessageSession):
         super().__init__(wire, judge, target.personality, Revision.CURRENT, alone=True)
         self.initialized: Mapping[str, Any] = {}
         self._model = model
-        self._models: list[ChatModel] = []
         self.choose("allow")
-
-    @property
-    @override
-    def models(self) -> tuple[ChatModel, ...]:
-        return tuple(self._models)
 
     @override
     def _framed(self, message: Mapping[str, Any] | Sequence[Any] | bytes) -> bytes:
         return encode_line(message if isinstance(message, bytes) else json.dumps(message))
 
     @override
-    async def settle(self) -> None:
-        await self.ask("_eca/fence", seconds=PATIENCE)
+    async def settle(self, *, shows: str | None = None) -> None:
+        await self.ask("_eca/fence", seconds=PATIENCE, shows=shows)
 
     def choose(self, kind: str | None) -> None:
         """Answer requests for permission: `allow`, `reject`, or None for a later answer."""
@@ -142,7 +132,7 @@ class AgentSession(MessageSession):
     ) -> Prompt:
         """Send a prompt with a script of its own."""
         model = self._model.chat(script)
-        self._models.append(model)
+        self.models.append(model)
         blocks = [{"type": "text", "text": f"{text} {model.marker}"}, *more.get("blocks", ())]
         model.prompts.append(blocks[0]["text"])
         after = len(self.messages)
@@ -192,8 +182,6 @@ def _kind(received: ReceivedMessage) -> str:
 class AcpHarness(Harness):
     """The agents and the verdicts of one case."""
 
-    _last: AgentSession
-
     @asynccontextmanager
     async def agent(
         self, *, handshake: bool = True, directories: Directories | None = None
@@ -207,7 +195,7 @@ class AcpHarness(Harness):
         wire = await self._servers.alone({}, directories)
         wire.case = self.case
         agent = AgentSession(wire, self, self.target, self.model)
-        self._last = agent
+        self._sessions.append(agent)
         try:
             if handshake:
                 await agent.handshake()
@@ -217,8 +205,3 @@ class AcpHarness(Harness):
             with anyio.CancelScope(shield=True):
                 await wire.process.gone.wait()
             agent.close()
-
-    @override
-    def exchange(self) -> tuple[Transmission, ...]:
-        """Return the last messages of the newest agent, the model's included."""
-        return self._last.exchange(_SHOWN)

@@ -62,23 +62,16 @@ async def an_approved_command_runs(harness: Harness, session: ClientSession) -> 
     run = await chat.next_run()
     await session.settle()
     ran = file.exists() or bool(chat.of("toolCallRunning"))
-    harness.check(
-        "TOOL-4",
-        run.get("manualApproval") is not ran,
-        "manualApproval true for a call that waits, false for one that runs",
-        f"{run.get('manualApproval')!r} for a call that {'ran' if ran else 'waits'}",
-    )
+    expected = "manualApproval true for a call that waits, false for one that runs"
+    got = f"{run.get('manualApproval')!r} for a call that {'ran' if ran else 'waits'}"
+    harness.check("TOOL-4", run.get("manualApproval") is not ran, expected, got)
     if ran:
         raise Unmet("a command that waits for approval", "one that ran at once")
     await chat.approve(id_of(run))
     called = await chat.next_end(shows="TOOL-14")
     await chat.finished()
-    harness.check(
-        "TOOL-14",
-        file.exists() and len(chat.model.requests) == 2,
-        "the file that the command creates, and a second request to the model",
-        called,
-    )
+    expected = "the file that the command creates, and a second request to the model"
+    harness.check("TOOL-14", file.exists() and len(chat.model.requests) == 2, expected, called)
     if len(chat.model.requests) < 2:
         raise Unmet("the next request to the model")
     results = call_results(chat.model.requests[1].body)
@@ -150,12 +143,8 @@ async def an_approval_is_saved_for_the_session(harness: Harness, session: Client
     run = await chat.next_run()
     await chat.approve(id_of(run), save="session")
     again = await chat.next_run(2)
-    harness.check(
-        "TOOL-15",
-        again.get("manualApproval") is False,
-        "toolCallRun with manualApproval false for the second call",
-        again,
-    )
+    expected = "toolCallRun with manualApproval false for the second call"
+    harness.check("TOOL-15", again.get("manualApproval") is False, expected, again)
 
 
 @case("W-44d", "W-44e", since=Revision.CURRENT, needs="native-tools", fresh=True)
@@ -226,12 +215,8 @@ async def a_decision_without_a_waiting_call_is_ignored(
     await chat.finished()
     closed = [each["type"] for each in chat.call_ends]
     if not ran:
-        harness.check(
-            "W-34a",
-            closed == ["toolCalled"],
-            "toolCalled only: the later rejection is ignored",
-            closed,
-        )
+        expected = "toolCalled only: the later rejection is ignored"
+        harness.check("W-34a", closed == ["toolCalled"], expected, closed)
 
 
 async def _check_late_approval(harness: Harness, session: ClientSession) -> None:

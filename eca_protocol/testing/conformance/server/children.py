@@ -85,13 +85,12 @@ def has_ended(pid: int) -> bool:
     return state.startswith("Z")
 
 
-@case("W-13b")
-async def shutdown_ends_commands(harness: Harness) -> None:
+@case("W-13b", fresh=True)
+async def shutdown_ends_commands(harness: Harness, session: ClientSession) -> None:
     """Send `shutdown` while a command runs that takes minutes."""
-    async with harness.session(fresh=True) as session:
-        pid = await _start_sleep(session)
-        await session.ask("shutdown", seconds=8)
-        ended = await becomes_true(partial(has_ended, pid), seconds=0.2)
+    pid = await _start_sleep(session)
+    await session.ask("shutdown", seconds=8)
+    ended = await becomes_true(partial(has_ended, pid), seconds=0.2)
     _judge(harness, "W-13b", "the end of the command before the answer to `shutdown`", ended=ended)
 
 

@@ -37,28 +37,26 @@ _NOTICE_SECONDS: Final = 1.5  # in which a watcher of files notices a change
 BROKEN_FILE: Final = '{"welcomeMessage": '
 
 
-@case("LIFE-14", "W-11a", "W-11b", "W-11c", "W-11e", "CONF-8", "CONF-11", seconds=30)
-async def it_introduces_itself(harness: Harness) -> None:
+@case(
+    "LIFE-14", "W-11a", "W-11b", "W-11c", "W-11e", "CONF-8", "CONF-11", seconds=30, handshake=False
+)
+async def it_introduces_itself(harness: Harness, session: ClientSession) -> None:
     """Send `initialize` and `initialized`; read all notifications that follow."""
-    async with harness.session(handshake=False) as session:
-        await _initialize(harness, session)
-        update = await _wait_for_introduction(session)
-        harness.record_pass("LIFE-14")
-        _check_settings(harness, _settings_in(update))
-        try:
-            await _task_ends(session, shows="W-11e")
-            harness.record_pass("W-11e")
-        except Unmet:
-            pass
-        native = await _native_server(
-            session, shows="W-11c", expected="`tool/serverUpdated` of the server ECA"
-        )
-    harness.check(
-        "W-11c",
-        update.index < native.index,
-        "`tool/serverUpdated` of the native server after `config/updated`",
-        f"`config/updated` as message {update.index}, the native server as {native.index}",
+    await _initialize(harness, session)
+    update = await _wait_for_introduction(session)
+    harness.record_pass("LIFE-14")
+    _check_settings(harness, _settings_in(update))
+    try:
+        await _task_ends(session, shows="W-11e")
+        harness.record_pass("W-11e")
+    except Unmet:
+        pass
+    native = await _native_server(
+        session, shows="W-11c", expected="`tool/serverUpdated` of the server ECA"
     )
+    expected = "`tool/serverUpdated` of the native server after `config/updated`"
+    got = f"`config/updated` as message {update.index}, the native server as {native.index}"
+    harness.check("W-11c", update.index < native.index, expected, got)
     harness.check(
         "CONF-8",
         native.params.get("status") == "running",
@@ -130,12 +128,8 @@ def _check_tools(harness: Harness, tools: Any) -> None:
             and isinstance(tool.get("disabled"), bool | None)
         )
     ]
-    harness.check(
-        "CONF-11",
-        not invalid,
-        "each tool with `parameters`; `disabled` is a boolean, null or missing",
-        invalid,
-    )
+    expected = "each tool with `parameters`; `disabled` is a boolean, null or missing"
+    harness.check("CONF-11", not invalid, expected, invalid)
 
 
 @case("LIFE-17", "W-11d", "W-11f", needs="config", seconds=30)
@@ -165,42 +159,28 @@ async def _check_mute_server(harness: Harness, started: Path) -> None:
     async with harness.session(config=config, handshake=False) as session:
         await _initialize(harness, session)
         is_early = await _appears(started) and not session.config
-        harness.check(
-            "LIFE-17",
-            not is_early,
-            "no process of an MCP server before the first `config/updated`",
-            "a process" if is_early else "no process",
-        )
+        expected = "no process of an MCP server before the first `config/updated`"
+        harness.check("LIFE-17", not is_early, expected, "a process" if is_early else "no process")
         update = await _wait_for_introduction(session)
         mute = await session.wait_for(
             "tool/serverUpdated",
             {"name": "mute"},
             expected="`tool/serverUpdated` of the server mute",
         )
-        harness.check(
-            "LIFE-17",
-            update.index < mute.index,
-            "the MCP server's `tool/serverUpdated` after the first `config/updated`",
-            f"the MCP server as message {mute.index}, `config/updated` as {update.index}",
-        )
+        expected = "the MCP server's `tool/serverUpdated` after the first `config/updated`"
+        got = f"the MCP server as message {mute.index}, `config/updated` as {update.index}"
+        harness.check("LIFE-17", update.index < mute.index, expected, got)
         native = await _native_server(session, expected="the native server")
-        harness.check(
-            "W-11d",
-            native.index < mute.index,
-            "the MCP server's `tool/serverUpdated` after the native server's",
-            f"the MCP server as message {mute.index}, the native server as {native.index}",
-        )
+        expected = "the MCP server's `tool/serverUpdated` after the native server's"
+        got = f"the MCP server as message {mute.index}, the native server as {native.index}"
+        harness.check("W-11d", native.index < mute.index, expected, got)
         ends = await _has_finished_task(session)
     if not ends:
         async with harness.session(fresh=True) as plain:
             if not await _has_finished_task(plain):
                 raise Unmet("the end of the task without a configured MCP server", "none")
-    harness.check(
-        "W-11f",
-        ends,
-        "`$/progress` finishes although an MCP server does not start",
-        "a finished task" if ends else "no finished task",
-    )
+    expected = "`$/progress` finishes although an MCP server does not start"
+    harness.check("W-11f", ends, expected, "a finished task" if ends else "no finished task")
 
 
 async def _has_finished_task(session: ClientSession) -> bool:
@@ -231,17 +211,16 @@ async def a_provider_holds_nothing_up(harness: Harness) -> None:
     harness.record_pass("LIFE-16")
 
 
-@case("CONF-6", needs="config")
-async def the_welcome_is_the_configured_one(harness: Harness) -> None:
+@case("CONF-6", needs="config", config={"welcomeMessage": GREETING}, fresh=True)
+async def the_welcome_is_the_configured_one(harness: Harness, session: ClientSession) -> None:
     """Configure `welcomeMessage`."""
-    async with harness.session(config={"welcomeMessage": GREETING}, fresh=True) as session:
-        with contextlib.suppress(Unmet):
-            await session.until_holds(
-                lambda: "welcomeMessage" in session.config,
-                seconds=INTRODUCTION_SECONDS,
-                expected="a welcome message",
-            )
-        got = session.config.get("welcomeMessage")
+    with contextlib.suppress(Unmet):
+        await session.until_holds(
+            lambda: "welcomeMessage" in session.config,
+            seconds=INTRODUCTION_SECONDS,
+            expected="a welcome message",
+        )
+    got = session.config.get("welcomeMessage")
     harness.check("CONF-6", got == GREETING, GREETING, got)
 
 
@@ -261,58 +240,53 @@ async def _welcome_is_announced(session: ClientSession) -> ReceivedMessage:
     )
 
 
-@case("CONF-3", needs="config", seconds=40)
-async def a_broken_file_is_survived(harness: Harness) -> None:
+@case("CONF-3", needs="config", seconds=40, fresh=True)
+async def a_broken_file_is_survived(harness: Harness, session: ClientSession) -> None:
     """Write half of a configuration file, then a whole one.
 
     Whether the broken file is reported is left to the server.
     """
-    async with harness.session(fresh=True) as session:
-        write_configuration(session.wire.directories, BROKEN_FILE)
-        try:
-            await session.quiet(_NOTICE_SECONDS)
-            await session.settle()
-        except Unmet as stuck:
-            expected = "a server that runs with a broken configuration file"
-            harness.check("CONF-3", False, expected, stuck.got)
-            raise
-        write_configuration(session.wire.directories, json.dumps({"welcomeMessage": GREETING}))
-        await _welcome_is_announced(session)
+    write_configuration(session.wire.directories, BROKEN_FILE)
+    try:
+        await session.quiet(_NOTICE_SECONDS)
+        await session.settle()
+    except Unmet as stuck:
+        expected = "a server that runs with a broken configuration file"
+        harness.check("CONF-3", False, expected, stuck.got)
+        raise
+    write_configuration(session.wire.directories, json.dumps({"welcomeMessage": GREETING}))
+    await _welcome_is_announced(session)
     harness.record_pass("CONF-3")
 
 
-@case("CONF-3", "W-11g", needs="config", seconds=30)
-async def a_change_of_configuration_is_announced(harness: Harness) -> None:
+@case("CONF-3", "W-11g", needs="config", seconds=30, fresh=True)
+async def a_change_of_configuration_is_announced(harness: Harness, session: ClientSession) -> None:
     """Create the user's and the workspace's configuration file with one setting.
 
     A server may ignore a workspace that the user has not trusted.
     """
-    async with harness.session(fresh=True) as session:
-        before = session.config
-        write_configuration(session.wire.directories, json.dumps({"welcomeMessage": GREETING}))
-        message = await _welcome_is_announced(session)
+    before = session.config
+    write_configuration(session.wire.directories, json.dumps({"welcomeMessage": GREETING}))
+    message = await _welcome_is_announced(session)
     harness.record_pass("CONF-3")
     update_chat = _settings_in(message)
     repeated = [
         name for name, value in update_chat.items() if before.get(name) == value or value is None
     ]
-    harness.check(
-        "W-11g",
-        not repeated,
-        "only changed settings, no null",
-        f"unchanged or null: {', '.join(repeated) or 'none'}",
-    )
+    got = f"unchanged or null: {', '.join(repeated) or 'none'}"
+    harness.check("W-11g", not repeated, "only changed settings, no null", got)
 
 
-@case("W-36d")
-async def unknown_mcp_servers_are_named_to_the_user(harness: Harness) -> None:
+@case("W-36d", fresh=True)
+async def unknown_mcp_servers_are_named_to_the_user(
+    harness: Harness, session: ClientSession
+) -> None:
     """Send `mcp/startServer` and `mcp/stopServer` with an unknown name."""
-    async with harness.session(fresh=True) as session:
-        for method in ("mcp/startServer", "mcp/stopServer"):
-            last = session.messages[-1]
-            await session.notify(method, {"name": "no-such-server"})
-            expected = f"`$/showMessage` of type warning after {method}"
-            await session.wait_for(
-                "$/showMessage", {"type": "warning"}, after=last, shows="W-36d", expected=expected
-            )
+    for method in ("mcp/startServer", "mcp/stopServer"):
+        last = session.messages[-1]
+        await session.notify(method, {"name": "no-such-server"})
+        expected = f"`$/showMessage` of type warning after {method}"
+        await session.wait_for(
+            "$/showMessage", {"type": "warning"}, after=last, shows="W-36d", expected=expected
+        )
     harness.record_pass("W-36d")

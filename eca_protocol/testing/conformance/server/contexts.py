@@ -52,12 +52,8 @@ async def contexts_reach_the_model(harness: Harness, session: ClientSession) -> 
     path = session.workspace / "carried.txt"
     path.write_text("what it carries\n")
     text = await text_sent_to_model(session, file(path))
-    harness.check(
-        "CHAT-6",
-        path.name in text or "what it carries" in text,
-        "the file's name or text in the request to the model",
-        text,
-    )
+    expected = "the file's name or text in the request to the model"
+    harness.check("CHAT-6", path.name in text or "what it carries" in text, expected, text)
 
 
 @case("CTX-1", "CTX-2", "W-41d", needs="model")
@@ -111,21 +107,14 @@ async def a_directory_is_shown(harness: Harness, session: ClientSession) -> None
     for number in range(20):
         (large / f"{number}.txt").write_text(f"{number:09} of much\n" * (LARGE // 18))
     much = await text_sent_to_model(session, {"type": "directory", "path": str(large)})
-    harness.check(
-        "W-41a",
-        named and read and len(much) < 20 * LARGE * 3 // 4,
-        "the directory's texts up to a limit, and each file's name",
-        f"texts: {read}, names: {named}, {len(much)} of {20 * LARGE} characters",
-    )
+    expected = "the directory's texts up to a limit, and each file's name"
+    got = f"texts: {read}, names: {named}, {len(much)} of {20 * LARGE} characters"
+    harness.check("W-41a", named and read and len(much) < 20 * LARGE * 3 // 4, expected, got)
     if not await find_contexts(session, ""):
         raise Unmet("a workspace with files", "one without any")
     mapped = await text_sent_to_model(session, {"type": "repoMap"})
-    harness.check(
-        "CTX-5",
-        "picture-of-nothing.bin" in mapped,
-        "the names of the repository's files in the request",
-        mapped,
-    )
+    expected = "the names of the repository's files in the request"
+    harness.check("CTX-5", "picture-of-nothing.bin" in mapped, expected, mapped)
 
 
 @case("CTX-6", "W-41c", needs="model")
@@ -146,12 +135,8 @@ async def the_cursor_is_passed_on(harness: Harness, session: ClientSession) -> N
         "the file and the start line; for a selection also its end",
         f"{here}\n\n{there}",
     )
-    harness.check(
-        "W-41c",
-        "4711" in here and "4711" in there,
-        "the start line 4711 in both requests",
-        f"{here}\n\n{there}",
-    )
+    expected = "the start line 4711 in both requests"
+    harness.check("W-41c", "4711" in here and "4711" in there, expected, f"{here}\n\n{there}")
 
 
 @case("CTX-8", needs="model")
@@ -206,35 +191,23 @@ async def an_unknown_context_is_skipped_with_a_note(
     plain, chat = session.chat(reply("I see.")), session.chat(reply("I see."))
     answer = await chat.prompt("Hi.", contexts=[unknown])
     ended = result_of(answer) and await chat.finishes()
-    harness.check(
-        "W-41e",
-        ended and chat.model.requests,
-        "a turn with a request to the model",
-        f"{answer}, {chat.of()}",
-    )
+    expected = "a turn with a request to the model"
+    harness.check("W-41e", ended and chat.model.requests, expected, f"{answer}, {chat.of()}")
     await require_files(session)
     path = session.workspace / "beside.txt"
     path.write_text("text of the file beside it\n")
     needed = file(session.workspace / "needed.txt")
     texts = [await text_sent_to_model(session, first, file(path)) for first in (needed, unknown)]
     follows = ["text of the file beside it" in text for text in texts]
-    harness.check(
-        "W-41e",
-        follows != [True, False],
-        "a file in the request also if it follows an unknown context",
-        texts[1],
-    )
+    expected = "a file in the request also if it follows an unknown context"
+    harness.check("W-41e", follows != [True, False], expected, texts[1])
     await plain.prompt("Hi.")
     await plain.finished()
     requests = "\n".join(all_text(each.body) for each in chat.model.requests)
     is_named = "hologram" in chat.text("system") + requests
     has_note = is_named or _word_count(chat) > _word_count(plain)
-    harness.check(
-        "W-41e",
-        has_note,
-        "a note about the skipped context to the user or the model",
-        f"{answer}, {chat.of()}",
-    )
+    expected = "a note about the skipped context to the user or the model"
+    harness.check("W-41e", has_note, expected, f"{answer}, {chat.of()}")
 
 
 def _word_count(chat: ChatSession) -> int:

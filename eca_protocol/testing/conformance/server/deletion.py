@@ -85,16 +85,8 @@ async def a_deleted_id_starts_anew(harness: Harness, session: ClientSession) -> 
         await session.ask("chat/delete", {"chatId": chat.id})
     await chat.model.wait_for_requests(2)
     sent = conversation(chat.model.requests[1].body)
-    harness.check(
-        "W-24f",
-        "Ann" not in sent and sent.count(chat.prompts[0]) == 1,
-        "the new prompt once, and no text of the deleted chat, in the request",
-        sent,
-    )
+    expected = "the new prompt once, and no text of the deleted chat, in the request"
+    harness.check("W-24f", "Ann" not in sent and sent.count(chat.prompts[0]) == 1, expected, sent)
     usage_of_turns = [str(each.get("sessionTokens")) for each in chat.of("usage")]
-    harness.check(
-        "W-24f",
-        len(set(usage_of_turns)) <= 1,
-        "the same usage for both turns: counting restarts",
-        usage_of_turns,
-    )
+    expected = "the same usage for both turns: counting restarts"
+    harness.check("W-24f", len(set(usage_of_turns)) <= 1, expected, usage_of_turns)

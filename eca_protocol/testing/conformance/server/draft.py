@@ -53,12 +53,8 @@ async def a_turn_is_deltas_and_a_closing_text(harness: Harness) -> None:
         )
         blocks = [block for each in chat.of("text") for block in each.get("codeBlocks") or ()]
         code_blocks = [(each.get("language"), each.get("code")) for each in blocks]
-        harness.check(
-            "W-50d",
-            code_blocks == [("py", "x = 1")],
-            "one code block of the language py with `x = 1`",
-            blocks,
-        )
+        expected = "one code block of the language py with `x = 1`"
+        harness.check("W-50d", code_blocks == [("py", "x = 1")], expected, blocks)
 
 
 @case("W-50c", "W-50e", since=DRAFT, until=DRAFT)
@@ -72,23 +68,15 @@ async def only_a_turn_that_cannot_start_is_a_connection_error(
         result_of(await refused.prompt("Hi.")).get("status"),
         result_of(await missing.prompt("Hi.", model="no-such/model")).get("status"),
     ]
-    harness.check(
-        "W-50e",
-        statuses == ["success", "connection-error"],
-        "success for a refused request, connection-error for an unknown model",
-        statuses,
-    )
+    expected = "success for a refused request, connection-error for an unknown model"
+    harness.check("W-50e", statuses == ["success", "connection-error"], expected, statuses)
     await halted.prompt("Hi.")
     await halted.content("text", text="some")
     await halted.stop()
     for what, chat in (("refused", refused), ("missing", missing), ("stopped", halted)):
         ended = await chat.finishes()
-        harness.check(
-            "W-50c",
-            ended and len(closing_texts(chat)) == 1,
-            f"exactly one text with isComplete for the turn that was {what}",
-            chat.contents,
-        )
+        expected = f"exactly one text with isComplete for the turn that was {what}"
+        harness.check("W-50c", ended and len(closing_texts(chat)) == 1, expected, chat.contents)
 
 
 @case("W-51a", needs="model", since=DRAFT, until=DRAFT)
@@ -125,12 +113,8 @@ async def the_models_of_the_draft_mean_the_default(
     for model in ("auto", "claude-2"):
         chat = await session.take_turn("Hi.", reply("Hi."), model=model)
         models += [request.body.get("model") for request in chat.model.requests]
-    harness.check(
-        "W-51c",
-        models == ["scripted"] * 2,
-        "the default model for `auto` and for an unknown model",
-        models,
-    )
+    expected = "the default model for `auto` and for an unknown model"
+    harness.check("W-51c", models == ["scripted"] * 2, expected, models)
 
 
 @case("W-52", needs="model", since=DRAFT, until=DRAFT)
@@ -146,9 +130,6 @@ async def a_change_waits_for_octobers_answer(harness: Harness, session: ClientSe
         named = {"chatId": chat.id, "toolCallId": "the only one"}
         await session.notify(f"chat/toolCall{decision}", named)
         ended = await chat.finishes()
-        harness.check(
-            "W-52",
-            ended and not early and path.exists() is is_made,
-            f"{'a' if is_made else 'no'} written file after chat/toolCall{decision}",
-            f"the file exists before the decision: {early}, after: {path.exists()}",
-        )
+        expected = f"{'a' if is_made else 'no'} written file after chat/toolCall{decision}"
+        got = f"the file exists before the decision: {early}, after: {path.exists()}"
+        harness.check("W-52", ended and not early and path.exists() is is_made, expected, got)

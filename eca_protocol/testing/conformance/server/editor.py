@@ -76,58 +76,41 @@ async def the_editor_is_asked_for_diagnostics(harness: Harness, session: ClientS
     harness.check("EDIT-1", named, f"the uri {path.as_uri()}", request.params)
     await _answer(session, request, _diagnostics(str(path)))
     text = await _model_text(chat)
-    harness.check(
-        "W-42c",
-        str(LINE) in text and str(LINE + 1) not in text,
-        f"line {LINE}, counted from 1, in the tool result",
-        text,
-    )
+    expected = f"line {LINE}, counted from 1, in the tool result"
+    harness.check("W-42c", str(LINE) in text and str(LINE + 1) not in text, expected, text)
     chat = await _start_call(session)
     request = await _next_request(session, after=request, shows="EDIT-2")
-    harness.check(
-        "EDIT-2",
-        request.params.get("uri") is None,
-        "no uri in the request for all diagnostics",
-        request.params,
-    )
+    expected = "no uri in the request for all diagnostics"
+    harness.check("EDIT-2", request.params.get("uri") is None, expected, request.params)
     for members in (
         {"severity": "unknown", "code": None, "source": None},
         {"severity": "information", "code": 7},
     ):
         await _answer(session, request, _diagnostics(str(path), **members))
         text = await _model_text(chat)
-        harness.check(
-            "W-42b",
-            f"a problem in {path}" in text,
-            f"a diagnostic with {members} in the tool result",
-            text,
-        )
+        expected = f"a diagnostic with {members} in the tool result"
+        harness.check("W-42b", f"a problem in {path}" in text, expected, text)
         chat = await _start_call(session)
         request = await _next_request(session, after=request)
     await _answer(session, request, {"diagnostics": "junk"})
     text = await _model_text(chat, shows="W-42e")
-    harness.check(
-        "W-42e",
-        bool(chat.of("toolCalled")) and bool(text),
-        "toolCalled after an invalid answer, and the turn continues",
-        text,
-    )
+    expected = "toolCalled after an invalid answer, and the turn continues"
+    harness.check("W-42e", bool(chat.of("toolCalled")) and bool(text), expected, text)
 
 
-@case("BASE-29")
-async def answers_come_in_another_order(harness: Harness) -> None:
+@case("BASE-29", fresh=True, initialize=CLIENT_WITH_DIAGNOSTICS)
+async def answers_come_in_another_order(harness: Harness, session: ClientSession) -> None:
     """Ask for diagnostics in two chats; answer the second request first."""
-    async with harness.session(fresh=True, initialize=CLIENT_WITH_DIAGNOSTICS) as session:
-        paths = [session.workspace / name for name in ("one.py", "two.py")]
-        for path in paths:
-            path.write_text("oops\n")
-        first = await _start_call(session, path=str(paths[0]))
-        requests = [await _next_request(session)]
-        second = await _start_call(session, path=str(paths[1]))
-        requests.append(await _next_request(session, after=requests[0]))
-        for request, path in ((requests[1], paths[1]), (requests[0], paths[0])):
-            await _answer(session, request, _diagnostics(path.name))
-        text = [await _model_text(first), await _model_text(second)]
+    paths = [session.workspace / name for name in ("one.py", "two.py")]
+    for path in paths:
+        path.write_text("oops\n")
+    first = await _start_call(session, path=str(paths[0]))
+    requests = [await _next_request(session)]
+    second = await _start_call(session, path=str(paths[1]))
+    requests.append(await _next_request(session, after=requests[0]))
+    for request, path in ((requests[1], paths[1]), (requests[0], paths[0])):
+        await _answer(session, request, _diagnostics(path.name))
+    text = [await _model_text(first), await _model_text(second)]
     if not all("a problem in" in text for text in text):
         raise Unmet("a diagnostic in each chat's tool result", text)
     harness.check(

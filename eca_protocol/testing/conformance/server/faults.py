@@ -118,12 +118,8 @@ async def a_prompt_for_an_unknown_model_is_one_like_any_other(
     await chat.finishes(2)
     busy_is_echoed = chat.text("user").startswith(chat.prompts[0])
     echoed = bool(alone.text("user")) or not busy_is_echoed
-    harness.check(
-        "W-21f",
-        echoed and not early,
-        "the prompt's echo and `finished`, after the running turn",
-        f"{alone.of()}; {chat.of()}",
-    )
+    expected = "the prompt's echo and `finished`, after the running turn"
+    harness.check("W-21f", echoed and not early, expected, f"{alone.of()}; {chat.of()}")
 
 
 @case("W-21g", since=Revision.CURRENT)

@@ -72,42 +72,27 @@ async def headers_come_in_every_spelling(harness: Harness) -> None:
             header.row, served, f"a result for a query with {header.description}", outcome
         )
         if served:
-            harness.check(
-                "BASE-10",
-                outcome.still_serves,
-                f"a result for a query without Content-Type after {header.description}",
-                outcome,
-            )
+            expected = f"a result for a query without Content-Type after {header.description}"
+            harness.check("BASE-10", outcome.still_serves, expected, outcome)
         return served and outcome.still_serves
 
     await run_trials(harness, SPELLINGS, attempt)
     harness.record_pass("W-1")
 
 
-@case("BASE-2", "BASE-6", "CLIENT-34", since=Revision.DRAFT)
-async def frames_come_in_any_pieces(harness: Harness) -> None:
+@case("BASE-2", "BASE-6", "CLIENT-34", since=Revision.DRAFT, fresh=True)
+async def frames_come_in_any_pieces(harness: Harness, session: ClientSession) -> None:
     """Send a frame byte by byte, 60 frames at once, and bodies with multi-byte characters."""
-    async with harness.session(fresh=True) as session:
-        for byte in frame(query("byte by byte")):
-            await session.write(bytes([byte]))
-        outcome = await try_bytes(session)
-        harness.check(
-            "BASE-2",
-            await _is_served(session, "byte by byte"),
-            "a result for a query that is written byte by byte",
-            outcome,
-        )
-        together = [f"together {number}" for number in range(60)]
-        outcome = await try_bytes(
-            session, *(frame(query(each)) for each in together), answers_due=60
-        )
-        answered = {str(answer.get("id")) for answer in outcome.answers if is_read(answer)}
-        harness.check(
-            "BASE-2",
-            answered == set(together),
-            "60 results for 60 queries in one write",
-            f"{len(answered)} results",
-        )
+    for byte in frame(query("byte by byte")):
+        await session.write(bytes([byte]))
+    outcome = await try_bytes(session)
+    expected = "a result for a query that is written byte by byte"
+    harness.check("BASE-2", await _is_served(session, "byte by byte"), expected, outcome)
+    together = [f"together {number}" for number in range(60)]
+    outcome = await try_bytes(session, *(frame(query(each)) for each in together), answers_due=60)
+    answered = {str(answer.get("id")) for answer in outcome.answers if is_read(answer)}
+    expected = "60 results for 60 queries in one write"
+    harness.check("BASE-2", answered == set(together), expected, f"{len(answered)} results")
     await run_trials(harness, BODIES, partial(_body_is_read, harness))
 
 
@@ -209,17 +194,10 @@ async def _meets_a_fatal_fault(harness: Harness, header: Header) -> None:
     served = [answer for answer in came if answer.get("id") in ("lost", "behind")]
     errors = [answer for answer in came if "error" in answer]
     is_refused = not served and (bool(errors) or code is not None)
-    harness.check(
-        header.row,
-        is_refused,
-        f"an error, or the end of the process, for {header.description}",
-        came or "no answer",
-    )
+    expected = f"an error, or the end of the process, for {header.description}"
+    harness.check(header.row, is_refused, expected, came or "no answer")
     if is_refused:
         ids = [answer.get("id", "no id") for answer in errors]
-        harness.check(
-            "W-13i",
-            set(ids) == {None} and code == 1,
-            "an error with id null, then the exit code 1",
-            f"errors with the ids {ids}, then the exit code {code}",
-        )
+        expected = "an error with id null, then the exit code 1"
+        got = f"errors with the ids {ids}, then the exit code {code}"
+        harness.check("W-13i", set(ids) == {None} and code == 1, expected, got)

@@ -35,12 +35,8 @@ async def two_servers_share_a_home(harness: Harness) -> None:
         for session in (second, first):
             chat = session.chat(reply("Hello."))
             answer = await chat.prompt("Hi.")
-            harness.check(
-                "W-21a",
-                result_of(answer) and await chat.finishes(),
-                "an answer and a turn at each of two servers in one home",
-                answer,
-            )
+            expected = "an answer and a turn at each of two servers in one home"
+            harness.check("W-21a", result_of(answer) and await chat.finishes(), expected, answer)
 
 
 @case("LIFE-3", needs="config", seconds=40)

@@ -28,27 +28,15 @@ async def initialize_comes_once_and_first(harness: Harness, session: ClientSessi
     """Send requests before `initialize` and before `initialized`, and `initialize` twice."""
     for method in (QUERY, "chat/queryCommands"):
         got = await answer_to(session, method, {"query": ""})
-        harness.check(
-            "LIFE-2",
-            code_of(got) == NOT_INITIALIZED,
-            f"the error {NOT_INITIALIZED} for {method} before `initialize`",
-            got,
-        )
+        expected = f"the error {NOT_INITIALIZED} for {method} before `initialize`"
+        harness.check("LIFE-2", code_of(got) == NOT_INITIALIZED, expected, got)
     await _check_welcome(harness, session)
     got = await answer_to(session, QUERY, {"query": "early"})
-    harness.check(
-        "W-10d",
-        is_read(got) and code_of(got) != NOT_INITIALIZED,
-        "a result for a query after the answer to `initialize`",
-        got,
-    )
+    expected = "a result for a query after the answer to `initialize`"
+    harness.check("W-10d", is_read(got) and code_of(got) != NOT_INITIALIZED, expected, got)
     got = await answer_to(session, "initialize", INITIALIZE_PARAMS)
-    harness.check(
-        "LIFE-4",
-        code_of(got) == INVALID_REQUEST,
-        f"the error {INVALID_REQUEST} for a second `initialize`",
-        got,
-    )
+    expected = f"the error {INVALID_REQUEST} for a second `initialize`"
+    harness.check("LIFE-4", code_of(got) == INVALID_REQUEST, expected, got)
 
 
 async def _check_welcome(harness: Harness, session: ClientSession) -> None:

@@ -108,12 +108,8 @@ async def mcp_servers_are_shown_as_they_come(harness: Harness, session: ClientSe
     await wait_for_status(session, "broken", "failed", shows="CONF-9")
     await wait_for_status(session, "off", "disabled", shows="CONF-9")
     statuses = [received.params.get("status") for received in updates(session, "kit")]
-    harness.check(
-        "CONF-9",
-        statuses[:2] == ["starting", "running"],
-        "the status starting, then running",
-        statuses,
-    )
+    expected = "the status starting, then running"
+    harness.check("CONF-9", statuses[:2] == ["starting", "running"], expected, statuses)
 
 
 @case("W-37", "TOOL-10", "TOOL-11", needs="config", seconds=30, config=CONFIG)
@@ -252,12 +248,8 @@ async def a_prompt_of_an_mcp_server_is_a_command(harness: Harness, session: Clie
         await chat.prompt(f"/{matching[0]} {chat.model.marker}", marker=False)
         await chat.model.wait_for_requests()
         sent = conversation(chat.model.first.body)
-        harness.check(
-            "CHAT-31",
-            f"Say hello to {chat.model.marker}." in sent,
-            "the MCP prompt's text in the request to the model",
-            sent,
-        )
+        expected = "the MCP prompt's text in the request to the model"
+        harness.check("CHAT-31", f"Say hello to {chat.model.marker}." in sent, expected, sent)
         await chat.finished()
 
 

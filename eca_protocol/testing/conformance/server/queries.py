@@ -158,19 +158,11 @@ async def _chats_are_named(harness: Harness, session: ClientSession) -> None:
         params = {"query": "", "contexts": []}
         with_chat = result_of(await session.ask(method, {**params, "chatId": "some chat"}))
         chat_id = with_chat.get("chatId")
-        harness.check(
-            "CHAT-29",
-            chat_id == "some chat",
-            f"the chatId of the query in the result of {method}",
-            with_chat,
-        )
+        expected = f"the chatId of the query in the result of {method}"
+        harness.check("CHAT-29", chat_id == "some chat", expected, with_chat)
         without = result_of(await session.ask(method, params))
-        harness.check(
-            "W-40e",
-            "chatId" not in without,
-            f"no chatId in the result of {method}",
-            f"members: {list(without)}",
-        )
+        expected = f"no chatId in the result of {method}"
+        harness.check("W-40e", "chatId" not in without, expected, f"members: {list(without)}")
 
 
 @case("CHAT-30")
@@ -204,9 +196,5 @@ async def a_login_says_so(harness: Harness, session: ClientSession) -> None:
         await chat.finished(len(statuses))
     if "login" not in statuses and chat.assistant_text:
         raise NotApplicable("the suite's provider has no login")
-    harness.check(
-        "CHAT-9",
-        "login" in statuses,
-        "the status login while the command reads the next prompt",
-        statuses,
-    )
+    expected = "the status login while the command reads the next prompt"
+    harness.check("CHAT-9", "login" in statuses, expected, statuses)

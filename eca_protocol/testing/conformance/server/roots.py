@@ -69,22 +69,21 @@ async def folders_are_roots(harness: Harness, session: ClientSession) -> None:
     )
 
 
-@case("GEN-1", "W-15b", "W-15d")
-async def folders_that_cannot_be_used_are_named(harness: Harness) -> None:
+@case("GEN-1", "W-15b", "W-15d", handshake=False)
+async def folders_that_cannot_be_used_are_named(harness: Harness, session: ClientSession) -> None:
     """Name a missing folder and one of a different scheme, with a valid one."""
-    async with harness.session(handshake=False) as session:
-        folders: list[Any] = [
-            {"name": "gone", "uri": (session.root / "gone-folder").as_uri()},
-            {"name": "far", "uri": "vscode-remote://machine/far-folder"},
-            {"name": "good", "uri": session.root.as_uri()},
-        ]
-        params = {**harness.initialize_params(session.root), "workspaceFolders": folders}
-        await session.ask("initialize", params, seconds=30)
-        await session.notify("initialized", {})
-        for name in ("gone-folder", "far-folder"):
-            expected = f"`$/showMessage` names {name}"
-            await session.wait_for("$/showMessage", text=name, shows="W-15b", expected=expected)
-        shown = [received for received in session.messages if received.method == "$/showMessage"]
+    folders: list[Any] = [
+        {"name": "gone", "uri": (session.root / "gone-folder").as_uri()},
+        {"name": "far", "uri": "vscode-remote://machine/far-folder"},
+        {"name": "good", "uri": session.root.as_uri()},
+    ]
+    params = {**harness.initialize_params(session.root), "workspaceFolders": folders}
+    await session.ask("initialize", params, seconds=30)
+    await session.notify("initialized", {})
+    for name in ("gone-folder", "far-folder"):
+        expected = f"`$/showMessage` names {name}"
+        await session.wait_for("$/showMessage", text=name, shows="W-15b", expected=expected)
+    shown = [received for received in session.messages if received.method == "$/showMessage"]
     harness.record_pass("W-15b", "GEN-1")
     with_id = [received.message for received in shown if "id" in received.message]
     harness.check("W-15d", not with_id, "`$/showMessage` without an id", with_id)

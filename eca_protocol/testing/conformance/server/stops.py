@@ -58,23 +58,15 @@ async def a_stop_ends_the_turn_in_each_state_of_the_answer(harness: Harness) -> 
     if not trials:
         raise Unmet("a running answer to stop", "turns that were over before")
     unfinished = [trial.state for trial in trials if trial.seconds is None]
-    harness.check(
-        "W-23a",
-        not unfinished,
-        "`finished` after a stop in each state",
-        f"no `finished`: {unfinished}",
-    )
+    got = f"no `finished`: {unfinished}"
+    harness.check("W-23a", not unfinished, "`finished` after a stop in each state", got)
     slow = [(trial.state, trial.seconds) for trial in trials if trial.is_slow]
     harness.check("W-23e", not slow, f"`finished` within {STOP_SECONDS} s of the stop", slow)
     with_usage = [trial.state for trial in trials if trial.tells_usage]
     harness.check("W-23d", not with_usage, "no usage of a stopped turn", f"usage: {with_usage}")
     left_open = [trial.state for trial in trials if not trial.hangs_up]
-    harness.check(
-        "W-23f",
-        not left_open,
-        "a closed connection to the model",
-        f"an open connection: {left_open}",
-    )
+    got = f"an open connection: {left_open}"
+    harness.check("W-23f", not left_open, "a closed connection to the model", got)
     not_continued = [trial.state for trial in trials if not trial.continues]
     expected = "a turn of the next prompt, with one more request to the model"
     harness.check("CHAT-34", not not_continued, expected, f"no such turn: {not_continued}")

@@ -49,12 +49,8 @@ async def chats_are_listed_and_opened_again(harness: Harness, session: ClientSes
         )
     opened = await request_result(session, "chat/open", chatId=chat.id, limit=2)
     result = (opened.get("found"), opened.get("chatId"))
-    harness.check(
-        "FIELD:ChatOpenResponse.found",
-        result == (True, chat.id),
-        "found true, and the chat's id",
-        opened,
-    )
+    expected = "found true, and the chat's id"
+    harness.check("FIELD:ChatOpenResponse.found", result == (True, chat.id), expected, opened)
     whole = await request_result(session, "chat/open", chatId=chat.id)
     harness.check(
         "W-44b",
@@ -91,12 +87,8 @@ async def a_chat_is_named_and_marked(harness: Harness, session: ClientSession) -
     )
     await _set_flag(harness, chat, prompt, text)
     flags = [each.get("contentId") for each in chat.of("flag")]
-    harness.check(
-        "W-43b",
-        bool(flags) and prompt not in flags,
-        "a flag with a contentId that is not the prompt's",
-        flags,
-    )
+    expected = "a flag with a contentId that is not the prompt's"
+    harness.check("W-43b", bool(flags) and prompt not in flags, expected, flags)
     await request_result(session, "chat/open", chatId=chat.id)
     harness.check(
         "W-43d",
@@ -152,12 +144,8 @@ async def _set_flag(harness: Harness, chat: ChatSession, content_id: str, text: 
         and received.params.get("role") == "assistant"
         and any(received.index > each.index for each in cleared)
     ]
-    harness.check(
-        "W-43c",
-        (len(cleared), "".join(shown)) == (1, text),
-        "one chat/cleared, then all contents again, before the answer",
-        chat.of(),
-    )
+    expected = "one chat/cleared, then all contents again, before the answer"
+    harness.check("W-43c", (len(cleared), "".join(shown)) == (1, text), expected, chat.of())
 
 
 @case("FIELD:InitializeResponse.globalConfigPath", since=CURRENT, handshake=False)
@@ -215,12 +203,8 @@ async def a_chat_is_prompted_inline(harness: Harness, session: ClientSession) ->
     await request_result(session, "chat/inlinePrompt", chatId=inline.id, **prompt, **more)
     await inline.finished(2)
     texts = "".join(str(each.get("text")) for each in inline.of("text"))
-    harness.check(
-        "FIELD:ChatInlinePromptParams.sourceChatId",
-        "one" not in texts,
-        "the new turn only, without the other chat's texts",
-        texts,
-    )
+    expected = "the new turn only, without the other chat's texts"
+    harness.check("FIELD:ChatInlinePromptParams.sourceChatId", "one" not in texts, expected, texts)
     sent = conversation(inline.model.first.body)
     harness.check(
         "FIELD:ChatInlinePromptParams.sourceChatId",

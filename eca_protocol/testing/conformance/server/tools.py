@@ -83,12 +83,8 @@ async def a_call_is_announced_while_the_model_still_writes(
     harness.check(
         "TOOL-1", early, "toolCallPrepare before the model's answer ends", f"{early} of them"
     )
-    harness.check(
-        "W-30b",
-        _is_json("".join(pieces), run.get("arguments")),
-        f"pieces of argumentsText that join to {arguments}",
-        pieces,
-    )
+    expected = f"pieces of argumentsText that join to {arguments}"
+    harness.check("W-30b", _is_json("".join(pieces), run.get("arguments")), expected, pieces)
     await chat.finished()
     harness.check(
         "ARROW:chat-tool-call-4",
@@ -126,12 +122,8 @@ async def files_are_read(harness: Harness, session: ClientSession) -> None:
         and "the text of the file" in texts[0]
         and bool(texts[1].strip())
     )
-    harness.check(
-        "TOOL-7",
-        is_right,
-        "the file's text, then an error with a reason, both with totalTimeMs",
-        ends_of_calls,
-    )
+    expected = "the file's text, then an error with a reason, both with totalTimeMs"
+    harness.check("TOOL-7", is_right, expected, ends_of_calls)
     summary = [each.get("summary") for each in chat.of("toolCallRun")]
     harness.check("TOOL-12", all(summary), "a summary of each call", summary)
     harness.record_pass("W-33a", *WATCHED)
@@ -210,12 +202,9 @@ async def each_result_of_one_answer_reaches_the_model(
     missing = [
         path.name for path in files if not any(f"text of {path.name}" in each for each in results)
     ]
-    harness.check(
-        "ARROW:chat-tool-call-11",
-        not missing,
-        "the result of each of three calls in the next request",
-        f"no result: {missing}; {results}",
-    )
+    expected = "the result of each of three calls in the next request"
+    got = f"no result: {missing}; {results}"
+    harness.check("ARROW:chat-tool-call-11", not missing, expected, got)
 
 
 def _interleaved_calls(arguments: Sequence[str], request: ReceivedRequest) -> Reply:

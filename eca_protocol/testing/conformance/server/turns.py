@@ -23,29 +23,24 @@ WATCHED: Final = (
 
 
 @case("CHAT-7", "W-20e", *WATCHED)
-async def a_turn_has_its_parts_in_order(harness: Harness) -> None:
+async def a_turn_has_its_parts_in_order(harness: Harness, session: ClientSession) -> None:
     """Prompt, and prompt again as soon as the turn has finished."""
-    async with harness.session() as session:
-        chat = session.chat(reply("Hel", "lo."), reply("Again."))
-        answer = result_of(await chat.prompt(TEXT))
-        models = session.config.get("models")
-        harness.check(
-            "CHAT-7",
-            answer.get("chatId") == chat.id
-            and "" not in answer.values()
-            and (not models or answer.get("model") in (None, *models)),
-            f"the chatId {chat.id!r}, a status, and an announced model",
-            answer,
-        )
-        await chat.finished()
-        await chat.prompt("And now?")
-        harness.check(
-            "W-20e",
-            await chat.finishes(2, seconds=10),
-            "a turn of the prompt that directly followed `finished`",
-            chat.of("progress"),
-        )
-        await session.settle()
+    chat = session.chat(reply("Hel", "lo."), reply("Again."))
+    answer = result_of(await chat.prompt(TEXT))
+    models = session.config.get("models")
+    harness.check(
+        "CHAT-7",
+        answer.get("chatId") == chat.id
+        and "" not in answer.values()
+        and (not models or answer.get("model") in (None, *models)),
+        f"the chatId {chat.id!r}, a status, and an announced model",
+        answer,
+    )
+    await chat.finished()
+    await chat.prompt("And now?")
+    expected = "a turn of the prompt that directly followed `finished`"
+    harness.check("W-20e", await chat.finishes(2, seconds=10), expected, chat.of("progress"))
+    await session.settle()
     harness.record_pass(*WATCHED)
 
 
@@ -92,31 +87,24 @@ async def each_piece_of_a_long_answer_is_passed_on(
     await chat.finished(seconds=30)
     text = chat.assistant_text
     lost = [piece for piece in PIECES if piece not in text]
-    harness.check(
-        "CHAT-12",
-        text == "".join(PIECES),
-        f"all {len(PIECES)} pieces of the model's text, in order",
-        f"{len(text)} characters, without {len(lost)} pieces, the first: {lost[:3]}",
-    )
+    expected = f"all {len(PIECES)} pieces of the model's text, in order"
+    got = f"{len(text)} characters, without {len(lost)} pieces, the first: {lost[:3]}"
+    harness.check("CHAT-12", text == "".join(PIECES), expected, got)
 
 
 LONG = "Ein langer Satz über nichts, 😀. " * 500
 
 
 @case("CHAT-12", "W-6a", needs="model")
-async def a_long_text_comes_in_small_pieces(harness: Harness) -> None:
+async def a_long_text_comes_in_small_pieces(harness: Harness, session: ClientSession) -> None:
     """Answer with 20 KiB in one piece, whose stream is cut within a character."""
-    async with harness.session() as session:
-        chat = await session.take_turn("Tell me much.", reply(text(LONG, torn=True)))
-        received = chat.assistant_text
-        pairs = zip(received, LONG, strict=False)
-        start = max(0, next((at for at, (a, b) in enumerate(pairs) if a != b), 0) - 10)
-        harness.check(
-            "CHAT-12",
-            received == LONG,
-            f"{len(LONG)} characters, with {LONG[start : start + 30]!r} at {start}",
-            f"{len(received)} characters, with {received[start : start + 30]!r} at {start}",
-        )
+    chat = await session.take_turn("Tell me much.", reply(text(LONG, torn=True)))
+    received = chat.assistant_text
+    pairs = zip(received, LONG, strict=False)
+    start = max(0, next((at for at, (a, b) in enumerate(pairs) if a != b), 0) - 10)
+    expected = f"{len(LONG)} characters, with {LONG[start : start + 30]!r} at {start}"
+    got = f"{len(received)} characters, with {received[start : start + 30]!r} at {start}"
+    harness.check("CHAT-12", received == LONG, expected, got)
     harness.record_pass("W-6a")
 
 
@@ -127,12 +115,8 @@ async def the_pieces_of_an_echo_join_to_the_text(harness: Harness, session: Clie
     echo = chat.text("user")
     if not echo:
         raise Unmet("an echo")
-    harness.check(
-        "W-6c",
-        chat.prompts[0] in echo,
-        "pieces that join to the prompt",
-        f"{len(echo)} of {len(chat.prompts[0])} characters",
-    )
+    got = f"{len(echo)} of {len(chat.prompts[0])} characters"
+    harness.check("W-6c", chat.prompts[0] in echo, "pieces that join to the prompt", got)
 
 
 @case("CHAT-2", needs="model")
@@ -145,12 +129,8 @@ async def a_chat_continues_with_its_history(harness: Harness, session: ClientSes
     await chat.model.wait_for_requests(2)
     sent = conversation(chat.model.requests[1].body)
     expected_texts = [*chat.prompts, "Pleased to"]
-    harness.check(
-        "CHAT-2",
-        all(each in sent for each in expected_texts),
-        f"{expected_texts} in the second request",
-        sent,
-    )
+    expected = f"{expected_texts} in the second request"
+    harness.check("CHAT-2", all(each in sent for each in expected_texts), expected, sent)
 
 
 @case("CHAT-39", needs="model")
@@ -217,12 +197,8 @@ async def any_chat_may_be_named_or_none(harness: Harness) -> None:
 
         nameless = session.chat(reply("Hi."), id=None)
         answer = await nameless.prompt("Hi.")
-        harness.check(
-            "CHAT-1",
-            nameless.id and await nameless.finishes(),
-            "a chat id from the server, and a turn in that chat",
-            answer,
-        )
+        expected = "a chat id from the server, and a turn in that chat"
+        harness.check("CHAT-1", nameless.id and await nameless.finishes(), expected, answer)
 
 
 @case("CHAT-4", needs="config")
@@ -272,12 +248,8 @@ async def prompts_to_a_busy_chat_wait_for_their_turn(harness: Harness) -> None:
         turns = [name for name, _ in itertools.groupby(order)]
         if "echo" not in turns:
             raise Unmet("echoes")
-        harness.check(
-            "W-22b",
-            turns == ["echo", "end"] * 3,
-            "each prompt's echo after the end of the previous turn",
-            order,
-        )
+        expected = "each prompt's echo after the end of the previous turn"
+        harness.check("W-22b", turns == ["echo", "end"] * 3, expected, order)
 
 
 @case("CHAT-11", "CLIENT-33", needs="model", seconds=30)
