@@ -12,6 +12,7 @@ from eca_protocol.testing.conformance.message_session import MessageSession
 from eca_protocol.testing.conformance.model import ChatModel
 from eca_protocol.testing.conformance.recorder import ReceivedMessage
 from eca_protocol.testing.conformance.verdicts import Unmet
+from eca_protocol.testing.members import at
 
 __all__ = ["ChatSession"]
 
@@ -115,9 +116,8 @@ class ChatSession:
         """
         request = await self.send_prompt(text, marker=marker, **params)
         answer = await self.session.answer(request, seconds=seconds)
-        result = answer.get("result")
-        if isinstance(result, Mapping) and isinstance(result.get("chatId"), str):
-            self.id = result["chatId"]
+        if isinstance(named := at(answer, "result", "chatId"), str):
+            self.id = named
         return answer
 
     @property

@@ -57,27 +57,15 @@ __all__ = ["eca_harness", "eca_session", "eca_target"]
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options."""
     group = parser.getgroup("eca", "conformance of ECA servers and clients")
-    group.addoption("--eca-command", metavar="COMMAND", help="the command that starts the server")
-    group.addoption(
-        "--eca-client", action="store_true", help="the command starts a client, not a server"
-    )
-    group.addoption(
-        "--eca-edition",
-        type=Revision,
-        metavar="EDITION",
-        help="2025-06, 2025-09, 2025-10 or current (default: the target's own)",
-    )
-    group.addoption(
-        "--eca-known-failures",
-        metavar="FILE",
-        help="known failures, which fail no test: one row or case a line",
-    )
-    group.addoption(
-        "--eca-cases",
-        default="*",
-        metavar="PATTERN",
-        help="the cases to run as tests (default: all)",
-    )
+    add = group.addoption
+    add("--eca-command", metavar="COMMAND", help="the command that starts the server")
+    add("--eca-client", action="store_true", help="the command starts a client, not a server")
+    editions = "2025-06, 2025-09, 2025-10 or current (default: the target's own)"
+    add("--eca-edition", type=Revision, metavar="EDITION", help=editions)
+    known = "known failures, which fail no test: one row or case a line"
+    add("--eca-known-failures", metavar="FILE", help=known)
+    cases = "the cases to run as tests (default: all)"
+    add("--eca-cases", default="*", metavar="PATTERN", help=cases)
 
 
 def pytest_configure(config: pytest.Config) -> None:

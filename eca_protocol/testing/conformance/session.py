@@ -15,6 +15,7 @@ from eca_protocol.testing.conformance.model import AnswersWith, Model, bare_name
 from eca_protocol.testing.conformance.target import Target, merged
 from eca_protocol.testing.conformance.verdicts import NotApplicable
 from eca_protocol.testing.conformance.wire import Wire
+from eca_protocol.testing.members import at, list_at, object_at
 
 __all__ = ["UNSET", "ClientSession"]
 
@@ -56,7 +57,8 @@ class ClientSession(MessageSession):
     @property
     def is_introduced(self) -> bool:
         """True once the server has announced its settings and its native tools."""
-        return self._has_config and self._native is not None
+        methods = {received.method for received in self.wire.recorder.messages}
+        return "config/updated" in methods and self._native is not None
 
     @property
     def config(self) -> dict[str, Any]:
@@ -64,13 +66,8 @@ class ClientSession(MessageSession):
         chat: dict[str, Any] = {}
         for received in self.wire.recorder.messages:
             if received.method == "config/updated":
-                update = received.params.get("chat")
-                chat |= update if isinstance(update, Mapping) else {}
+                chat |= object_at(received.params, "chat")
         return chat
-
-    @property
-    def _has_config(self) -> bool:
-        return any(received.method == "config/updated" for received in self.wire.recorder.messages)
 
     @property
     def _native(self) -> Sequence[Any] | None:
@@ -79,15 +76,14 @@ class ClientSession(MessageSession):
             if received.method == "tool/serverUpdated" and (
                 params.get("type") == "native" or str(params.get("name")).lower() == "eca"
             ):
-                tools = params.get("tools")
-                return tools if isinstance(tools, list) else ()
+                return list_at(params, "tools")
         return None
 
     @property
     def native_tools(self) -> tuple[str, ...]:
         """The names of the announced native tools."""
-        named = (tool.get("name") for tool in self._native or () if isinstance(tool, Mapping))
-        return tuple(name for name in named if isinstance(name, str))
+        names = (at(tool, "name") for tool in self._native or ())
+        return tuple(name for name in names if isinstance(name, str))
 
     def tool(self, kind: str) -> str:
         """Return the name of a native tool ("read file", "shell command", ...).

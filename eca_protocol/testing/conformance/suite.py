@@ -45,6 +45,7 @@ from eca_protocol.testing.conformance.verdicts import (
     with_stderr,
 )
 from eca_protocol.testing.conformance.wire import Wire
+from eca_protocol.testing.members import at
 from eca_protocol.testing.requirements import REQUIREMENTS
 from eca_protocol.testing.script import reply
 
@@ -268,8 +269,7 @@ async def _absent_needs(session: ClientSession) -> Mapping[str, str]:
         (session.workspace / "probe.txt").write_text("probe\n")
         with contextlib.suppress(Unmet):
             answer = await session.ask(QUERY, {"query": ""})
-            result = answer.get("result")
-            if isinstance(result, dict) and result.get("contexts") == []:
+            if at(answer, "result", "contexts") == []:
                 absent["contexts"] = "the server finds no contexts"
     return absent
 

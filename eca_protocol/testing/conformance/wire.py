@@ -16,6 +16,7 @@ from eca_protocol.testing.conformance.recorder import ReceivedMessage, Recorder,
 from eca_protocol.testing.conformance.server_process import ServerProcess
 from eca_protocol.testing.conformance.target import Directories, Target
 from eca_protocol.testing.conformance.verdicts import Unmet
+from eca_protocol.testing.members import text_at
 
 __all__ = ["Wire"]
 
@@ -161,15 +162,13 @@ class Wire:
 
     def _deliver(self, received: ReceivedMessage) -> bytes:
         """Deliver a message of the server; return the bytes that answer it, if any."""
-        for session in tuple(self.sessions):
-            owner = self.owner(received)
-            if owner is None or owner is session:
+        owner = self.owner(received)
+        for session in self.sessions:
+            if owner in (None, session):
                 session.messages.append(received)
-            if owner is session and not received.method:
-                result = received.message.get("result")
-                chat_id = result.get("chatId") if isinstance(result, Mapping) else None
-                if isinstance(chat_id, str) and chat_id:
-                    self.claim_chat(chat_id, session)
+        chat_id = text_at(received.message, "result", "chatId")
+        if owner in self.sessions and chat_id and not received.method:
+            self.claim_chat(chat_id, owner)
         return self._reply(received) if received.method and "id" in received.message else b""
 
     def _reply(self, request: ReceivedMessage) -> bytes:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from eca_protocol.revisions import Revision
+from eca_protocol.testing.members import at, list_at
 from eca_protocol.testing.watching.observation import ObservationLog
 
 _AT_FIRST: Final = (
@@ -100,9 +101,7 @@ class Announcements:
             self._log.report(row, "no null members", f"null as {', '.join(nulls)}")
 
     def _check_models(self, chat: Mapping[str, Any]) -> None:
-        models = chat.get("models")
-        named = [*(models if isinstance(models, list) else []), chat.get("selectModel", "-/-")]
-        for model in named:
+        for model in (*list_at(chat, "models"), chat.get("selectModel", "-/-")):
             if not is_model(model):
                 self._log.report("W-21b", "models named provider/model", repr(model))
                 return
@@ -144,12 +143,8 @@ class Announcements:
         if params.get("status") != "running":
             got = repr(params.get("status"))
             self._log.note("CONF-8", "the native server with status running", got)
-        tools = params.get("tools")
-        names = {
-            tool["name"]
-            for tool in (tools if isinstance(tools, list) else ())
-            if isinstance(tool, Mapping) and isinstance(tool.get("name"), str)
-        }
+        tools = list_at(params, "tools")
+        names = {at(each, "name") for each in tools if isinstance(at(each, "name"), str)}
         self.native_tools |= names
         reserved = {"eca_task"} if self.revision is Revision.CURRENT else {"task", "eca_task"}
         if taken := names & reserved:

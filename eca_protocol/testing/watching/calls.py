@@ -12,6 +12,7 @@ import attrs
 from eca_protocol.fold.chat import FOLLOWING
 from eca_protocol.fold.views import CallState
 from eca_protocol.revisions import Revision
+from eca_protocol.testing.members import text_at
 from eca_protocol.testing.watching.observation import ObservationLog
 
 _TWICE: Final = {
@@ -99,7 +100,7 @@ class Calls:
             self._advance(call, kind, content)
 
     def _check_prepare(self, call_id: str, content: Mapping[str, Any]) -> None:
-        texts = {key: _text(content, key) for key in ("name", "server", "origin")}
+        texts = {key: text_at(content, key) for key in ("name", "server", "origin")}
         missing = [key for key in ("id", "name", "server") if content.get(key) == ""]
         if missing:
             got = f"no {' and no '.join(missing)}"
@@ -118,12 +119,12 @@ class Calls:
             elif call.state != "preparing" and not call.is_ambiguous:
                 self._report_misplaced(call, "toolCallPrepare")
         self._prepared = call_id
-        call.pieces.append(_text(content, "argumentsText"))
+        call.pieces.append(text_at(content, "argumentsText"))
 
     def _check_name(self, call: _Call, content: Mapping[str, Any]) -> None:
         name, server = content.get("name"), content.get("server")
         details = content.get("details")
-        if (server, name) == ("eca", "task") and _text(details, "type") != "task":
+        if (server, name) == ("eca", "task") and text_at(details, "type") != "task":
             expected = "details of the type task for the tool eca/task"
             self._note("W-35b", expected, "different ones", paths=_DETAILS)
         if content.get("origin") != "native" or not isinstance(name, str):
@@ -177,7 +178,7 @@ class Calls:
             if content.get("server") == "":
                 self._report("TOOL-11", "the tool's server as `server`", "an empty string")
             self._check_same(
-                call, {key: _text(content, key) for key in ("name", "server", "origin")}
+                call, {key: text_at(content, key) for key in ("name", "server", "origin")}
             )
             self._check_misnamed(call, kind, state)
             self._check_decision(call, kind, content)
@@ -230,7 +231,7 @@ class Calls:
 
     def _check_change(self, call: _Call, kind: str, content: Mapping[str, Any]) -> None:
         details = content.get("details")
-        change = details if _text(details, "type") == "fileChange" else None
+        change = details if text_at(details, "type") == "fileChange" else None
         if kind == "toolCallRun":
             call.change, call.change_is_known = change, not self._log.is_in_doubt(*_DETAILS)
         elif kind == "toolCallRejected" or not call.change_is_known:
@@ -250,7 +251,7 @@ class Calls:
 
 
 def _is_step(content: Mapping[str, Any]) -> bool:
-    return _text(content.get("details"), "type") == "subagent"
+    return text_at(content, "details", "type") == "subagent"
 
 
 def _was_whole(pieces: list[str], arguments: dict[str, Any]) -> bool:
@@ -264,8 +265,3 @@ def _was_whole(pieces: list[str], arguments: dict[str, Any]) -> bool:
 
 def _never_ran(call: _Call, kind: str, content: Mapping[str, Any]) -> bool:
     return kind == "toolCalled" and not content.get("error") and call.state != "running"
-
-
-def _text(value: Any, key: str) -> str:
-    text = value.get(key) if isinstance(value, Mapping) else None
-    return text if isinstance(text, str) else ""

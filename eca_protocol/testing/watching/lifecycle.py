@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 from eca_protocol.endpoint import Verdict
 from eca_protocol.errors import SERVER_NOT_INITIALIZED, RPCError
 from eca_protocol.lifecycle import LifecycleGate, State
+from eca_protocol.testing.members import at, object_at
 from eca_protocol.testing.watching.observation import ObservationLog, Side
 from eca_protocol.testing.watching.requests import PendingRequest
 
@@ -54,7 +55,7 @@ class LifecycleChecker:
                     "LIFE-1", "exactly one `initialize`", "a second `initialize`", side="client"
                 )
             elif isinstance(request.params, Mapping):
-                self._assistant = _object(_object(request.params, "capabilities"), "codeAssistant")
+                self._assistant = object_at(request.params, "capabilities", "codeAssistant")
         elif state is State.NEW:
             self._log.report(
                 "LIFE-1", "`initialize` as the first request", f"`{request.method}`", side="client"
@@ -94,7 +95,7 @@ class LifecycleChecker:
             if not is_error:
                 self._log.report("LIFE-4", "an error for a second `initialize`", "a result")
         elif state is State.NEW:
-            code = _object(message, "error").get("code")
+            code = at(message, "error", "code")
             if code != SERVER_NOT_INITIALIZED:
                 got = f"an error of code {code}" if is_error else "a result"
                 self._log.report(
@@ -123,7 +124,7 @@ class LifecycleChecker:
             return False
         if is_request and method in _CAPABILITIES:
             where, what = _CAPABILITIES[method]
-            if _object(self._assistant, where).get(what) is not True:
+            if at(self._assistant, where, what) is not True:
                 expected = "only requests that the client's capabilities announce"
                 self._log.note("W-42d", expected, f"`{method}`")
         return True
@@ -135,8 +136,3 @@ class LifecycleChecker:
             return
         if verdict is Verdict.HOLD and method == "initialized":
             self._is_ready_early = True
-
-
-def _object(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    member = value.get(key)
-    return member if isinstance(member, Mapping) else {}

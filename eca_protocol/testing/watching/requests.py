@@ -10,6 +10,7 @@ import attrs
 
 from eca_protocol.errors import INVALID_REQUEST, PARSE_ERROR
 from eca_protocol.methods import ECA
+from eca_protocol.testing.members import at
 from eca_protocol.testing.watching.observation import ObservationLog, Side, other_side
 
 Key: TypeAlias = tuple[type, Any]
@@ -144,7 +145,7 @@ class RequestTracker:
             expected = "exactly one response to each request"
             self._log.report("BASE-17", expected, f"a second one with id {raw_id!r}", side=side)
             return None
-        if key is None and _code(message) == PARSE_ERROR:
+        if key is None and at(message, "error", "code") == PARSE_ERROR:
             sent.stray_count += bool(sent.pending)
             return None  # the unreadable message and the cause are unknown here
         if key is not None and sent.unreadable[None]:
@@ -250,13 +251,8 @@ def _key(raw_id: Any) -> Key | None:
     return (type(raw_id), raw_id) if is_id else None
 
 
-def _code(message: Mapping[str, Any]) -> Any:
-    error = message.get("error")
-    return error.get("code") if isinstance(error, Mapping) else None
-
-
 def _refuses(message: Mapping[str, Any]) -> bool:
-    return bool(_code(message) == INVALID_REQUEST)
+    return bool(at(message, "error", "code") == INVALID_REQUEST)
 
 
 def _violations_of(side: Side, message: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

@@ -14,6 +14,7 @@ from eca_protocol.draft.methods import DRAFT
 from eca_protocol.endpoint import Method
 from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision
+from eca_protocol.testing.members import text_at
 from eca_protocol.testing.watching.field_rows import row_of_path
 from eca_protocol.testing.watching.observation import ObservationLog, Side
 from eca_protocol.testing.watching.validators import validator_for
@@ -127,14 +128,8 @@ class SchemaChecker:
         row = self._row(side, method, departure, raw, part)
         if row is not None:
             expected = f"{departure.expected} at {departure.path}"
-            chat_id = raw.get("chatId") if isinstance(raw, dict) else None
-            self._log.note(
-                row,
-                expected,
-                departure.got,
-                side=side,
-                chat_id=chat_id if isinstance(chat_id, str) else "",
-            )
+            chat_id = text_at(raw, "chatId")
+            self._log.note(row, expected, departure.got, side=side, chat_id=chat_id)
 
     def _row(
         self, side: Side, method: Method, departure: Departure, raw: Any, part: Part

@@ -8,6 +8,7 @@ from typing import Any, Final
 from eca_protocol.testing.conformance.acp.cases import agent_case
 from eca_protocol.testing.conformance.acp.harness import PATIENCE, AcpHarness, AgentSession
 from eca_protocol.testing.conformance.recorder import ReceivedMessage
+from eca_protocol.testing.members import at, object_at
 from eca_protocol.testing.script import reply, wait
 
 _WRONG_PARAMS: Final[tuple[tuple[str, Mapping[str, Any]], ...]] = (
@@ -19,8 +20,7 @@ _WRONG_PARAMS: Final[tuple[tuple[str, Mapping[str, Any]], ...]] = (
 
 
 def _code(answer: Mapping[str, Any]) -> object:
-    error = answer.get("error")
-    return error.get("code") if isinstance(error, Mapping) else answer
+    return at(answer, "error", "code") if "error" in answer else answer
 
 
 @agent_case("ACP-5", "ACP-6")
@@ -70,8 +70,7 @@ async def duplicate_ids_do_no_harm(harness: AcpHarness, agent: AgentSession) -> 
     prompt.model.open("on")
 
     def is_own(received: ReceivedMessage) -> bool:
-        result = received.message.get("result")
-        is_answer = isinstance(result, Mapping) and "stopReason" in result
+        is_answer = "stopReason" in object_at(received.message, "result")
         return is_answer and received.message.get("id") == prompt.id
 
     await agent.until(is_own, seconds=PATIENCE, expected="the answer", shows="ACP-10")

@@ -22,6 +22,7 @@ from eca_protocol.testing.conformance.recorder import ReceivedMessage, Recorder
 from eca_protocol.testing.conformance.target import Directories, Target
 from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.conformance.wire import Wire
+from eca_protocol.testing.members import at
 from eca_protocol.transcript.splitter import Piece, Splitter, message_in
 
 PATIENCE: Final = 30.0
@@ -114,9 +115,7 @@ class AgentSession(MessageSession):
 
     def can(self, *path: str) -> bool:
         """Return whether a capability of the agent was announced."""
-        value: Any = self.initialized.get("agentCapabilities")
-        for name in path:
-            value = value.get(name) if isinstance(value, Mapping) else None
+        value = at(self.initialized, "agentCapabilities", *path)
         return value is not None and value is not False
 
     def at_workspace(self, **more: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.client.client_link import Connection
 from eca_protocol.testing.conformance.client.harness import ClientHarness, Scenario, scenarios_in
 from eca_protocol.testing.conformance.recorder import ReceivedMessage
+from eca_protocol.testing.members import at
 
 __all__ = ["SCENARIOS"]
 
@@ -167,18 +168,16 @@ class RequestsOfTheServer(Scenario, rows="BASE-1 BASE-17 BASE-19 BASE-25 EDIT-3 
     """The server requests diagnostics and unknown methods, with ids of every kind."""
 
     ids: ClassVar = (0, -1, 2**40, "", "a text")
+    has_diagnostics: bool = False
+    was_asked: bool = False
 
     def __init__(self, connection: Connection, edition: Revision, *, calls: bool = True) -> None:
         super().__init__(connection, edition, calls=calls)
-        self.has_diagnostics: bool = False
-        self.was_asked: bool = False
         self.refused: dict[object, list[Mapping[str, Any]]] = {}
         self.diagnostics: dict[str, list[Mapping[str, Any]]] = {}
 
     async def on_initialize(self, id_: Any, params: Mapping[str, Any]) -> None:
-        capabilities = params.get("capabilities")
-        editor = capabilities.get("editor") if isinstance(capabilities, Mapping) else None
-        self.has_diagnostics = isinstance(editor, Mapping) and editor.get("diagnostics") is True
+        self.has_diagnostics = at(params, "capabilities", "editor", "diagnostics") is True
         await super().on_initialize(id_, params)
 
     async def after_greeting(self) -> None:
@@ -224,7 +223,10 @@ class RequestsOfTheServer(Scenario, rows="BASE-1 BASE-17 BASE-19 BASE-25 EDIT-3 
             "BASE-19", not malformed, "an integer code and a message in each error", str(malformed)
         )
         unexpected = [
-            answer for each in self.refused.values() for answer in each if _code(answer) != -32601
+            answer
+            for each in self.refused.values()
+            for answer in each
+            if at(answer, "error", "code") != -32601
         ]
         if unanswered:
             harness.untestable("BASE-25", "an unknown request is not answered")
@@ -242,24 +244,12 @@ class RequestsOfTheServer(Scenario, rows="BASE-1 BASE-17 BASE-19 BASE-25 EDIT-3 
                 harness.untestable(row, f"the client does not {lacks}")
             return
         for row, answers in self.diagnostics.items():
-            result = answers[0].get("result") if answers else None
-            initialized_at = result.get("diagnostics") if isinstance(result, Mapping) else None
-            harness.check(
-                row, isinstance(initialized_at, list), "a list of diagnostics", str(answers)
-            )
-
-
-def _code(answer: Mapping[str, Any]) -> object:
-    error = answer.get("error")
-    return error.get("code") if isinstance(error, Mapping) else None
+            result = at(answers[0], "result", "diagnostics") if answers else None
+            harness.check(row, isinstance(result, list), "a list of diagnostics", str(answers))
 
 
 def _is_error(error: object) -> bool:
-    if not isinstance(error, Mapping):
-        return False
-    code = error.get("code")
-    is_code = isinstance(code, int) and not isinstance(code, bool)
-    return is_code and isinstance(error.get("message"), str)
+    return type(at(error, "code")) is int and isinstance(at(error, "message"), str)
 
 
 class AnswersToNobody(Scenario, rows="BASE-30"):
@@ -287,8 +277,8 @@ class NoParams(Scenario, rows="W-3a"):
         self._add_code(self.answers.get("4", []))
 
     def _add_code(self, answers: list[Mapping[str, Any]]) -> None:
-        error = answers[0].get("error") if answers else None
-        self.codes.append(error.get("code") if isinstance(error, Mapping) else error)
+        error = at(answers[0], "error") if answers else None
+        self.codes.append(at(error, "code") if isinstance(error, Mapping) else error)
 
     def judge(self, harness: ClientHarness) -> None:
         if not self.codes or self.codes[0] is None:

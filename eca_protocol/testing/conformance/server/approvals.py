@@ -19,6 +19,7 @@ from eca_protocol.testing.conformance.server.reading import (
 )
 from eca_protocol.testing.conformance.server.tools import EDIT, SHELL, WRITE, listed_tools
 from eca_protocol.testing.conformance.verdicts import NotApplicable, Unmet
+from eca_protocol.testing.members import list_at
 from eca_protocol.testing.script import finish, reply, tool_call, wait
 
 DENIED: Final = {
@@ -179,10 +180,7 @@ async def a_command_says_what_an_approval_would_remember(
 
 
 def _parts(run: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    details = run.get("details")
-    commands = details.get("commands") if isinstance(details, Mapping) else None
-    listed = commands if isinstance(commands, list) else []
-    return [each for each in listed if isinstance(each, Mapping)]
+    return [each for each in list_at(run, "details", "commands") if isinstance(each, Mapping)]
 
 
 @case("W-34a", needs="native-tools")

@@ -19,6 +19,7 @@ from eca_protocol.testing.conformance.recorder import ReceivedMessage
 from eca_protocol.testing.conformance.server.reading import INTRODUCTION_SECONDS
 from eca_protocol.testing.conformance.target import Directories
 from eca_protocol.testing.conformance.verdicts import Unmet
+from eca_protocol.testing.members import object_at
 
 MEMBERS: Final = (
     "models",
@@ -45,7 +46,7 @@ async def it_introduces_itself(harness: Harness, session: ClientSession) -> None
     await _initialize(harness, session)
     update = await _wait_for_introduction(session)
     harness.record_pass("LIFE-14")
-    _check_settings(harness, _settings_in(update))
+    _check_settings(harness, object_at(update.params, "chat"))
     try:
         await _task_ends(session, shows="W-11e")
         harness.record_pass("W-11e")
@@ -76,11 +77,6 @@ async def _wait_for_introduction(session: ClientSession) -> ReceivedMessage:
     return await session.wait_for(
         "config/updated", seconds=INTRODUCTION_SECONDS, shows="LIFE-14", expected="`config/updated`"
     )
-
-
-def _settings_in(update: ReceivedMessage) -> Mapping[str, Any]:
-    chat = update.params.get("chat")
-    return chat if isinstance(chat, Mapping) else {}
 
 
 def _check_settings(harness: Harness, chat: Mapping[str, Any]) -> None:
@@ -269,7 +265,7 @@ async def a_change_of_configuration_is_announced(harness: Harness, session: Clie
     write_configuration(session.wire.directories, json.dumps({"welcomeMessage": GREETING}))
     message = await _welcome_is_announced(session)
     harness.record_pass("CONF-3")
-    update_chat = _settings_in(message)
+    update_chat = object_at(message.params, "chat")
     repeated = [
         name for name, value in update_chat.items() if before.get(name) == value or value is None
     ]

@@ -18,6 +18,7 @@ from eca_protocol.testing.conformance.server.asking import (
     query,
 )
 from eca_protocol.testing.conformance.server.reading import INTRODUCTION_SECONDS
+from eca_protocol.testing.members import at
 
 NOT_INITIALIZED = -32002
 INVALID_REQUEST = -32600
@@ -48,7 +49,7 @@ async def _check_welcome(harness: Harness, session: ClientSession) -> None:
     if harness.edition is Revision.DRAFT:
         harness.not_applicable("W-10a", "The draft's answer to `initialize` has no members (W-50).")
     elif is_object:
-        welcome = result.get("chatWelcomeMessage") if isinstance(result, Mapping) else None
+        welcome = at(result, "chatWelcomeMessage")
         harness.check("W-10a", isinstance(welcome, str), "a text as `chatWelcomeMessage`", result)
 
 

@@ -31,6 +31,7 @@ from eca_protocol.testing.conformance.server.stops import stop_turn
 from eca_protocol.testing.conformance.server.tools import take_approved_turn
 from eca_protocol.testing.conformance.session import ClientSession
 from eca_protocol.testing.conformance.verdicts import Unmet
+from eca_protocol.testing.members import at, list_at
 from eca_protocol.testing.script import reply
 
 PROGRAM: Final = Path(__file__).parents[1] / "mcp_server.py"
@@ -96,11 +97,8 @@ async def wait_for_server(session: ClientSession, name: str) -> None:
 async def mcp_servers_are_shown_as_they_come(harness: Harness, session: ClientSession) -> None:
     """Configure a working MCP server, a missing program, and a disabled server."""
     running = await wait_for_status(session, "kit", "running", shows="CONF-10")
-    listed = running.params.get("tools")
     tools = [
-        tool.get("name")
-        for tool in (listed if isinstance(listed, list) else ())
-        if isinstance(tool, Mapping)
+        each.get("name") for each in list_at(running.params, "tools") if isinstance(each, Mapping)
     ]
     expected_names = ["echo", "sleep", "odd name!", "odd name?"]
     has_them = sorted(map(str, tools)) == sorted(expected_names)
@@ -235,12 +233,9 @@ async def a_prompt_of_an_mcp_server_is_a_command(harness: Harness, session: Clie
         "CHAT-31", matching, "a command of the MCP server kit for its prompt greet", names
     )
     if matching:
-        argument_lists = [command.get("arguments") for command in listed]
-        arguments = [each for its in argument_lists if isinstance(its, list) for each in its]
+        arguments = [each for command in listed for each in list_at(command, "arguments")]
         without_required = [
-            each
-            for each in arguments
-            if not isinstance(each, Mapping) or not isinstance(each.get("required"), bool)
+            each for each in arguments if not isinstance(at(each, "required"), bool)
         ]
         are_said = arguments and not without_required
         harness.check("W-40d", are_said, "a boolean `required` in each argument", arguments)
@@ -322,9 +317,7 @@ async def _lock(request: HTTPRequest, responder: Responder) -> None:
 
 
 def _redirects(body: bytes) -> list[Any]:
-    registration = json.loads(body) if body else {}
-    uris = registration.get("redirect_uris", []) if isinstance(registration, dict) else []
-    return list(uris)
+    return list_at(json.loads(body) if body else {}, "redirect_uris")
 
 
 @case("W-36a", "W-36b", until=Revision.R2025_10, needs="config", seconds=30)

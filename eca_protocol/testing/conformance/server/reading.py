@@ -12,7 +12,9 @@ from typing import Any, Final, TypeVar
 import anyio
 
 from eca_protocol.testing.conformance.chat_session import Content
+from eca_protocol.testing.conformance.model import tools_in
 from eca_protocol.testing.conformance.verdicts import Unmet
+from eca_protocol.testing.members import at, list_at, object_at
 from eca_protocol.testing.script import Reply, finish, reply, tool_call, usage
 
 _Value = TypeVar("_Value")
@@ -31,8 +33,7 @@ def id_of(call: Content) -> str:
 
 def result_of(answer: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the result of an answer, or an empty object."""
-    result = answer.get("result")
-    return result if isinstance(result, Mapping) else {}
+    return object_at(answer, "result")
 
 
 async def poll(
@@ -87,15 +88,12 @@ _SYSTEM = ("system", "developer")
 
 
 def _messages(body: Any) -> list[Mapping[str, Any]]:
-    messages = body.get("messages") if isinstance(body, Mapping) else None
-    return [each for each in messages or () if isinstance(each, Mapping)]
+    return [each for each in list_at(body, "messages") if isinstance(each, Mapping)]
 
 
 def offered_tools(body: Any) -> list[str]:
     """Return the names of the tools that a request offers to the model."""
-    tools = body.get("tools") if isinstance(body, Mapping) else None
-    functions = [tool.get("function", tool) for tool in tools or ()]
-    return [str(each["name"]) for each in functions if "name" in each]
+    return [name for name, _ in tools_in(body)]
 
 
 def call_results(body: Any) -> list[str]:
@@ -105,12 +103,9 @@ def call_results(body: Any) -> list[str]:
 
 def _results(messages: list[Mapping[str, Any]]) -> Iterator[Any]:
     for message in messages:
-        content = message.get("content")
         if message.get("role") == "tool":
-            yield content
-        elif isinstance(content, list):
-            yield from (
-                block.get("content", "")
-                for block in content
-                if isinstance(block, Mapping) and block.get("type") == "tool_result"
-            )
+            yield message.get("content")
+            continue
+        for block in list_at(message, "content"):
+            if at(block, "type") == "tool_result":
+                yield block.get("content", "")

@@ -11,6 +11,7 @@ from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.asking import QUERY
 from eca_protocol.testing.conformance.server.reading import poll
 from eca_protocol.testing.conformance.verdicts import Unmet
+from eca_protocol.testing.members import at
 
 
 def _create_directory(path: Path) -> Path:
@@ -22,9 +23,7 @@ def _create_directory(path: Path) -> Path:
 async def _is_found(session: ClientSession, folder: str) -> bool:
     name = f"in-{folder[-6:]}"
     answer = await session.ask(QUERY, {"query": name})
-    result = answer.get("result")
-    contexts = result.get("contexts") if isinstance(result, dict) else None
-    return name in str(contexts)
+    return name in str(at(answer, "result", "contexts"))
 
 
 @case("LIFE-10", "W-15a", "W-15c", needs="contexts", seconds=30, handshake=False)
