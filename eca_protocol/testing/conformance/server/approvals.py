@@ -76,12 +76,9 @@ async def an_approved_command_runs(harness: Harness, session: ClientSession) -> 
     if len(chat.model.requests) < 2:
         raise Unmet("the next request to the model")
     results = call_results(chat.model.requests[1].body)
-    harness.check(
-        "ARROW:chat-tool-call-11",
-        any("made it" in each for each in results),
-        "the tool result with the command's output in the next request",
-        results,
-    )
+    is_right = any("made it" in each for each in results)
+    expected = "the tool result with the command's output in the next request"
+    harness.check("ARROW:chat-tool-call-11", is_right, expected, results)
 
 
 @case("TOOL-18", "TOOL-8", "TOOL-9", "W-30f", "W-31b", "W-31c", "W-32b", needs="native-tools")
@@ -125,12 +122,8 @@ def _check_reasons(harness: Harness, chat: ChatSession, *, ran: bool) -> None:
         for id_ in ("W-30f", "TOOL-9"):
             harness.untestable(id_, f"the unknown reason {unknown[0]!r} breaks W-32b")
         return
-    harness.check(
-        "W-30f",
-        ran or (bool(reasons) and "user-config" not in reasons),
-        "toolCallRejected with the reason user-choice",
-        chat.of(),
-    )
+    is_right = ran or (bool(reasons) and "user-config" not in reasons)
+    harness.check("W-30f", is_right, "toolCallRejected with the reason user-choice", chat.of())
     harness.record_pass("TOOL-9")
 
 
@@ -232,12 +225,8 @@ async def _check_late_approval(harness: Harness, session: ClientSession) -> None
     await session.settle()
     chat.model.open("end")
     await chat.finished()
-    harness.check(
-        "W-34a",
-        _execution_contents(chat) == before and file.exists() is is_made,
-        "the call stays rejected after a later approval",
-        chat.kinds,
-    )
+    is_right = _execution_contents(chat) == before and file.exists() is is_made
+    harness.check("W-34a", is_right, "the call stays rejected after a later approval", chat.kinds)
 
 
 def _execution_contents(chat: ChatSession) -> list[str]:
@@ -293,12 +282,8 @@ async def what_configuration_denies_is_rejected(harness: Harness, session: Clien
         del ends_by_call["planned"]  # the prompt's behaviour does not govern its turn
     if not any(bare_name(name) == "move_file" for name in session.native_tools):
         del ends_by_call["denied"]
-    harness.check(
-        "W-30d",
-        all(each == ["toolCallRejected"] for each in ends_by_call.values()),
-        "exactly one toolCallRejected for each call",
-        ends_by_call,
-    )
+    is_right = all(each == ["toolCallRejected"] for each in ends_by_call.values())
+    harness.check("W-30d", is_right, "exactly one toolCallRejected for each call", ends_by_call)
     asked_again = "a further request to the model after each rejection"
     harness.check("W-31a", not ended_turns, asked_again, f"no further request for: {ended_turns}")
 
@@ -354,12 +339,10 @@ async def an_edit_keeps_what_changed_since_its_announcement(
     end = await chat.next_end()
     await chat.finished()
     text, is_error = path.read_text(), end.get("error") is True
-    harness.check(
-        "TOOL-13",
-        text == (changed if is_error else changed.replace("two", "zwei")),
-        "the announced change of the file as it is now, or an error and no change",
-        f"{'an error' if is_error else 'no error'}, and the text {text!r}",
-    )
+    is_right = text == (changed if is_error else changed.replace("two", "zwei"))
+    expected = "the announced change of the file as it is now, or an error and no change"
+    got = f"{'an error' if is_error else 'no error'}, and the text {text!r}"
+    harness.check("TOOL-13", is_right, expected, got)
 
 
 @case("W-33e", needs=("native-tools", "config"), config=CONFIG)

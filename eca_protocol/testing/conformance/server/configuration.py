@@ -58,12 +58,9 @@ async def it_introduces_itself(harness: Harness, session: ClientSession) -> None
     expected = "`tool/serverUpdated` of the native server after `config/updated`"
     got = f"`config/updated` as message {update.index}, the native server as {native.index}"
     harness.check("W-11c", update.index < native.index, expected, got)
-    harness.check(
-        "CONF-8",
-        native.params.get("status") == "running",
-        "status running of the native server",
-        native.params.get("status"),
-    )
+    is_right = native.params.get("status") == "running"
+    expected = "status running of the native server"
+    harness.check("CONF-8", is_right, expected, native.params.get("status"))
     _check_tools(harness, native.params.get("tools"))
 
 

@@ -72,19 +72,13 @@ async def files_are_shown_whole_or_in_part(harness: Harness, session: ClientSess
     )
     part = await text_sent_to_model(session, file(path, 4, 6))
     lines_sent = [line for line in lines if line in part]
-    is_part = harness.check(
-        "CTX-2",
-        lines[4] in lines_sent and not {lines[0], lines[8]} & set(lines_sent),
-        "the selected lines in the request, not the first and last line of the file",
-        lines_sent,
-    )
+    is_right = lines[4] in lines_sent and not {lines[0], lines[8]} & set(lines_sent)
+    expected = "the selected lines in the request, not the first and last line of the file"
+    is_part = harness.check("CTX-2", is_right, expected, lines_sent)
     if is_part:
-        harness.check(
-            "W-41d",
-            (lines_sent[0], lines_sent[-1]) == (lines[3], lines[5]),
-            f"exactly {lines[3]!r} to {lines[5]!r} in the request",
-            lines_sent,
-        )
+        is_right = (lines_sent[0], lines_sent[-1]) == (lines[3], lines[5])
+        expected = f"exactly {lines[3]!r} to {lines[5]!r} in the request"
+        harness.check("W-41d", is_right, expected, lines_sent)
 
 
 @case("CTX-3", "W-41a", "CTX-5", needs="model")
@@ -174,12 +168,9 @@ async def only_a_context_leads_outside_the_workspace(
     path.write_text("text from outside\n")
     as_context = await text_sent_to_model(session, file(path))
     mentioned = await text_sent_to_model(session, text=f"See @{path} for more.")
-    harness.check(
-        "W-41b",
-        "text from outside" in as_context and "text from outside" not in mentioned,
-        "the file's text for a context, not for a mention",
-        f"as a context: {as_context}\n\nas a mention: {mentioned}",
-    )
+    is_right = "text from outside" in as_context and "text from outside" not in mentioned
+    got = f"as a context: {as_context}\n\nas a mention: {mentioned}"
+    harness.check("W-41b", is_right, "the file's text for a context, not for a mention", got)
 
 
 @case("W-41e", needs="model", fresh=True)
@@ -230,12 +221,9 @@ async def a_context_without_what_it_needs_is_skipped(
     await plain.finished()
     answer = await chat.prompt("Hi.", contexts=[bare])
     ended = result_of(answer) and await chat.finishes()
-    harness.check(
-        "W-3f",
-        ended and chat.model.requests and _word_count(chat) > _word_count(plain),
-        "a turn, and a note about the skipped context to the user or the model",
-        f"{answer}, {chat.of()}",
-    )
+    is_right = ended and chat.model.requests and _word_count(chat) > _word_count(plain)
+    expected = "a turn, and a note about the skipped context to the user or the model"
+    harness.check("W-3f", is_right, expected, f"{answer}, {chat.of()}")
 
 
 @case("CTX-4", needs="model")

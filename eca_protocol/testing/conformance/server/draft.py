@@ -45,12 +45,9 @@ async def a_turn_is_deltas_and_a_closing_text(harness: Harness) -> None:
         )
         await chat.finished()
         flags = [params.get("isComplete") for params in chat.contents]
-        harness.check(
-            "W-50c",
-            text_of(chat) == FENCED and flags == [False] * (len(flags) - 1) + [True],
-            f"deltas that join to {FENCED!r}, and one text with isComplete",
-            chat.contents,
-        )
+        is_right = text_of(chat) == FENCED and flags == [False] * (len(flags) - 1) + [True]
+        expected = f"deltas that join to {FENCED!r}, and one text with isComplete"
+        harness.check("W-50c", is_right, expected, chat.contents)
         blocks = [block for each in chat.of("text") for block in each.get("codeBlocks") or ()]
         code_blocks = [(each.get("language"), each.get("code")) for each in blocks]
         expected = "one code block of the language py with `x = 1`"
@@ -96,12 +93,10 @@ async def the_contexts_of_the_draft_are_read(harness: Harness, session: ClientSe
     ]
     chat = await session.take_turn("Look.", reply("I see."), context=contexts)
     text = all_text(chat.model.first.body)
-    harness.check(
-        "W-51a",
-        "line beta" in text and "SELECT 4711" in text and "terminal" in text_of(chat) + text,
-        "the selection and the code in the request, and a note about the terminal",
-        f"{conversation(chat.model.first.body)}, {text_of(chat)}",
-    )
+    is_right = "line beta" in text and "SELECT 4711" in text and "terminal" in text_of(chat) + text
+    expected = "the selection and the code in the request, and a note about the terminal"
+    got = f"{conversation(chat.model.first.body)}, {text_of(chat)}"
+    harness.check("W-51a", is_right, expected, got)
 
 
 @case("W-51c", since=DRAFT, until=DRAFT, needs="config")

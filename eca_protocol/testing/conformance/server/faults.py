@@ -83,12 +83,10 @@ async def an_error_of_the_model_is_shown_and_ends_the_turn(
             harness.untestable("W-21d", f"{error}: the server still retries")
             await chat.stop()
             continue
-        harness.check(
-            "W-21d",
-            status in ("prompting", "login") and ended and chat.text("system").strip(),
-            "the status prompting, an error text of the role system, and `finished`",
-            f"{error}: the status {status}, then {chat.of()}",
-        )
+        is_right = status in ("prompting", "login") and ended and chat.text("system").strip()
+        expected = "the status prompting, an error text of the role system, and `finished`"
+        got = f"{error}: the status {status}, then {chat.of()}"
+        harness.check("W-21d", is_right, expected, got)
         if chat.text("assistant") and chat.text("system").strip():
             harness.record_pass("W-26d")
     await session.settle()

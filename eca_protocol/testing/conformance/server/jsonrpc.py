@@ -42,12 +42,9 @@ async def ids_come_back_as_they_came(harness: Harness, session: ClientSession) -
         )
         returned = [answer.get("id") for answer in outcome.answers]
         for id_ in ids:
-            harness.check(
-                "W-2b",
-                any(type(each) is type(id_) and each == id_ for each in returned),
-                f"an answer with the id {id_!r}, of the same type",
-                returned,
-            )
+            is_right = any(type(each) is type(id_) and each == id_ for each in returned)
+            expected = f"an answer with the id {id_!r}, of the same type"
+            harness.check("W-2b", is_right, expected, returned)
     harness.record_pass("W-2a")
 
 
@@ -84,24 +81,18 @@ def _check_repeated_id(harness: Harness, answers: Sequence[Mapping[str, Any]]) -
     if len(results) == 2 and "commands" in results[1]:
         harness.untestable("W-2c", "The first was answered before the second was read.")
         return
-    harness.check(
-        "W-2c",
-        {code_of(answer) for answer in answers} == {INVALID_REQUEST, 0},
-        "one result and one error -32600 for two requests with one id",
-        answers,
-    )
+    is_right = {code_of(answer) for answer in answers} == {INVALID_REQUEST, 0}
+    expected = "one result and one error -32600 for two requests with one id"
+    harness.check("W-2c", is_right, expected, answers)
 
 
 def _check_cancelled(harness: Harness, answer: Mapping[str, Any] | None) -> None:
     if answer is not None and "result" in answer:
         harness.untestable("BASE-31", "The request was answered before it was cancelled.")
         return
-    harness.check(
-        "BASE-31",
-        answer is not None and code_of(answer) == CANCELLED,
-        "the error -32800 for a request that was cancelled while it ran",
-        answer or "no answer",
-    )
+    is_right = answer is not None and code_of(answer) == CANCELLED
+    expected = "the error -32800 for a request that was cancelled while it ran"
+    harness.check("BASE-31", is_right, expected, answer or "no answer")
 
 
 @case("BASE-1", needs="model", since=Revision.DRAFT)
@@ -151,12 +142,9 @@ async def params_that_do_not_fit_are_refused(harness: Harness, session: ClientSe
         fits = harness.check("BASE-26", code_of(got) == INVALID_PARAMS, expected, got)
         error = got.get("error", {})
         if fits and "message" in error:  # without a message, another requirement fails
-            harness.check(
-                "BASE-32",
-                field in f"{error.get('message')} {error.get('data')}",
-                f"an error text that names {field!r} for {method} with {params}",
-                error,
-            )
+            is_right = field in f"{error.get('message')} {error.get('data')}"
+            expected = f"an error text that names {field!r} for {method} with {params}"
+            harness.check("BASE-32", is_right, expected, error)
 
 
 @case("W-3a", "W-3b", "W-3c", "W-3e", since=Revision.DRAFT)
@@ -168,12 +156,9 @@ async def what_means_nothing_may_be_missing(harness: Harness, session: ClientSes
         await session.send(request)
         answer = await session.answer(request["id"])
         results.append((answer.get("result"), code_of(answer)))
-    harness.check(
-        "W-3a",
-        all(result == results[0] for result in results),
-        "one result for no params, null, an empty object and an empty array",
-        [str(result)[:60] for result in results],
-    )
+    is_right = all(result == results[0] for result in results)
+    expected = "one result for no params, null, an empty object and an empty array"
+    harness.check("W-3a", is_right, expected, [str(result)[:60] for result in results])
     for row, method, params, description in LENIENT:
         got = await answer_to(session, method, params)
         harness.check(row, "result" in got, f"a result for {method} with {description}", got)

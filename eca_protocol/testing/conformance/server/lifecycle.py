@@ -69,12 +69,8 @@ async def nothing_overtakes_the_handshake(harness: Harness, session: ClientSessi
     )
     early = [await session.answer(id_) for id_ in ("early", "early too")]
     late = await session.ask(QUERY, {"query": "late"})
-    harness.check(
-        "W-10c",
-        all(code_of(got) == code_of(late) for got in early),
-        "the same result for queries sent before and after the answer to `initialize`",
-        early,
-    )
+    expected = "the same result for queries sent before and after the answer to `initialize`"
+    harness.check("W-10c", all(code_of(got) == code_of(late) for got in early), expected, early)
     notifications = [received.method for received in session.messages[1:] if received.method]
     harness.check("W-10e", not notifications, "no notification before `initialized`", notifications)
     if harness.edition is Revision.DRAFT:

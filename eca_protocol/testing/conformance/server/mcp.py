@@ -139,12 +139,8 @@ async def a_tool_of_an_mcp_server_is_called(harness: Harness, session: ClientSes
         ("TOOL-11", "server", "kit"),
     ):
         values = [each.get(key) for each in call_contents]
-        harness.check(
-            row,
-            all(each == expected for each in values),
-            f"{key} {expected!r} in every content of the call",
-            values,
-        )
+        is_right = all(each == expected for each in values)
+        harness.check(row, is_right, f"{key} {expected!r} in every content of the call", values)
 
 
 def name_of(body: Any, server: str, tool: str) -> str:
@@ -268,12 +264,10 @@ async def a_resource_of_an_mcp_server_is_a_context(
     ]
     chat = await session.take_turn("What is on?", reply("I see."), contexts=[resource])
     sent = all_text(chat.model.first.body)
-    harness.check(
-        "CTX-7",
-        "Today we test." in sent and any(each.get("server") == "kit" for each in listed),
-        "the resource in the list of contexts, and its text in the request",
-        f"contexts {listed}; the request {conversation(chat.model.first.body)}",
-    )
+    is_right = "Today we test." in sent and any(each.get("server") == "kit" for each in listed)
+    expected = "the resource in the list of contexts, and its text in the request"
+    got = f"contexts {listed}; the request {conversation(chat.model.first.body)}"
+    harness.check("CTX-7", is_right, expected, got)
 
 
 @asynccontextmanager

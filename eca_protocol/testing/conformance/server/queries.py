@@ -76,19 +76,12 @@ async def contexts_are_found(harness: Harness, session: ClientSession) -> None:
     paths = _paths(session.root, listed)
     has_own_choice = len(listed) < MOST and str(session.root) not in paths
     if not has_own_choice:
-        harness.check(
-            "W-40a",
-            (len(listed) == MOST or may_be_fewer) and paths[:1] == [str(session.root)],
-            f"{MOST} of 253 contexts, the root first",
-            f"{len(listed)} contexts, first {paths[:1]}",
-        )
+        is_right = (len(listed) == MOST or may_be_fewer) and paths[:1] == [str(session.root)]
+        got = f"{len(listed)} contexts, first {paths[:1]}"
+        harness.check("W-40a", is_right, f"{MOST} of 253 contexts, the root first", got)
     matches = _paths(session.root, await poll(partial(find_contexts, session, "needle"), bool))
-    harness.check(
-        "CHAT-25",
-        str(needle) in matches and not any("file-" in each for each in matches),
-        f"{needle}, and no other file",
-        matches,
-    )
+    is_right = str(needle) in matches and not any("file-" in each for each in matches)
+    harness.check("CHAT-25", is_right, f"{needle}, and no other file", matches)
     has = [{"type": "file", "path": str(needle)}]
     rest = _paths(session.root, await find_contexts(session, "needle", contexts=has))
     harness.check(
@@ -175,12 +168,9 @@ async def a_command_runs(harness: Harness, session: ClientSession) -> None:
     chat = session.chat(reply("I am no command."))
     await chat.prompt(f"/{harmless[0]}")
     ended = await chat.finishes()
-    harness.check(
-        "CHAT-30",
-        ended and chat.text("system") and not chat.model.requests,
-        "a text of the role system, and no request to the model",
-        chat.of(),
-    )
+    is_right = ended and chat.text("system") and not chat.model.requests
+    expected = "a text of the role system, and no request to the model"
+    harness.check("CHAT-30", is_right, expected, chat.of())
 
 
 @case("CHAT-9")

@@ -256,20 +256,13 @@ async def a_stop_of_what_does_not_run_ends_no_turn(
         for received in [*unknown.messages, *chat.messages[before:]]
         if received.content.get("type") != "metadata"
     ]
-    harness.check(
-        "W-22f",
-        not later_contents,
-        "no content after a stop of an idle or unknown chat",
-        later_contents,
-    )
+    expected = "no content after a stop of an idle or unknown chat"
+    harness.check("W-22f", not later_contents, expected, later_contents)
     await chat.prompt("Second.")
     ended = await chat.finishes(2)
-    harness.check(
-        "W-22f",
-        ended and len(chat.model.requests) == 2,
-        "two turns and two requests to the model",
-        f"{chat.ends} turns, {len(chat.model.requests)} requests",
-    )
+    expected = "two turns and two requests to the model"
+    got = f"{chat.ends} turns, {len(chat.model.requests)} requests"
+    harness.check("W-22f", ended and len(chat.model.requests) == 2, expected, got)
 
 
 @case("W-22c", "W-22d", needs="model")
@@ -293,9 +286,6 @@ async def a_stop_empties_the_queue_and_repeats_what_it_drops(
     queued = [conversation(request.body) for request in chat.model.requests[1:2]]
     dropped = all(chat.prompts[3] in each for each in queued)
     harness.check("W-22c", dropped, "the prompt after the stop in the next request", queued)
-    harness.check(
-        "W-22d",
-        not dropped or all(prompt in repeated for prompt in chat.prompts[1:3]),
-        f"a text of the role system with {chat.prompts[1:3]}, before `finished`",
-        repeated,
-    )
+    is_right = not dropped or all(prompt in repeated for prompt in chat.prompts[1:3])
+    expected = f"a text of the role system with {chat.prompts[1:3]}, before `finished`"
+    harness.check("W-22d", is_right, expected, repeated)

@@ -52,12 +52,9 @@ async def chats_are_listed_and_opened_again(harness: Harness, session: ClientSes
     expected = "found true, and the chat's id"
     harness.check("FIELD:ChatOpenResponse.found", result == (True, chat.id), expected, opened)
     whole = await request_result(session, "chat/open", chatId=chat.id)
-    harness.check(
-        "W-44b",
-        (whole.get("meta"), bool(opened.get("meta"))) == (None, True),
-        "meta for a page, and none for the whole chat",
-        f"meta {opened.get('meta')} for a page, {whole.get('meta')} for the whole chat",
-    )
+    is_right = (whole.get("meta"), bool(opened.get("meta"))) == (None, True)
+    got = f"meta {opened.get('meta')} for a page, {whole.get('meta')} for the whole chat"
+    harness.check("W-44b", is_right, "meta for a page, and none for the whole chat", got)
     page = await request_result(session, "chat/history", chatId=chat.id, limit=2)
     meta = page.get("meta", {})
     for end, cursor in (("before", "beforeCursor"), ("after", "afterCursor")):
@@ -100,12 +97,8 @@ async def a_chat_is_named_and_marked(harness: Harness, session: ClientSession) -
     before = len(chat.of("flag")), chat.assistant_text
     gone = {"chatId": chat.id, "contentId": (flags or [prompt])[0]}
     await request_result(session, "chat/removeFlag", **gone)
-    harness.check(
-        "W-43c",
-        (len(chat.of("flag")), chat.assistant_text) == (before[0], before[1] + text),
-        "the chat's texts again, without the flag",
-        chat.of(),
-    )
+    is_right = (len(chat.of("flag")), chat.assistant_text) == (before[0], before[1] + text)
+    harness.check("W-43c", is_right, "the chat's texts again, without the flag", chat.of())
 
 
 @case("W-43a", "W-43d", since=CURRENT, needs="native-tools")
@@ -120,12 +113,8 @@ async def a_flag_follows_a_call(harness: Harness, session: ClientSession) -> Non
     shown = [received.content for received in chat.messages[before:]]
     ended = [each for each in shown if each.get("type") in _ENDS]
     harness.check("W-43d", ended == end_contents, f"the unchanged call {end_contents}", ended)
-    harness.check(
-        "W-43a",
-        [each for each, behind in pairwise(shown) if behind.get("type") == "flag"] == ended,
-        "the flag directly after its call",
-        shown,
-    )
+    is_right = [each for each, behind in pairwise(shown) if behind.get("type") == "flag"] == ended
+    harness.check("W-43a", is_right, "the flag directly after its call", shown)
 
 
 _ENDS: Final = ("toolCalled", "toolCallRejected")
@@ -155,12 +144,9 @@ async def the_user_s_configuration_is_named(harness: Harness, session: ClientSes
     path = result_of(answer).get("globalConfigPath")
     if path is None:
         raise NotApplicable("the server names no file")
-    harness.check(
-        "FIELD:InitializeResponse.globalConfigPath",
-        isinstance(path, str) and _is_absolute(path),
-        "an absolute path of the configuration file",
-        path,
-    )
+    is_right = isinstance(path, str) and _is_absolute(path)
+    expected = "an absolute path of the configuration file"
+    harness.check("FIELD:InitializeResponse.globalConfigPath", is_right, expected, path)
 
 
 def _is_absolute(path: str) -> bool:
@@ -176,12 +162,9 @@ async def a_chat_is_forked(harness: Harness, session: ClientSession) -> None:
         lambda each: each.method == "chat/opened" and each.params.get("chatId") != chat.id,
         expected="chat/opened of the copy",
     )
-    harness.check(
-        "FIELD:ChatForkResponse.chatId",
-        forked.get("chatId") == opened.params.get("chatId"),
-        f"the id of the copy, {opened.params.get('chatId')!r}",
-        forked,
-    )
+    is_right = forked.get("chatId") == opened.params.get("chatId")
+    expected = f"the id of the copy, {opened.params.get('chatId')!r}"
+    harness.check("FIELD:ChatForkResponse.chatId", is_right, expected, forked)
 
 
 @case(
@@ -214,12 +197,9 @@ async def a_chat_is_prompted_inline(harness: Harness, session: ClientSession) ->
     )
     listed = await request_result(session, "chat/list", limit=500)
     kinds = {each.get("id"): each.get("kind") for each in listed.get("chats", ())}
-    harness.check(
-        "FIELD:ChatSummary.kind",
-        (kinds.get(inline.id), kinds.get(source.id)) == ("inline", None),
-        "the kind inline for the inline chat only",
-        kinds,
-    )
+    is_right = (kinds.get(inline.id), kinds.get(source.id)) == ("inline", None)
+    expected = "the kind inline for the inline chat only"
+    harness.check("FIELD:ChatSummary.kind", is_right, expected, kinds)
 
 
 @case("FIELD:ChatRollbackParams.*", "VALUE:ChatRollbackInclude=*", since=CURRENT)
@@ -236,12 +216,9 @@ async def a_chat_is_cleared(harness: Harness, session: ClientSession) -> None:
     chat = await chat_with_turns(session, reply("one"), reply("two"))
     await request_result(session, "chat/clear", chatId=chat.id, messages=True)
     message = await session.wait_for("chat/cleared", expected="chat/cleared")
-    harness.check(
-        "FIELD:ChatClearedParams.messages",
-        message.params.get("messages") is True,
-        "messages true in chat/cleared",
-        message.params,
-    )
+    is_right = message.params.get("messages") is True
+    expected = "messages true in chat/cleared"
+    harness.check("FIELD:ChatClearedParams.messages", is_right, expected, message.params)
 
 
 @case(
@@ -291,12 +268,8 @@ async def newer_clients_say_more(harness: Harness, session: ClientSession) -> No
     )
     update = await session.until(partial(_has_variants, chat), expected="the variants of the model")
     listed = update.params["chat"]
-    harness.check(
-        "W-11h",
-        listed.get("selectVariant", "missing") in (None, *listed["variants"]),
-        "a selectVariant from the list of variants, or null",
-        listed,
-    )
+    is_right = listed.get("selectVariant", "missing") in (None, *listed["variants"])
+    harness.check("W-11h", is_right, "a selectVariant from the list of variants, or null", listed)
     await session.notify("chat/selectedAgentChanged", {**chat_params, "agent": "plan"})
     other = session.wire.directories.home / "other"
     other.mkdir()
@@ -322,12 +295,9 @@ async def providers_are_listed(harness: Harness, session: ClientSession) -> None
     """List the providers, and log in and out of one."""
     listed = await request_result(session, "providers/list")
     ids = [each.get("id") for each in listed.get("providers", ())]
-    harness.check(
-        "FIELD:ProvidersListResult.providers",
-        "conformance" in ids or not harness.target.takes_config,
-        "the configured provider in the list",
-        ids,
-    )
+    is_right = "conformance" in ids or not harness.target.takes_config
+    expected = "the configured provider in the list"
+    harness.check("FIELD:ProvidersListResult.providers", is_right, expected, ids)
     for each in listed.get("providers", ()):
         methods = (each.get("login") or {}).get("methods") or ()
         if any(method.get("key") == "api-key" for method in methods):

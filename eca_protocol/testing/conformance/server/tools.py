@@ -86,12 +86,9 @@ async def a_call_is_announced_while_the_model_still_writes(
     expected = f"pieces of argumentsText that join to {arguments}"
     harness.check("W-30b", _is_json("".join(pieces), run.get("arguments")), expected, pieces)
     await chat.finished()
-    harness.check(
-        "ARROW:chat-tool-call-4",
-        chat.assistant_text.startswith("I look."),
-        "the text that precedes the call",
-        chat.assistant_text,
-    )
+    is_right = chat.assistant_text.startswith("I look.")
+    expected = "the text that precedes the call"
+    harness.check("ARROW:chat-tool-call-4", is_right, expected, chat.assistant_text)
 
 
 def _is_json(text: str, value: Any) -> bool:
@@ -242,12 +239,9 @@ async def what_cannot_be_called_is_called_with_an_error(
             session, "Do it.", calls((tool, arguments)), reply("I see.")
         )
         closed = chat.call_ends
-        harness.check(
-            "W-30e",
-            [(each["type"], each.get("error")) for each in closed] == [("toolCalled", True)],
-            f"exactly one toolCalled, with an error, for {tool} {arguments}",
-            closed,
-        )
+        is_right = [(each["type"], each.get("error")) for each in closed] == [("toolCalled", True)]
+        expected = f"exactly one toolCalled, with an error, for {tool} {arguments}"
+        harness.check("W-30e", is_right, expected, closed)
         run_arguments = [each.get("arguments") for each in chat.runs]
         harness.check("W-30c", run_arguments == [{}], "arguments {} in toolCallRun", run_arguments)
 

@@ -165,12 +165,9 @@ async def a_thought_is_started_sent_and_finished(harness: Harness, session: Clie
         raise Unmet("a thought", "none: the server may not show reasoning of this model")
     harness.record_pass("W-26b")
     whole = "".join(str(each.get("text", "")) for each in thoughts)
-    harness.check(
-        "CHAT-15",
-        len({str(each.get("id")) for each in thoughts}) == 1 and whole == "hm, well",
-        "the text 'hm, well' in reasoning contents with one id",
-        thoughts,
-    )
+    is_right = len({str(each.get("id")) for each in thoughts}) == 1 and whole == "hm, well"
+    expected = "the text 'hm, well' in reasoning contents with one id"
+    harness.check("CHAT-15", is_right, expected, thoughts)
     for ended in chat.of("reasonFinished"):
         milliseconds = ended.get("totalTimeMs")
         if type(milliseconds) is int:
