@@ -95,14 +95,13 @@ def is_named(name: str, pattern: str) -> bool:
 
 def server_cases() -> MappingProxyType[str, Case]:
     """Return the cases for servers by name, in the order of their chapters."""
-    server = importlib.import_module("eca_protocol.testing.conformance.server")
-    for chapter in server.CHAPTERS:
-        importlib.import_module(f"{server.__name__}.{chapter}")
-    return cases_in(server.__name__)
+    return cases_in("eca_protocol.testing.conformance.server")
 
 
 def cases_in(package: str) -> MappingProxyType[str, Case]:
-    """Return the imported cases of a package by name."""
+    """Import the chapters of a package; return their cases by name."""
+    for chapter in importlib.import_module(package).CHAPTERS:
+        importlib.import_module(f"{package}.{chapter}")
     mine = {
         name: each
         for name, each in _REGISTERED.items()

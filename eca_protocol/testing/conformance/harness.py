@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any, Final
 
 import anyio
@@ -116,10 +115,6 @@ class Harness(Judge):
     def directories(self) -> Directories:
         """Return new directories, for servers that follow each other or run at once in a home."""
         return self._servers.new_directories()
-
-    def initialize_params(self, root: Path) -> dict[str, Any]:
-        """Return the params of `initialize` with that workspace."""
-        return self.target.initialize_params(root)
 
     def mixes_chats(self, *, of_others: bool = False) -> bool:
         """Return whether a request to the model had messages of several chats.

@@ -85,6 +85,12 @@ class MessageSession:
         """The answers to the server's requests, by method; see `Wire`."""
         return self.wire.replies
 
+    def file(self, name: str, text: str) -> Path:
+        """Write a file of the session's workspace; return its path."""
+        path = self.workspace / name
+        path.write_text(text)
+        return path
+
     async def write(self, data: bytes) -> None:
         """Write bytes as they are."""
         await self.wire.write(data)

@@ -44,9 +44,17 @@ class ClientSession(MessageSession):
         self._target = target
         self._model = model
 
+    def initialize_params(self, **more: Any) -> dict[str, Any]:
+        """Return the params of `initialize` with the server's workspace, and more members."""
+        return {**self._target.initialize_params(self.root), **more}
+
+    async def initialize(self, **more: Any) -> Mapping[str, Any]:
+        """Send `initialize` with more members; return the whole answer."""
+        return await self.ask("initialize", self.initialize_params(**more), seconds=_START_SECONDS)
+
     async def handshake(self, initialize: Mapping[str, Any] | None = None) -> None:
         """Send `initialize` and `initialized`, and wait a moment for the announcements."""
-        params = merged(self._target.initialize_params(self.root), initialize or {})
+        params = merged(self.initialize_params(), initialize or {})
         self.initialized = await self.ask("initialize", params, seconds=_START_SECONDS)
         await self.notify("initialized", self._personality.initialized)
         if self.edition > Revision.DRAFT:

@@ -266,7 +266,7 @@ async def _absent_needs(session: ClientSession) -> Mapping[str, str]:
     if absent and not session.native_tools:
         absent["native-tools"] = "the server announces no tools, and offers none to a model"
     if absent:
-        (session.workspace / "probe.txt").write_text("probe\n")
+        session.file("probe.txt", "probe\n")
         with contextlib.suppress(Unmet):
             answer = await session.ask(QUERY, {"query": ""})
             if at(answer, "result", "contexts") == []:

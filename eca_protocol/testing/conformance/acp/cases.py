@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Awaitable, Callable, Collection
 from types import MappingProxyType
 from typing import Final, TypeAlias
@@ -15,8 +14,6 @@ from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.model import AnswersWith, bare_name, tools_in
 from eca_protocol.testing.provider import ReceivedRequest
 from eca_protocol.testing.script import Reply, reply, tool_call
-
-CHAPTERS: Final = ("lifecycle", "faults", "sessions", "turns", "cancellation")
 
 _SHELLS: Final = frozenset({"shell_command", "bash", "shell", "run_shell_command", "execute"})
 """Names of tools that run a command, in lower case."""
@@ -51,10 +48,7 @@ def agent_case(
 
 def acp_cases() -> MappingProxyType[str, Case]:
     """Return the cases for agents by name, in the order of their chapters."""
-    package = __name__.rpartition(".")[0]
-    for chapter in CHAPTERS:
-        importlib.import_module(f"{package}.{chapter}")
-    return cases_in(package)
+    return cases_in(__name__.rpartition(".")[0])
 
 
 def runs(command: str) -> AnswersWith:

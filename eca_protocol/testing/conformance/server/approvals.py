@@ -113,6 +113,15 @@ async def a_rejected_command_does_not_run(harness: Harness, session: ClientSessi
     )
 
 
+async def _waiting_call(chat: ChatSession, prompt: str, what: str = "a command") -> str:
+    """Prompt a chat whose model calls a tool; return the id of the call, which has to wait."""
+    await chat.prompt(prompt)
+    run = await chat.next_run()
+    if run.get("manualApproval") is not True:
+        raise Unmet(f"{what} that waits for approval", run)
+    return id_of(run)
+
+
 def _check_reasons(harness: Harness, chat: ChatSession, *, ran: bool) -> None:
     """Check the reasons of a call that the user rejected; an unknown reason breaks W-32b alone."""
     reasons = [each.get("reason") for each in chat.of("toolCallRejected")]
@@ -213,15 +222,12 @@ async def a_decision_without_a_waiting_call_is_ignored(
 async def _check_late_approval(harness: Harness, session: ClientSession) -> None:
     file = session.workspace / "rejected-for-good"
     chat = session.chat(calls((SHELL, {"command": f"touch {file}"})), reply(wait("end"), "x"))
-    await chat.prompt("Make it.")
-    run = await chat.next_run()
-    if run.get("manualApproval") is not True:
-        raise Unmet("a command that waits for approval", run)
-    await chat.reject(id_of(run))
+    call = await _waiting_call(chat, "Make it.")
+    await chat.reject(call)
     await chat.next_end()
     await session.settle()
     before, is_made = _execution_contents(chat), file.exists()
-    await chat.approve(id_of(run))
+    await chat.approve(call)
     await session.settle()
     chat.model.open("end")
     await chat.finished()
@@ -325,17 +331,13 @@ async def an_edit_keeps_what_changed_since_its_announcement(
 ) -> None:
     """Add a line to a file while an edit of the file waits, then approve the edit."""
     session.tool(EDIT)
-    path = session.workspace / "changed-meanwhile.txt"
-    path.write_text("one\ntwo\nthree\n")
+    path = session.file("changed-meanwhile.txt", "one\ntwo\nthree\n")
     edit = {"path": str(path), "original_content": "two", "new_content": "zwei"}
     chat = session.chat(calls((EDIT, edit)), reply("x"))
-    await chat.prompt("Edit it.")
-    run = await chat.next_run()
-    if run.get("manualApproval") is not True:
-        raise Unmet("an edit that waits for approval", run)
+    call = await _waiting_call(chat, "Edit it.", "an edit")
     changed = "one\ntwo\nthree\nfour, by the user\n"
     path.write_text(changed)
-    await chat.approve(id_of(run))
+    await chat.approve(call)
     end = await chat.next_end()
     await chat.finished()
     text, is_error = path.read_text(), end.get("error") is True

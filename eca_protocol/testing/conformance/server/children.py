@@ -18,7 +18,7 @@ from eca_protocol import platforms
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
-from eca_protocol.testing.conformance.server.reading import calls, id_of
+from eca_protocol.testing.conformance.server.reading import calls, start_call
 from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.script import reply
 
@@ -42,13 +42,8 @@ async def _start_sleep(session: ClientSession) -> int:
     file = session.workspace / "pid"
     target = shlex.quote(str(file))
     command = f"echo $$ > {target}.new && mv {target}.new {target} && exec sleep 300"
-    chat = session.chat(
-        calls((session.tool("shell command"), {"command": command})), reply("Slept.")
-    )
-    await chat.prompt("Sleep.")
-    run = await chat.content("toolCallRun", expected="the call of the command")
-    if run.content.get("manualApproval"):
-        await chat.approve(id_of(run.content))
+    call = calls((session.tool("shell command"), {"command": command}))
+    await start_call(session.chat(call, reply("Slept.")), "Sleep.", "the call of the command")
     return await _pid_in(file)
 
 

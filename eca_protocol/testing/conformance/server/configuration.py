@@ -43,7 +43,7 @@ BROKEN_FILE: Final = '{"welcomeMessage": '
 )
 async def it_introduces_itself(harness: Harness, session: ClientSession) -> None:
     """Send `initialize` and `initialized`; read all notifications that follow."""
-    await _initialize(harness, session)
+    await session.initialize()
     update = await _wait_for_introduction(session)
     harness.record_pass("LIFE-14")
     _check_settings(harness, object_at(update.params, "chat"))
@@ -62,10 +62,6 @@ async def it_introduces_itself(harness: Harness, session: ClientSession) -> None
     expected = "status running of the native server"
     harness.check("CONF-8", is_right, expected, native.params.get("status"))
     _check_tools(harness, native.params.get("tools"))
-
-
-async def _initialize(harness: Harness, session: ClientSession) -> None:
-    await session.ask("initialize", harness.initialize_params(session.root), seconds=30)
 
 
 async def _wait_for_introduction(session: ClientSession) -> ReceivedMessage:
@@ -150,7 +146,7 @@ async def _appears(path: Path) -> bool:
 async def _check_mute_server(harness: Harness, started: Path) -> None:
     config = {"mcpServers": {"mute": _mute_server(started)}}
     async with harness.session(config=config, handshake=False) as session:
-        await _initialize(harness, session)
+        await session.initialize()
         is_early = await _appears(started) and not session.config
         expected = "no process of an MCP server before the first `config/updated`"
         harness.check("LIFE-17", not is_early, expected, "a process" if is_early else "no process")
@@ -197,7 +193,7 @@ async def a_provider_holds_nothing_up(harness: Harness) -> None:
         }
         config = {"providers": {"silent": provider}}
         async with harness.session(config=config, handshake=False) as session:
-            await _initialize(harness, session)
+            await session.initialize()
             await session.notify("initialized", {})
             expected = "`config/updated`, though a provider does not answer"
             await session.wait_for("config/updated", shows="LIFE-16", expected=expected)

@@ -40,8 +40,7 @@ def file(path: Path, *lines: int) -> dict[str, Any]:
 
 async def require_files(session: ClientSession) -> None:
     """Check the precondition that the text of a file reaches the model."""
-    path = session.workspace / "needed.txt"
-    path.write_text("what is needed\n")
+    path = session.file("needed.txt", "what is needed\n")
     if "what is needed" not in await text_sent_to_model(session, file(path)):
         raise Unmet("a file whose text is shown to the model", "one whose is not")
 
@@ -49,8 +48,7 @@ async def require_files(session: ClientSession) -> None:
 @case("CHAT-6", needs="model")
 async def contexts_reach_the_model(harness: Harness, session: ClientSession) -> None:
     """Prompt with a file of the workspace."""
-    path = session.workspace / "carried.txt"
-    path.write_text("what it carries\n")
+    path = session.file("carried.txt", "what it carries\n")
     text = await text_sent_to_model(session, file(path))
     expected = "the file's name or text in the request to the model"
     harness.check("CHAT-6", path.name in text or "what it carries" in text, expected, text)
@@ -59,10 +57,9 @@ async def contexts_reach_the_model(harness: Harness, session: ClientSession) -> 
 @case("CTX-1", "CTX-2", "W-41d", needs="model")
 async def files_are_shown_whole_or_in_part(harness: Harness, session: ClientSession) -> None:
     """Prompt with a file of nine lines, then with its lines 4 to 6."""
-    path = session.workspace / "nine.txt"
     names = ("alpha", "beta", "gamma", "delta", "eps", "zeta", "eta", "theta", "iota")
     lines = [f"line {name}" for name in names]
-    path.write_text("\n".join(lines) + "\n")
+    path = session.file("nine.txt", "\n".join(lines) + "\n")
     whole = await text_sent_to_model(session, file(path))
     missing = [line for line in lines if line not in whole]
     if path.name not in whole and len(missing) == len(lines):
@@ -115,8 +112,7 @@ async def a_directory_is_shown(harness: Harness, session: ClientSession) -> None
 async def the_cursor_is_passed_on(harness: Harness, session: ClientSession) -> None:
     """Prompt with a position, then with a selection."""
     await require_files(session)
-    path = session.workspace / "edited.py"
-    path.write_text("x = 1\n" * 5000)
+    path = session.file("edited.py", "x = 1\n" * 5000)
     start, end = {"line": 4711, "character": 1}, {"line": 4911, "character": 1987}
     cursor = {"type": "cursor", "path": str(path)}
     here = await text_sent_to_model(session, {**cursor, "position": {"start": start, "end": start}})
@@ -138,19 +134,14 @@ async def contexts_of_different_types_go_together(harness: Harness, session: Cli
     """Prompt with a file, a directory and the cursor at once."""
     (session.workspace / "folder-of-some").mkdir()
     for name in ("alone.txt", "folder-of-some/inside.txt", "cursor.txt"):
-        (session.workspace / name).write_text(f"text of {name}\n")
+        session.file(name, f"text of {name}\n")
     await require_files(session)
     place = {"line": 1, "character": 1}
-    text = await text_sent_to_model(
-        session,
-        file(session.workspace / "alone.txt"),
-        {"type": "directory", "path": str(session.workspace / "folder-of-some")},
-        {
-            "type": "cursor",
-            "path": str(session.workspace / "cursor.txt"),
-            "position": {"start": place, "end": place},
-        },
-    )
+    folder = {"type": "directory", "path": str(session.workspace / "folder-of-some")}
+    position = {"start": place, "end": place}
+    path = str(session.workspace / "cursor.txt")
+    cursor = {"type": "cursor", "path": path, "position": position}
+    text = await text_sent_to_model(session, file(session.workspace / "alone.txt"), folder, cursor)
     expected_texts = ("text of alone.txt", "folder-of-some", "cursor.txt")
     missing = [each for each in expected_texts if each not in text]
     harness.check(
@@ -185,8 +176,7 @@ async def an_unknown_context_is_skipped_with_a_note(
     expected = "a turn with a request to the model"
     harness.check("W-41e", ended and chat.model.requests, expected, f"{answer}, {chat.of()}")
     await require_files(session)
-    path = session.workspace / "beside.txt"
-    path.write_text("text of the file beside it\n")
+    path = session.file("beside.txt", "text of the file beside it\n")
     needed = file(session.workspace / "needed.txt")
     texts = [await text_sent_to_model(session, first, file(path)) for first in (needed, unknown)]
     follows = ["text of the file beside it" in text for text in texts]

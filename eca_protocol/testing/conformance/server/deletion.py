@@ -30,7 +30,7 @@ async def a_chat_that_runs_is_deleted(harness: Harness, session: ClientSession) 
     )
     chat.model.open("deleted")
     await session.settle()
-    name = harness.initialize_params(session.root)["clientInfo"]["name"]
+    name = session.initialize_params()["clientInfo"]["name"]
     late = [each for each in chat.of()[before:] if not _may_come(each, name)]
     harness.check("W-24a", not late, "no further content of the chat", late)
 

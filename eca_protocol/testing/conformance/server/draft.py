@@ -79,8 +79,7 @@ async def only_a_turn_that_cannot_start_is_a_connection_error(
 @case("W-51a", needs="model", since=DRAFT, until=DRAFT)
 async def the_contexts_of_the_draft_are_read(harness: Harness, session: ClientSession) -> None:
     """Prompt with a selection, a piece of code, and a terminal."""
-    path = session.workspace / "old.txt"
-    path.write_text("line alpha\nline beta\nline gamma\n")
+    path = session.file("old.txt", "line alpha\nline beta\nline gamma\n")
     contexts = [
         {
             "type": "file",

@@ -59,12 +59,10 @@ async def what_a_client_says_decides_the_edition(harness: Harness) -> None:
 
 async def _edition_for(harness: Harness, announcement: Announcement) -> Revision:
     async with harness.session(handshake=False) as session:
-        params = {
-            **harness.initialize_params(session.root),
-            "capabilities": {"codeAssistant": announcement.assistant},
-            "initializationOptions": announcement.options,
-        }
-        answer = await session.ask("initialize", params, seconds=30)
+        answer = await session.initialize(
+            capabilities={"codeAssistant": announcement.assistant},
+            initializationOptions=announcement.options,
+        )
         if answer.get("result") == {}:
             return Revision.DRAFT
         await session.notify("initialized", {})

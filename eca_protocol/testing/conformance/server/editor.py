@@ -9,7 +9,7 @@ from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import ChatSession, ClientSession, Harness
 from eca_protocol.testing.conformance.personalities import COUNTS_FROM_ZERO, PLAIN
 from eca_protocol.testing.conformance.recorder import ReceivedMessage
-from eca_protocol.testing.conformance.server.reading import call_results, calls, id_of
+from eca_protocol.testing.conformance.server.reading import call_results, calls, start_call
 from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.script import reply
 
@@ -43,10 +43,7 @@ async def _start_call(session: ClientSession, **arguments: Any) -> ChatSession:
     session.tool("editor diagnostics")
     session.replies[METHOD] = None
     chat = session.chat(calls((TOOL, arguments)), reply("Seen."))
-    await chat.prompt("Look.")
-    run = await chat.content("toolCallRun", expected="the call of the tool")
-    if run.content.get("manualApproval"):
-        await chat.approve(id_of(run.content))
+    await start_call(chat, "Look.", "the call of the tool")
     return chat
 
 
@@ -67,8 +64,7 @@ async def _model_text(chat: ChatSession, *, shows: str | None = None) -> str:
 @case("EDIT-1", "EDIT-2", "W-42b", "W-42c", "W-42e", fresh=True, initialize=CLIENT_WITH_DIAGNOSTICS)
 async def the_editor_is_asked_for_diagnostics(harness: Harness, session: ClientSession) -> None:
     """Ask for one file, then for all; answer with diagnostics, then with junk."""
-    path = session.workspace / "faulty.py"
-    path.write_text("oops\n")
+    path = session.file("faulty.py", "oops\n")
     chat = await _start_call(session, path=str(path))
     request = await _next_request(session, shows="EDIT-1")
     got = request.params.get("uri")
@@ -101,9 +97,7 @@ async def the_editor_is_asked_for_diagnostics(harness: Harness, session: ClientS
 @case("BASE-29", fresh=True, initialize=CLIENT_WITH_DIAGNOSTICS)
 async def answers_come_in_another_order(harness: Harness, session: ClientSession) -> None:
     """Ask for diagnostics in two chats; answer the second request first."""
-    paths = [session.workspace / name for name in ("one.py", "two.py")]
-    for path in paths:
-        path.write_text("oops\n")
+    paths = [session.file(name, "oops\n") for name in ("one.py", "two.py")]
     first = await _start_call(session, path=str(paths[0]))
     requests = [await _next_request(session)]
     second = await _start_call(session, path=str(paths[1]))
@@ -129,8 +123,7 @@ async def some_editors_count_from_zero(harness: Harness) -> None:
     """Report a diagnostic from an editor that counts lines from 0."""
     client = {**CLIENT_WITH_DIAGNOSTICS, "clientInfo": COUNTS_FROM_ZERO}
     async with harness.session(fresh=True, initialize=client) as session:
-        path = session.workspace / "faulty.py"
-        path.write_text("oops\n")
+        path = session.file("faulty.py", "oops\n")
         chat = await _start_call(session, path=str(path))
         await _answer(session, await _next_request(session), _diagnostics(str(path), LINE - 1))
         text = await _model_text(chat)
@@ -143,10 +136,7 @@ async def the_editor_is_not_asked_what_it_cannot(harness: Harness) -> None:
     without_diagnostics = {"capabilities": {"codeAssistant": {"editor": {"diagnostics": False}}}}
     async with harness.session(fresh=True, initialize=without_diagnostics) as session:
         chat = session.chat(calls((TOOL, {})), reply("Seen."))
-        await chat.prompt("Look.")
-        run = await chat.content("toolCallRun", expected="the call of the tool")
-        if run.content.get("manualApproval"):
-            await chat.approve(id_of(run.content))
+        await start_call(chat, "Look.", "the call of the tool")
         await chat.finished()
         requests = [received.message for received in session.messages if received.method == METHOD]
     harness.check("W-42d", not requests, f"no request {METHOD}", requests)

@@ -220,9 +220,8 @@ async def its_parent_ends(harness: Harness) -> None:
 @case("W-14b", since=Revision.DRAFT, handshake=False)
 async def its_parent_was_never_seen(harness: Harness, session: ClientSession) -> None:
     """Send a `processId` that names no process, as in a container."""
-    params = {**harness.initialize_params(session.root), "processId": _UNUSED_PID}
     with contextlib.suppress(ServerExited):
-        await session.ask("initialize", params, seconds=30)
+        await session.initialize(processId=_UNUSED_PID)
     code = await session.exit_code(2.5)
     harness.check(
         "W-14b",

@@ -41,7 +41,7 @@ async def initialize_comes_once_and_first(harness: Harness, session: ClientSessi
 
 
 async def _check_welcome(harness: Harness, session: ClientSession) -> None:
-    answer = await session.ask("initialize", harness.initialize_params(session.root), seconds=30)
+    answer = await session.initialize()
     result = answer.get("result")
     is_object = harness.check(
         "LIFE-3", isinstance(result, Mapping), "an object as the result of `initialize`", answer
@@ -60,7 +60,7 @@ async def nothing_overtakes_the_handshake(harness: Harness, session: ClientSessi
     A missing folder gives the server a reason for a notification.
     """
     folders = [{"name": "gone", "uri": (session.root / "no such folder").as_uri()}]
-    params = {**harness.initialize_params(session.root), "workspaceFolders": folders}
+    params = session.initialize_params(workspaceFolders=folders)
     requests = [message("initialize", params, id="hello"), query("early"), query("early too")]
     await session.write(b"".join(map(frame, requests)))
     first = await session.until(lambda _: True, seconds=30, expected="the first message")

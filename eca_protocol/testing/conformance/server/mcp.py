@@ -24,8 +24,8 @@ from eca_protocol.testing.conformance.server.reading import (
     all_text,
     calls,
     conversation,
-    id_of,
     offered_tools,
+    start_call,
 )
 from eca_protocol.testing.conformance.server.stops import stop_turn
 from eca_protocol.testing.conformance.server.tools import take_approved_turn
@@ -154,10 +154,7 @@ async def a_stop_ends_a_call_of_an_mcp_server(harness: Harness, session: ClientS
     """Stop the turn while a tool runs that takes half a minute."""
     await wait_for_status(session, "kit", "running")
     chat = session.chat(lambda request: calls((name_of(request.body, "kit", "sleep"), {})))
-    await chat.prompt("Sleep.")
-    run = (await chat.content("toolCallRun")).content
-    if run.get("manualApproval"):
-        await chat.approve(id_of(run))
+    await start_call(chat, "Sleep.")
     await chat.comes("toolCallRunning")
     took = await stop_turn(chat)
     harness.check(

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 import anyio
 
-from eca_protocol.testing.conformance.chat_session import Content
+from eca_protocol.testing.conformance.chat_session import ChatSession, Content
 from eca_protocol.testing.conformance.model import tools_in
 from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.members import at, list_at, object_at
@@ -29,6 +29,14 @@ def id_of(call: Content) -> str:
     if not isinstance(call_id, str):
         raise Unmet("a call with an id", call)
     return call_id
+
+
+async def start_call(chat: ChatSession, prompt: str, expected: str = "") -> None:
+    """Prompt a chat whose model calls a tool, and approve the call if it waits."""
+    await chat.prompt(prompt)
+    run = await chat.content("toolCallRun", expected=expected)
+    if run.content.get("manualApproval"):
+        await chat.approve(id_of(run.content))
 
 
 def result_of(answer: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -38,13 +38,8 @@ async def folders_are_roots(harness: Harness, session: ClientSession) -> None:
         {"name": "escaped", "uri": escaped.as_uri()},
         {"name": "local", "uri": local.as_uri().replace("file://", "file://localhost", 1)},
     ]
-    params = {
-        **harness.initialize_params(session.root),
-        "workspaceFolders": folders,
-        "rootUri": other.as_uri(),
-        "rootPath": str(other),
-    }
-    await session.ask("initialize", params, seconds=30)
+    ignored = {"rootUri": other.as_uri(), "rootPath": str(other)}
+    await session.initialize(workspaceFolders=folders, **ignored)
     await session.notify("initialized", {})
     for row, folder, words in (
         ("LIFE-10", plain, "a folder of `workspaceFolders`"),
@@ -73,8 +68,7 @@ async def folders_that_cannot_be_used_are_named(harness: Harness, session: Clien
         {"name": "far", "uri": "vscode-remote://machine/far-folder"},
         {"name": "good", "uri": session.root.as_uri()},
     ]
-    params = {**harness.initialize_params(session.root), "workspaceFolders": folders}
-    await session.ask("initialize", params, seconds=30)
+    await session.initialize(workspaceFolders=folders)
     await session.notify("initialized", {})
     for name in ("gone-folder", "far-folder"):
         expected = f"`$/showMessage` names {name}"

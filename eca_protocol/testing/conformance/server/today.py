@@ -140,8 +140,7 @@ async def _set_flag(harness: Harness, chat: ChatSession, content_id: str, text: 
 @case("FIELD:InitializeResponse.globalConfigPath", since=CURRENT, handshake=False)
 async def the_user_s_configuration_is_named(harness: Harness, session: ClientSession) -> None:
     """Read the configuration file's path in the answer to `initialize`."""
-    answer = await session.ask("initialize", harness.initialize_params(session.root), seconds=30)
-    path = result_of(answer).get("globalConfigPath")
+    path = result_of(await session.initialize()).get("globalConfigPath")
     if path is None:
         raise NotApplicable("the server names no file")
     is_right = isinstance(path, str) and _is_absolute(path)

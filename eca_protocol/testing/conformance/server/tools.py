@@ -58,8 +58,7 @@ async def a_call_is_announced_while_the_model_still_writes(
 ) -> None:
     """Hold the model's answer back after a text and a tool call."""
     session.tool(READ)
-    path = session.workspace / "told.txt"
-    path.write_text("to be read\n")
+    path = session.file("told.txt", "to be read\n")
     arguments = json.dumps({"path": str(path)})
     chat = session.chat(
         reply("I look.", tool_call(READ, arguments), wait("end"), finish("tool_calls")),
@@ -102,8 +101,7 @@ def _is_json(text: str, value: Any) -> bool:
 async def files_are_read(harness: Harness, session: ClientSession) -> None:
     """Read an existing file, and a missing one."""
     session.tool(READ)
-    path = session.workspace / "read.txt"
-    path.write_text("the text of the file\n")
+    path = session.file("read.txt", "the text of the file\n")
     chat = await take_approved_turn(
         session,
         "Read.",
@@ -161,9 +159,8 @@ async def two_calls_of_one_answer_are_announced_one_after_the_other(
 ) -> None:
     """Read two files in one answer, whose calls are interleaved."""
     session.tool(READ)
-    files = [session.workspace / f"{name}.txt" for name in ("one", "two")]
-    for path in files:
-        path.write_text(f"text of {path.name}\n")
+    names = ("one.txt", "two.txt")
+    files = [session.file(name, f"text of {name}\n") for name in names]
     arguments = [json.dumps({"path": str(path)}) for path in files]
     both = calls(*[(READ, {"path": str(path)}) for path in files])
     is_plain = harness.target.api == "openai-chat"
@@ -184,9 +181,8 @@ async def each_result_of_one_answer_reaches_the_model(
 ) -> None:
     """Read three files in one answer."""
     session.tool(READ)
-    files = [session.workspace / f"{name}-of-three.txt" for name in ("one", "two", "three")]
-    for path in files:
-        path.write_text(f"text of {path.name}\n")
+    names = [f"{name}-of-three.txt" for name in ("one", "two", "three")]
+    files = [session.file(name, f"text of {name}\n") for name in names]
     chat = await take_approved_turn(
         session,
         "Read them.",
@@ -196,9 +192,7 @@ async def each_result_of_one_answer_reaches_the_model(
     if len(chat.model.requests) < 2:
         raise Unmet("the next request to the model")
     results = call_results(chat.model.requests[1].body)
-    missing = [
-        path.name for path in files if not any(f"text of {path.name}" in each for each in results)
-    ]
+    missing = [name for name in names if not any(f"text of {name}" in each for each in results)]
     expected = "the result of each of three calls in the next request"
     got = f"no result: {missing}; {results}"
     harness.check("ARROW:chat-tool-call-11", not missing, expected, got)
@@ -251,8 +245,10 @@ async def a_file_change_is_shown(harness: Harness, session: ClientSession) -> No
     """Write a file, and edit a line of another."""
     session.tool(WRITE)
     session.tool(EDIT)
-    new_file, path = session.workspace / "made.txt", session.workspace / "changed.txt"
-    path.write_text("one\ntwo\nthree\n")
+    path, new_file = (
+        session.file("changed.txt", "one\ntwo\nthree\n"),
+        session.workspace / "made.txt",
+    )
     edit = {"path": str(path), "original_content": "two", "new_content": "zwei"}
     chat = await take_approved_turn(
         session,
@@ -281,8 +277,7 @@ async def a_file_change_is_shown(harness: Harness, session: ClientSession) -> No
 async def an_edit_that_cannot_be_done_says_why(harness: Harness, session: ClientSession) -> None:
     """Edit a text that is not in the file, and one that occurs seventeen times."""
     session.tool(EDIT)
-    path = session.workspace / "edited.txt"
-    path.write_text("other\n" * 20 + "same\n" * 17)
+    path = session.file("edited.txt", "other\n" * 20 + "same\n" * 17)
     for original, why in (("not in there", r"\w"), ("same", r"\b17\b")):
         edit = {"path": str(path), "original_content": original, "new_content": "x"}
         chat = await take_approved_turn(session, "Edit it.", calls((EDIT, edit)), reply("I see."))

@@ -184,7 +184,7 @@ async def test_a_server_that_starts_slowly_has_more_time_for_its_first_answer():
 
     async def asks(harness: Harness) -> None:
         async with harness.session(handshake=False) as session:
-            params = harness.initialize_params(session.root)
+            params = session.initialize_params()
             answer = await session.ask("initialize", params, seconds=0.1)
             harness.check("W-20a", "result" in answer, expected="an answer", got=answer)
 
