@@ -9,7 +9,7 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing.members import at, list_at
 from eca_protocol.testing.watching.observation import ObservationLog
 
-_AT_FIRST: Final = (
+AT_FIRST: Final = (
     "models",
     "selectModel",
     "behaviors",
@@ -18,7 +18,15 @@ _AT_FIRST: Final = (
     "selectAgent",
     "welcomeMessage",
 )
-_LISTS: Final = {"selectModel": "models", "selectBehavior": "behaviors", "selectAgent": "agents"}
+"""The members of `chat` in the first `config/updated`."""
+
+SELECTIONS: Final = {
+    "selectModel": "models",
+    "selectBehavior": "behaviors",
+    "selectAgent": "agents",
+}
+"""The members that select, and the list of each."""
+
 _CHOICES: Final = {
     "chat/selectedModelChanged": {"selectModel", "selectVariant", "variants"},
     "chat/selectedAgentChanged": {"selectAgent", "selectBehavior"},
@@ -75,7 +83,7 @@ class Announcements:
             if selected not in (None, *variants):
                 expected = "null or one of `variants` as `selectVariant`"
                 self._log.note("W-11h", expected, repr(selected))
-        for one, many in _LISTS.items():
+        for one, many in SELECTIONS.items():
             if one in chat or (many in chat and one in announced):
                 self._check_selection(one, announced.get(one), announced.get(many))
         self._announced = announced
@@ -84,19 +92,16 @@ class Announcements:
         if not self._tasks and not self.has_unreadable:
             expected = "a `$/progress` start before `config/updated`"
             self._log.note("W-11e", expected, "none")
-        missing = [key for key in _AT_FIRST if key not in chat]
+        missing = [key for key in AT_FIRST if key not in chat]
         if missing and not self.has_unreadable:
-            expected, got = (
-                f"{', '.join(_AT_FIRST)} in the first update",
-                f"no {', '.join(missing)}",
-            )
-            self._log.note("W-11a", expected, got)
+            expected = f"{', '.join(AT_FIRST)} in the first update"
+            self._log.note("W-11a", expected, f"no {', '.join(missing)}")
 
     def _check_nulls(self, chat: Mapping[str, Any]) -> None:
         nullable = _NULLABLE if self.revision is Revision.CURRENT else frozenset()
         nulls = [key for key, value in chat.items() if value is None and key not in nullable]
         if nulls:
-            is_first = self._announced is None and not set(nulls).isdisjoint(_AT_FIRST)
+            is_first = self._announced is None and not set(nulls).isdisjoint(AT_FIRST)
             row = "W-11a" if is_first else "W-11g"
             self._log.report(row, "no null members", f"null as {', '.join(nulls)}")
 

@@ -23,9 +23,8 @@ from eca_protocol.revisions import Revision, parse_revision
 from eca_protocol.testing.conformance.acp.cases import acp_cases
 from eca_protocol.testing.conformance.acp.suite import AcpSuite
 from eca_protocol.testing.conformance.cases import Case, is_named, server_cases
-from eca_protocol.testing.conformance.client.suite import DUPLICATES as CLIENT_DUPLICATES
 from eca_protocol.testing.conformance.client.suite import client_cases, run_client_suite
-from eca_protocol.testing.conformance.duplicates import DUPLICATES
+from eca_protocol.testing.conformance.duplicates import CLIENT_DUPLICATES, DUPLICATES
 from eca_protocol.testing.conformance.known import (
     known_failures,
     known_text,

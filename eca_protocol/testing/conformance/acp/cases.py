@@ -22,19 +22,18 @@ AgentCase: TypeAlias = Callable[[AcpHarness, AgentSession], Awaitable[None]]
 
 
 def agent_case(
-    *rows: str, needs: Collection[Need] | Need = (), seconds: float = 60.0, handshake: bool = True
+    *rows: str, needs: Collection[Need] | Need = (), handshake: bool = True
 ) -> Callable[[AgentCase], AgentCase]:
     """Declare a case: an async function of the harness and of an agent.
 
     Args:
         rows: the rows that it judges.
         needs: its requirements on the target.
-        seconds: its deadline.
         handshake: whether the agent has answered `initialize`.
     """
 
     def declare(function: AgentCase) -> AgentCase:
-        @case(*rows, needs=needs, seconds=seconds)
+        @case(*rows, needs=needs, seconds=60)
         @functools.wraps(function)
         async def run(harness: Harness) -> None:
             assert isinstance(harness, AcpHarness)

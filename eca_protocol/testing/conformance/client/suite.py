@@ -20,6 +20,7 @@ from eca_protocol.testing.conformance.client import oddities, reading, talking
 from eca_protocol.testing.conformance.client.client_run import ClientRun, run_client
 from eca_protocol.testing.conformance.client.harness import ClientHarness, Scenario
 from eca_protocol.testing.conformance.client.scripted_server import ScriptedServer
+from eca_protocol.testing.conformance.duplicates import CLIENT_DUPLICATES
 from eca_protocol.testing.conformance.judge import (
     Case,
     OnCase,
@@ -34,7 +35,6 @@ from eca_protocol.testing.requirements import REQUIREMENTS
 from eca_protocol.testing.watching import Observation
 
 __all__ = [
-    "DUPLICATES",
     "SCENARIOS",
     "UNTESTABLE",
     "ClientSuite",
@@ -58,20 +58,6 @@ def client_cases() -> Mapping[str, Case]:
         cases[name] = Case(name=name, summary=summary, rows=kind.rows, run=kind)
     return MappingProxyType(cases)
 
-
-DUPLICATES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "ARROW:initialization-1": "LIFE-1",
-        "ARROW:initialization-3": "LIFE-12",
-        "ARROW:chat-tool-call-1": "ARROW:chat-text-1",
-        "ARROW:chat-tool-call-8": "TOOL-16",
-        "BASE-3": "W-1",
-        "BASE-4": "W-1",
-        "W-4d": "BASE-25",
-        "W-5a": "BASE-6",
-    }
-)
-"""A row that binds clients -> the row that is judged in its place."""
 
 _SCREEN: Final = "A server cannot see what a client shows to its user."
 _OURS: Final = "It binds only the client of this project."
@@ -253,7 +239,7 @@ async def run_client_suite(
         edition=edition.value,
         started=started,
         seconds=anyio.current_time() - began,
-        findings=tuple(final_findings(findings, bound, DUPLICATES, _missing)),
+        findings=tuple(final_findings(findings, bound, CLIENT_DUPLICATES, _missing)),
         suite_errors=tuple(suite.suite_errors),
     )
 

@@ -372,9 +372,7 @@ async def the_list_is_sent_again_when_what_is_disabled_changes(
 ) -> None:
     """Select the plan agent, which disables tools."""
     session.tool(WRITE)
-    tool_lists = [
-        received for received in session.messages if received.method == "tool/serverUpdated"
-    ]
+    tool_lists = [each for each in session.messages if each.method == "tool/serverUpdated"]
     before, name = await _offered_now(session), behavior(harness)
     await session.notify(f"chat/selected{name.capitalize()}Changed", {name: "plan"})
     if await _offered_now(session) == before:

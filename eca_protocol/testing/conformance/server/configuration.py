@@ -20,17 +20,8 @@ from eca_protocol.testing.conformance.server.reading import INTRODUCTION_SECONDS
 from eca_protocol.testing.conformance.target import Directories
 from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.members import object_at
+from eca_protocol.testing.watching.announcements import AT_FIRST, SELECTIONS
 
-MEMBERS: Final = (
-    "models",
-    "selectModel",
-    "behaviors",
-    "selectBehavior",
-    "agents",
-    "selectAgent",
-    "welcomeMessage",
-)
-SELECTED: Final = {"selectModel": "models", "selectBehavior": "behaviors", "selectAgent": "agents"}
 GREETING: Final = "Welcome to the conformance suite"
 _MUTE: Final = "import sys; open(sys.argv[1], 'w').close(); sys.stdin.read()"
 _EARLY_SECONDS: Final = 0.5
@@ -73,11 +64,11 @@ async def _wait_for_introduction(session: ClientSession) -> ReceivedMessage:
 
 
 def _check_settings(harness: Harness, chat: Mapping[str, Any]) -> None:
-    missing = [name for name in MEMBERS if name not in chat]
-    harness.check("W-11a", not missing, f"`chat` with {', '.join(MEMBERS)}", chat)
+    missing = [name for name in AT_FIRST if name not in chat]
+    harness.check("W-11a", not missing, f"`chat` with {', '.join(AT_FIRST)}", chat)
     invalid = {
         name: chat[name]
-        for name, of in SELECTED.items()
+        for name, of in SELECTIONS.items()
         if name in chat
         and isinstance(chat.get(of), list)
         and not (chat[name] and chat[name] in chat[of])

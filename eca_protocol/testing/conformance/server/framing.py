@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from functools import partial
 from typing import Final
 
 import anyio
@@ -13,7 +12,9 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.asking import (
+    Trial,
     bytes_of,
+    check_trials,
     frame,
     is_read,
     query,
@@ -23,6 +24,7 @@ from eca_protocol.testing.conformance.server.asking import (
 from eca_protocol.testing.conformance.server.ends import exit_code
 from eca_protocol.testing.conformance.verdicts import Unmet
 
+_BODY: Final = bytes_of(query("x"))
 _TYPE: Final = b"Content-Type: application/vscode-jsonrpc"
 
 
@@ -93,7 +95,9 @@ async def frames_come_in_any_pieces(harness: Harness, session: ClientSession) ->
     answered = {str(answer.get("id")) for answer in outcome.answers if is_read(answer)}
     expected = "60 results for 60 queries in one write"
     harness.check("BASE-2", answered == set(together), expected, f"{len(answered)} results")
-    await run_trials(harness, BODIES, partial(_body_is_read, harness))
+    await check_trials(
+        harness, BODIES, "a result for a body with", lambda _, outcome: is_read(outcome.to("x"))
+    )
 
 
 async def _is_served(session: ClientSession, request_id: str) -> bool:
@@ -103,36 +107,18 @@ async def _is_served(session: ClientSession, request_id: str) -> bool:
         return False
 
 
-@attrs.frozen
-class Body:
-    """A body with the id `x`, its requirement, and description."""
-
-    row: str
-    data: bytes
-    description: str
-
-
 BODIES: Final = (
-    Body(
+    Trial(
         "BASE-6",
-        bytes_of(query("x")).replace(b"no such", "Grüße \u20ac \U0001f600".encode()),
+        frame(_BODY.replace(b"no such", "Grüße \u20ac \U0001f600".encode())),
         "characters of two, three and four bytes",
     ),
-    Body("CLIENT-34", bytes_of(query("x")) + b"\n", "a line end inside the counted body"),
-    Body("CLIENT-34", bytes_of(query("x")).replace(b"/", b"\\/"), "escaped slashes"),
-    Body(
-        "CLIENT-34",
-        bytes_of(query("x")).replace(b"{", b" {\r\n\t", 1),
-        "white space between the tokens",
+    Trial("CLIENT-34", frame(_BODY + b"\n"), "a line end inside the counted body"),
+    Trial("CLIENT-34", frame(_BODY.replace(b"/", b"\\/")), "escaped slashes"),
+    Trial(
+        "CLIENT-34", frame(_BODY.replace(b"{", b" {\r\n\t", 1)), "white space between the tokens"
     ),
 )
-
-
-async def _body_is_read(harness: Harness, session: ClientSession, body: Body) -> bool:
-    outcome = await try_bytes(session, frame(body.data))
-    served = is_read(outcome.to("x"))
-    harness.check(body.row, served, f"a result for a body with {body.description}", outcome)
-    return served and outcome.still_serves
 
 
 ODD: Final = (

@@ -57,7 +57,7 @@ async def poll(
     return value
 
 
-def calls(*tools: tuple[str, Any], before: str = "") -> Reply:
+def calls(*tools: tuple[str, Any]) -> Reply:
     """Build a reply of tool calls: each a tool and its arguments, as an object or as text."""
     steps = [
         tool_call(
@@ -68,7 +68,7 @@ def calls(*tools: tuple[str, Any], before: str = "") -> Reply:
         )
         for index, (name, arguments) in enumerate(tools)
     ]
-    return reply(*([before] if before else []), *steps, finish("tool_calls"), usage(10, len(tools)))
+    return reply(*steps, finish("tool_calls"), usage(10, len(tools)))
 
 
 def all_text(value: Any) -> str:

@@ -16,12 +16,8 @@ from eca_protocol.testing.conformance.cases import Case
 from eca_protocol.testing.conformance.client.client_run import SERVER, run_client
 from eca_protocol.testing.conformance.client.oddities import MoreAfterTheEnd
 from eca_protocol.testing.conformance.client.scripted_server import ScriptedServer
-from eca_protocol.testing.conformance.client.suite import (
-    DUPLICATES,
-    UNTESTABLE,
-    client_cases,
-    run_client_suite,
-)
+from eca_protocol.testing.conformance.client.suite import UNTESTABLE, client_cases, run_client_suite
+from eca_protocol.testing.conformance.duplicates import CLIENT_DUPLICATES
 from eca_protocol.testing.conformance.run import Run, binds
 from eca_protocol.testing.conformance.target import Directories, Target
 from eca_protocol.testing.requirements import REQUIREMENTS
@@ -69,7 +65,7 @@ def broken(run: Run) -> set[str]:
 
 
 def and_what_is_the_same(row: str) -> set[str]:
-    return {row} | {other for other, judged in DUPLICATES.items() if judged == row}
+    return {row} | {other for other, judged in CLIENT_DUPLICATES.items() if judged == row}
 
 
 def about(row: str) -> list[Case]:
@@ -104,7 +100,7 @@ def test_a_client_without_an_error_passes() -> None:
         each.id for each in run_result.findings if each.verdict == "untestable" and not each.case
     }
     fields = {row for row in unjudged if row.startswith(("FIELD:", "VALUE:"))}
-    assert unjudged - fields <= set(UNTESTABLE) | set(DUPLICATES) | {"CONF-14", "CONF-17"}
+    assert unjudged - fields <= set(UNTESTABLE) | set(CLIENT_DUPLICATES) | {"CONF-14", "CONF-17"}
 
 
 @pytest.mark.long
@@ -237,6 +233,6 @@ async def test_a_caller_without_a_message_does_no_harm(tmp_path: Path) -> None:
 def test_only_rows_that_bind_clients_are_judged() -> None:
     bound = {id_ for id_ in REQUIREMENTS if binds(id_, Revision.CURRENT, side="client")}
     judged = {row for case in client_cases().values() for row in case.rows}
-    assert judged | set(DUPLICATES) | set(UNTESTABLE) <= bound
+    assert judged | set(CLIENT_DUPLICATES) | set(UNTESTABLE) <= bound
     assert not set(UNTESTABLE) & judged
-    assert set(DUPLICATES.values()) <= bound
+    assert set(CLIENT_DUPLICATES.values()) <= bound
