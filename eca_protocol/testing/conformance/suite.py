@@ -295,16 +295,14 @@ async def _judge(case: Case, harness: Harness, seconds: float) -> _CaseResult:
             error = SuiteError.of(case.name, inspect.getfile(inspect.unwrap(case.run)), raised)
             why = error.reason
     result = {finding.id for finding in harness.findings}
+    other = "the case did not trigger it"
+    reasons = {id_: _NO_MESSAGE if _is_field_or_value(id_) else other for id_ in case.rows}
     rest = [
-        unjudged(case, id_, why or _reason_unjudged(id_), verdict)
-        for id_ in case.rows
+        unjudged(case, id_, why or reason, verdict)
+        for id_, reason in reasons.items()
         if id_ not in result
     ]
     return _CaseResult(harness.findings + rest, death, error)
-
-
-def _reason_unjudged(id_: str) -> str:
-    return _NO_MESSAGE if _is_field_or_value(id_) else "the case did not trigger it"
 
 
 def _is_field_or_value(id_: str) -> bool:

@@ -166,7 +166,9 @@ class Calls:
             state = "called"
         elif kind == "toolCallRejected":
             state = "rejected"
-        if call.is_ambiguous or (state == call.state == "running" and _is_step(content)):
+        if call.is_ambiguous or (
+            state == call.state == "running" and text_at(content, "details", "type") == "subagent"
+        ):
             pass
         elif kind in call.kinds:
             self._report(
@@ -248,10 +250,6 @@ class Calls:
                 expected = f"the end of the call {call.id!r} before that of its turn"
                 self._report(row, expected, f"the state {call.state} at the end of the turn")
                 return
-
-
-def _is_step(content: Mapping[str, Any]) -> bool:
-    return text_at(content, "details", "type") == "subagent"
 
 
 def _was_whole(pieces: list[str], arguments: dict[str, Any]) -> bool:

@@ -83,7 +83,7 @@ class SchemaChecker:
         if name not in table:
             return
         method = table[name]
-        if not self._is_in_window(method):
+        if not method.window.written_in(self.revision):
             if side == "client":
                 self.client_goes_beyond = True
             elif part == "params" and not self.client_goes_beyond:
@@ -103,9 +103,6 @@ class SchemaChecker:
                     self.is_unreadable or _MEANING.fullmatch(departure.path) is not None
                 )
         self._log.is_ambiguous = self._log.is_ambiguous or self.is_unreadable
-
-    def _is_in_window(self, method: Method) -> bool:
-        return method.window.written_in(self.revision)
 
     def _counts(self, side: Side, departure: Departure, raw: Any, part: Part) -> bool:
         """Return whether a departure violates a row: rulings on reading do not excuse a writer."""

@@ -176,7 +176,7 @@ async def open_client_suite(
     """Prepare a client to be judged.
 
     Args:
-        target: the client; `stage.SERVER` in its command stands for the server it has to start.
+        target: the client; `{{server}}` in its command stands for the server it has to start.
         seconds_per_case: after which a client that has not ended by itself is ended; more if it
             takes long with the plain server, too.
 
@@ -202,7 +202,7 @@ async def run_client_suite(
     """Judge a client by its behaviour at each start.
 
     Args:
-        target: the client; `stage.SERVER` in its command stands for the server it has to start.
+        target: the client; `{{server}}` in its command stands for the server it has to start.
         cases: the cases; None: all. The plain server is always included.
         name: the target's name in reports.
         jobs: the number of clients at once; None: the number of processors.

@@ -122,10 +122,6 @@ async def an_mcp_server_holds_nothing_up(harness: Harness) -> None:
         await _check_mute_server(harness, Path(folder) / "started")
 
 
-def _mute_server(started: Path) -> dict[str, Any]:
-    return {"command": sys.executable, "args": ["-ISc", _MUTE, str(started)]}
-
-
 async def _appears(path: Path) -> bool:
     file = anyio.Path(path)
     with anyio.move_on_after(_EARLY_SECONDS):
@@ -135,7 +131,8 @@ async def _appears(path: Path) -> bool:
 
 
 async def _check_mute_server(harness: Harness, started: Path) -> None:
-    config = {"mcpServers": {"mute": _mute_server(started)}}
+    mute_server = {"command": sys.executable, "args": ["-ISc", _MUTE, str(started)]}
+    config = {"mcpServers": {"mute": mute_server}}
     async with harness.session(config=config, handshake=False) as session:
         await session.initialize()
         is_early = await _appears(started) and not session.config

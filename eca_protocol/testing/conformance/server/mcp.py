@@ -295,7 +295,7 @@ async def _lock(request: HTTPRequest, responder: Responder) -> None:
         },
         "register": {
             "client_id": "conformance",
-            "redirect_uris": _redirects(request.body),
+            "redirect_uris": list_at(json.loads(request.body or b"{}"), "redirect_uris"),
             "token_endpoint_auth_method": "none",
         },
     }
@@ -305,10 +305,6 @@ async def _lock(request: HTTPRequest, responder: Responder) -> None:
         return
     status = 201 if request.path == "/register" else 200
     await responder.respond(status, json.dumps(document), {"content-type": "application/json"})
-
-
-def _redirects(body: bytes) -> list[Any]:
-    return list_at(json.loads(body) if body else {}, "redirect_uris")
 
 
 @case("W-36a", "W-36b", until=Revision.R2025_10, needs="config", seconds=30)
