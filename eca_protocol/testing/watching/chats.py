@@ -187,7 +187,7 @@ class Chats:
         if owner is None:
             return
         if is_error:
-            owner.on_refused(prompt)
+            owner.prompts[:] = [each for each in owner.prompts if each is not prompt]
         else:
             owner.on_answered(prompt)
             owner.set_awaits_key(at(result, "status") == "login")

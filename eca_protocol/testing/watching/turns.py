@@ -124,11 +124,6 @@ class ChatTurns:
         elif self.prompts[:1] == [prompt] and not self.is_replaying:
             prompt.breaks_order = True
 
-    def on_refused(self, prompt: Prompt) -> None:
-        """Handle the error of a prompt: it has no turn."""
-        if prompt in self.prompts:
-            self.prompts.remove(prompt)
-
     def check(self, role: str, kind: str, content: Mapping[str, Any]) -> None:
         """Check a content of the chat."""
         self.log.is_ambiguous = self.log.is_ambiguous or self.has_unreadable
