@@ -35,6 +35,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from eca_protocol import json
 from eca_protocol.errors import DeadlineExceeded, InvalidJSON
 from eca_protocol.http_server import HTTPRequest, HTTPServer, Responder, serve
+from eca_protocol.testing.members import at, list_at
 from eca_protocol.testing.messages_events import MessagesEvents
 from eca_protocol.testing.script import (
     Reply,
@@ -403,11 +404,10 @@ def _received(request: HTTPRequest) -> ReceivedRequest:
 
 
 def _instructions(body: Mapping[str, Any]) -> list[Any]:
-    messages = body.get("messages")
     instructions = [
         message.get("content")
-        for message in (messages if isinstance(messages, list) else ())
-        if isinstance(message, dict) and message.get("role") in ("system", "developer")
+        for message in list_at(body, "messages")
+        if at(message, "role") in ("system", "developer")
     ]
     fields = ("instructions", "system", "systemInstruction")
     return [*instructions, *(body.get(name) for name in fields)]
@@ -430,12 +430,8 @@ def main(arguments: list[str] | None = None) -> None:
         prog="python -m eca_protocol.testing.provider",
         description="A scripted OpenAI-compatible endpoint on loopback; prints its base URL.",
     )
-    parser.add_argument(
-        "--port",
-        type=int,
-        default=0,
-        help="the port to listen on; 0, the default, selects a free one",
-    )
+    port = "the port to listen on; 0, the default, selects a free one"
+    parser.add_argument("--port", type=int, default=0, help=port)
     parser.add_argument("--script", type=Path, help="a JSON file with a list of replies")
     options = parser.parse_args(arguments)
     replies = json.loads(options.script.read_bytes()) if options.script else []

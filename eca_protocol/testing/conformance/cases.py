@@ -8,12 +8,11 @@ import importlib
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from types import MappingProxyType
-from typing import Any, Final, Literal, TypeVar
-
-import attrs
+from typing import Any, Final, TypeVar
 
 from eca_protocol.revisions import Revision, Window
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
+from eca_protocol.testing.conformance.judge import Case, Need
 from eca_protocol.testing.requirements import lookup
 
 __all__ = [
@@ -25,39 +24,9 @@ __all__ = [
     "server_cases",
 ]
 
-Need = Literal["process", "config", "model", "contexts", "native-tools", "mcp"]
-"""The requirements of a case on its target.
-
-`process`: the target is a process, not a function inside the suite. `config`: configuration beyond
-the model's can be given to it. `model`: it uses the scripted model. `contexts`: it finds contexts.
-A server without native tools may lack the last three: it has an author's handlers in their place.
-"""
-
 Run = Callable[[Harness], Awaitable[None]]
 RunWithSession = Callable[[Harness, ClientSession], Awaitable[None]]
 F = TypeVar("F", Run, RunWithSession)
-
-
-@attrs.frozen(kw_only=True)
-class Case:
-    """A case and what it declares.
-
-    Attributes:
-        name: chapter and function: `chats.a_turn_has_its_parts_in_order`.
-        summary: what it does, in a sentence for people.
-        rows: the ids of the rows that it judges.
-        window: the editions it is for.
-        needs: its requirements on the target.
-        seconds: its deadline.
-    """
-
-    name: str
-    summary: str
-    rows: tuple[str, ...]
-    run: Run
-    window: Window
-    needs: frozenset[Need] = frozenset()
-    seconds: float = 20.0
 
 
 _REGISTERED: Final[dict[str, Case]] = {}
@@ -126,14 +95,13 @@ def is_named(name: str, pattern: str) -> bool:
 
 def server_cases() -> MappingProxyType[str, Case]:
     """Return the cases for servers by name, in the order of their chapters."""
-    server = importlib.import_module("eca_protocol.testing.conformance.server")
-    for chapter in server.CHAPTERS:
-        importlib.import_module(f"{server.__name__}.{chapter}")
-    return cases_in(server.__name__)
+    return cases_in("eca_protocol.testing.conformance.server")
 
 
 def cases_in(package: str) -> MappingProxyType[str, Case]:
-    """Return the imported cases of a package by name."""
+    """Import the chapters of a package; return their cases by name."""
+    for chapter in importlib.import_module(package).CHAPTERS:
+        importlib.import_module(f"{package}.{chapter}")
     mine = {
         name: each
         for name, each in _REGISTERED.items()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import anyio
 
@@ -11,8 +11,15 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.message_session import MessageSession
 from eca_protocol.testing.conformance.model import ChatModel
 from eca_protocol.testing.conformance.recorder import ReceivedMessage
+from eca_protocol.testing.conformance.verdicts import Unmet
+from eca_protocol.testing.members import at
 
 __all__ = ["ChatSession"]
+
+Content = Mapping[str, Any]
+
+CALL_ENDS: Final = ("toolCalled", "toolCallRejected")
+"""The types of content that close a call."""
 
 
 class ChatSession:
@@ -31,34 +38,54 @@ class ChatSession:
         self._answered: set[str] = set()  # ids of calls
         self._is_stopped = False
 
+    def _has(self, received: ReceivedMessage) -> bool:
+        return received.method == "chat/contentReceived" and received.chat_id == self.id
+
     @property
     def messages(self) -> list[ReceivedMessage]:
         """The chat's `chat/contentReceived` messages, in order."""
-        return [
-            received
-            for received in self.session.messages
-            if received.method == "chat/contentReceived" and received.chat_id == self.id
-        ]
+        return list(filter(self._has, self.session.messages))
 
     @property
     def contents(self) -> list[Mapping[str, Any]]:
         """The params of each message."""
         return [received.params for received in self.messages]
 
-    def of(self, type_: str) -> list[Mapping[str, Any]]:
-        """Return the contents of that type."""
+    def of(self, *types: str) -> list[Content]:
+        """Return the contents of these types, or all, in order."""
+        contents = [received.content for received in self.messages]
+        return [each for each in contents if not types or each.get("type") in types]
+
+    @property
+    def kinds(self) -> list[str]:
+        """The types of the contents; the end of a turn is `finished`."""
         return [
-            received.content for received in self.messages if received.content.get("type") == type_
+            "finished" if each.get("state") == "finished" else str(each.get("type"))
+            for each in self.of()
         ]
+
+    @property
+    def runs(self) -> list[Content]:
+        """The first `toolCallRun` of each call, in order."""
+        return _first_of_each_call(self.of("toolCallRun"))
+
+    @property
+    def call_ends(self) -> list[Content]:
+        """The first content that closes each call, in order."""
+        return _first_of_each_call(self.of(*CALL_ENDS))
+
+    def text(self, role: str) -> str:
+        """Return the joined texts of `user`, `assistant`, or `system`, which all others are."""
+        return "".join(
+            str(received.content.get("text"))
+            for received in self.messages
+            if received.content.get("type") == "text" and received.role == role
+        )
 
     @property
     def assistant_text(self) -> str:
         """All text of the assistant, joined."""
-        return "".join(
-            str(received.content.get("text"))
-            for received in self.messages
-            if received.content.get("type") == "text" and received.params.get("role") == "assistant"
-        )
+        return self.text("assistant")
 
     def with_marker(self, text: str) -> str:
         """Return a prompt with the marker by which the model recognizes the chat."""
@@ -89,25 +116,24 @@ class ChatSession:
         """
         request = await self.send_prompt(text, marker=marker, **params)
         answer = await self.session.answer(request, seconds=seconds)
-        result = answer.get("result")
-        if isinstance(result, Mapping) and isinstance(result.get("chatId"), str):
-            self.id = result["chatId"]
+        if isinstance(named := at(answer, "result", "chatId"), str):
+            self.id = named
         return answer
 
     @property
     def ends(self) -> int:
         """The number of turns that have ended; two `finished` in a row count once."""
-        return sum(map(self._end_detector(), self.contents))
+        return sum(map(self._end_detector(), self.messages))
 
-    def _end_detector(self) -> Callable[[Mapping[str, Any]], bool]:
-        """Return a function that tells of each content's params whether a turn ends with it."""
+    def _end_detector(self) -> Callable[[ReceivedMessage], bool]:
+        """Return a function that tells of each message whether a turn ends with it."""
         is_draft, continues = self.session.edition is Revision.DRAFT, False
 
-        def ends_one(params: Mapping[str, Any]) -> bool:
+        def ends_one(received: ReceivedMessage) -> bool:
             nonlocal continues
-            content = params.get("content")
+            content = received.params.get("content")
             if is_draft or not isinstance(content, Mapping):
-                return params.get("isComplete") is True
+                return received.params.get("isComplete") is True
             if content.get("state") == "finished":
                 was_running, continues = continues, False
                 return was_running
@@ -128,11 +154,10 @@ class ChatSession:
         while True:
             ends_one, count = self._end_detector(), 0
 
-            def is_wanted(message: Mapping[str, Any]) -> bool:
+            def is_wanted(received: ReceivedMessage) -> bool:
                 nonlocal count
-                params = self._content_params(message)
-                count += params is not None and ends_one(params)  # noqa: B023 - used in this round
-                return count == n or self._waiting_call(params) is not None
+                count += self._has(received) and ends_one(received)  # noqa: B023 - of this round
+                return count == n or self._waiting_call(received) is not None
 
             received = await self.session.until(
                 is_wanted,
@@ -140,26 +165,29 @@ class ChatSession:
                 shows=shows,
                 expected=f"the end of turn {n}",
             )
-            call_id = self._waiting_call(received.params)
+            call_id = self._waiting_call(received)
             if call_id is None:
                 return received
             await self.approve(call_id)
 
-    def _waiting_call(self, params: Mapping[str, Any] | None) -> str | None:
+    async def finishes(self, turns: int = 1, *, seconds: float = 5) -> bool:
+        """Return whether that many turns end."""
+        try:
+            await self.finished(turns, seconds=seconds)
+        except Unmet:
+            return False
+        return True
+
+    def _waiting_call(self, received: ReceivedMessage) -> str | None:
         """Return the id of a call by the server's own choice that waits for the user, or None."""
-        content = params.get("content") if params else None
-        if not isinstance(content, Mapping) or self.model.requests or self._is_stopped:
+        if not self._has(received) or self.model.requests or self._is_stopped:
             return None
-        call_id = content.get("id")
-        waits = content.get("type") == "toolCallRun" and content.get("manualApproval") is True
+        call_id = received.content.get("id")
+        waits = received.content.get("type") == "toolCallRun" and (
+            received.content.get("manualApproval") is True
+        )
         is_new = isinstance(call_id, str) and call_id not in self._answered
         return call_id if waits and is_new else None
-
-    def _content_params(self, message: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        params = message.get("params")
-        if message.get("method") != "chat/contentReceived" or not isinstance(params, Mapping):
-            return None
-        return params if params.get("chatId") == self.id else None
 
     async def content(
         self,
@@ -172,25 +200,40 @@ class ChatSession:
         **members: Any,
     ) -> ReceivedMessage:
         """Wait for the nth content of that type with these members."""
-        count: list[int] = []
+        count = 0
 
-        def is_wanted(message: Mapping[str, Any]) -> bool:
-            params = self._content_params(message)
-            content = None if params is None else params.get("content")
-            if params is None or not isinstance(content, Mapping) or content.get("type") != type_:
+        def is_wanted(received: ReceivedMessage) -> bool:
+            nonlocal count
+            if not self._has(received) or received.content.get("type") != type_:
                 return False
-            if not members.items() <= {**params, **content}.items():
-                return False
-            count.append(1)
-            return len(count) == n
+            count += members.items() <= {**received.params, **received.content}.items()
+            return count == n
 
         which = "".join(f", {name} {value!r}" for name, value in members.items())
-        return await self.session.until(
-            is_wanted,
-            seconds=seconds,
-            shows=shows,
-            expected=expected or f"content {n} of type {type_!r}{which}",
+        expected = expected or f"content {n} of type {type_!r}{which}"
+        return await self.session.until(is_wanted, seconds=seconds, shows=shows, expected=expected)
+
+    async def comes(self, type_: str, **members: Any) -> bool:
+        """Return whether a content of a type with these members comes within two seconds."""
+        try:
+            await self.content(type_, seconds=2, **members)
+        except Unmet:
+            return False
+        return True
+
+    async def next_run(self, n: int = 1) -> Content:
+        """Return the nth call's `toolCallRun`."""
+        await self.session.until_holds(
+            lambda: len(self.runs) >= n, expected=f"toolCallRun of call {n}"
         )
+        return self.runs[n - 1]
+
+    async def next_end(self, n: int = 1, *, shows: str | None = None) -> Content:
+        """Return the content that closes the nth call."""
+        await self.session.until_holds(
+            lambda: len(self.call_ends) >= n, shows=shows, expected=f"the end of call {n}"
+        )
+        return self.call_ends[n - 1]
 
     async def stop(self) -> None:
         """Stop the running turn."""
@@ -199,12 +242,16 @@ class ChatSession:
 
     async def approve(self, call_id: str, **more: Any) -> None:
         """Approve a tool call."""
-        await self._decide("chat/toolCallApprove", call_id, more)
-
-    async def reject(self, call_id: str, **more: Any) -> None:
-        """Reject a tool call."""
-        await self._decide("chat/toolCallReject", call_id, more)
-
-    async def _decide(self, method: str, call_id: str, more: Mapping[str, Any]) -> None:
         self._answered.add(call_id)
-        await self.session.notify(method, {"chatId": self.id, "toolCallId": call_id, **more})
+        named = {"chatId": self.id, "toolCallId": call_id}
+        await self.session.notify("chat/toolCallApprove", {**named, **more})
+
+    async def reject(self, call_id: str) -> None:
+        """Reject a tool call."""
+        self._answered.add(call_id)
+        named = {"chatId": self.id, "toolCallId": call_id}
+        await self.session.notify("chat/toolCallReject", named)
+
+
+def _first_of_each_call(contents: list[Content]) -> list[Content]:
+    return list({str(each.get("id")): each for each in reversed(contents)}.values())[::-1]

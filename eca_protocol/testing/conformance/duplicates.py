@@ -27,7 +27,19 @@ ARROW:chat-tool-call-6=W-30a ARROW:chat-tool-call-7=TOOL-4 ARROW:chat-tool-call-
 ARROW:chat-tool-call-10=TOOL-6 ARROW:chat-tool-call-12=W-22e ARROW:chat-tool-call-13=W-22e
 """
 
-DUPLICATES: Final[Mapping[str, str]] = MappingProxyType(
-    dict(pair.rsplit("=", 1) for pair in _PAIRS.split())
-)
-"""A row -> the row that is judged in its place."""
+_PAIRS_OF_CLIENTS: Final = """
+ARROW:initialization-1=LIFE-1 ARROW:initialization-3=LIFE-12
+ARROW:chat-tool-call-1=ARROW:chat-text-1
+ARROW:chat-tool-call-8=TOOL-16 BASE-3=W-1 BASE-4=W-1 W-4d=BASE-25 W-5a=BASE-6
+"""
+
+
+def _mapping(pairs: str) -> Mapping[str, str]:
+    return MappingProxyType(dict(pair.rsplit("=", 1) for pair in pairs.split()))
+
+
+DUPLICATES: Final = _mapping(_PAIRS)
+"""A row that binds servers -> the row that is judged in its place."""
+
+CLIENT_DUPLICATES: Final = _mapping(_PAIRS_OF_CLIENTS)
+"""A row that binds clients -> the row that is judged in its place."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any, Final
 
 import anyio
@@ -12,6 +11,7 @@ import anyio
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.judge import Judge
+from eca_protocol.testing.conformance.message_session import MessageSession
 from eca_protocol.testing.conformance.model import Model
 from eca_protocol.testing.conformance.servers import Servers
 from eca_protocol.testing.conformance.session import ClientSession
@@ -49,7 +49,7 @@ class Harness(Judge):
         self.died: bool = False
         self._servers = servers
         self._alone = alone
-        self._sessions: list[ClientSession] = []
+        self._sessions: list[MessageSession] = []
 
     @asynccontextmanager
     async def session(
@@ -115,10 +115,6 @@ class Harness(Judge):
     def directories(self) -> Directories:
         """Return new directories, for servers that follow each other or run at once in a home."""
         return self._servers.new_directories()
-
-    def initialize_params(self, root: Path) -> dict[str, Any]:
-        """Return the params of `initialize` with that workspace."""
-        return self.target.initialize_params(root)
 
     def mixes_chats(self, *, of_others: bool = False) -> bool:
         """Return whether a request to the model had messages of several chats.

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 import anyio
+import attrs
 
+from eca_protocol.revisions import EVER, Window
 from eca_protocol.testing.conformance.verdicts import (
     NO_TIME,
     Finding,
@@ -16,11 +18,47 @@ from eca_protocol.testing.conformance.verdicts import (
     Verdict,
     failing,
     shown,
+    worst,
 )
 
-__all__ = ["Judge", "by_row", "judge_cases", "unjudged"]
+__all__ = ["Case", "Judge", "Need", "OnCase", "final_findings", "judge_cases", "unjudged"]
 
 _LONGEST = 600  # characters of `got`
+
+Need = Literal["process", "config", "model", "contexts", "native-tools", "mcp"]
+"""The requirements of a case on its target.
+
+`process`: the target is a process, not a function inside the suite. `config`: configuration beyond
+the model's can be given to it. `model`: it uses the scripted model. `contexts`: it finds contexts.
+A server without native tools may lack the last three: it has an author's handlers in their place.
+"""
+
+
+@attrs.frozen(kw_only=True)
+class Case:
+    """A case and what it declares.
+
+    Attributes:
+        name: chapter and function: `chats.a_turn_has_its_parts_in_order`.
+        summary: what it does, in a sentence for people.
+        rows: the ids of the rows that it judges.
+        run: an async function of the harness; of a case for clients the class of its server.
+        window: the editions it is for.
+        needs: its requirements on the target.
+        seconds: its deadline.
+    """
+
+    name: str
+    summary: str
+    rows: tuple[str, ...]
+    run: Any
+    window: Window = EVER
+    needs: frozenset[Need] = frozenset()
+    seconds: float = 20.0
+
+
+OnCase = Callable[[Case, Sequence[Finding]], None]
+"""Called as a case ends."""
 
 
 class Judge:
@@ -76,24 +114,14 @@ class Judge:
         self.findings.append(Finding(id=id_, verdict=verdict, case=self.case, got=why))
 
 
-class _AnyCase(Protocol):
-    @property
-    def name(self) -> str: ...
-    @property
-    def rows(self) -> tuple[str, ...]: ...
-
-
-C = TypeVar("C", bound=_AnyCase)
-
-
 async def judge_cases(
-    cases: Iterable[C],
-    judge: Callable[[C], Awaitable[list[Finding]]],
+    cases: Iterable[Case],
+    judge: Callable[[Case], Awaitable[list[Finding]]],
     *,
     jobs: int | None,
     end: float,
     seconds: float,
-    on_case: Callable[[C, Sequence[Finding]], None] | None,
+    on_case: OnCase | None,
 ) -> list[Finding]:
     """Judge cases; return all findings, and untestable ones for the rows of unfinished cases.
 
@@ -122,14 +150,30 @@ async def judge_cases(
     return all_findings + late
 
 
-def unjudged(case: _AnyCase, id_: str, why: str, verdict: Verdict = "untestable") -> Finding:
+def unjudged(case: Case, id_: str, why: str, verdict: Verdict = "untestable") -> Finding:
     """Build the finding for a row that its case leaves open."""
     return Finding(id=id_, verdict=verdict, case=case.name, got=why)
 
 
-def by_row(findings: Iterable[Finding]) -> Mapping[str, Sequence[Finding]]:
-    """Return the findings of each row."""
-    rows: dict[str, list[Finding]] = {}
+def final_findings(
+    findings: Iterable[Finding],
+    bound_rows: Iterable[str],
+    duplicates: Mapping[str, str],
+    missing: Callable[[str], Finding],
+) -> Iterator[Finding]:
+    """Yield the finding on each row; `missing` builds that on a row which no case has judged.
+
+    A row without findings has those of its duplicate, the row that is judged in its place.
+    """
+    by_row: dict[str, list[Finding]] = {}
     for finding in findings:
-        rows.setdefault(finding.id, []).append(finding)
-    return rows
+        by_row.setdefault(finding.id, []).append(finding)
+    for id_ in bound_rows:
+        judged = by_row.get(id_) or by_row.get(duplicates.get(id_, ""))
+        if judged:
+            finding = worst(judged)
+            is_broken = finding.verdict in {"fail", "warn"}
+            verdict = failing(id_) if is_broken else finding.verdict
+            yield attrs.evolve(finding, id=id_, verdict=verdict)
+        else:
+            yield missing(id_)

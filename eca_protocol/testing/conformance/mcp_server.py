@@ -79,11 +79,8 @@ def answer(message: dict[str, Any]) -> None:
     if "id" not in message or "method" not in message:
         return
     result = result_of(message["method"], message.get("params") or {})
-    if result is None:
-        error = {"code": -32601, "message": f"no method {message['method']}"}
-        write({"id": message["id"], "error": error})
-    else:
-        write({"id": message["id"], "result": result})
+    error = {"code": -32601, "message": f"no method {message['method']}"}
+    write({"id": message["id"], **({"error": error} if result is None else {"result": result})})
 
 
 def main() -> None:

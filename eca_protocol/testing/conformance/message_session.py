@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import anyio
@@ -34,6 +35,7 @@ class MessageSession:
 
     Attributes:
         messages: the server's messages that concern this session, in order.
+        models: the scripted models of its chats.
         workspace: this session's own directory in the server's workspace.
         root: the workspace of the server; the same if the session has the server alone.
     """
@@ -45,24 +47,18 @@ class MessageSession:
         self.edition = edition
         self.case: str = judge.case
         self.messages: list[ReceivedMessage] = []
+        self.models: list[ChatModel] = []
         self.root: Path = wire.directories.workspace
-        self.workspace: Path = (
-            self.root if alone else self.root / f"session-{wire.router.next_id()}"
-        )
+        self.workspace: Path = self.root if alone else self.root / f"session-{wire.next_id()}"
         self._methods: dict[str, str] = {}
         self._judge = judge
         self._personality = personality
         self.workspace.mkdir(exist_ok=True)
-        wire.router.sessions.append(self)
-
-    @property
-    def models(self) -> tuple[ChatModel, ...]:
-        """The scripted models of its chats."""
-        return ()
+        wire.sessions.append(self)
 
     def exchange(self, most: int) -> tuple[Transmission, ...]:
         """Return the last messages that concern this session, the model's included."""
-        recorder, owner = self.wire.recorder, self.wire.router.owner
+        recorder, owner = self.wire.recorder, self.wire.owner
         mine = [each.transmission for each in recorder.record if owner(each) in (None, self)]
         for model in self.models:
             for at, party, data in model.traffic:
@@ -72,12 +68,12 @@ class MessageSession:
 
     def close(self) -> None:
         """Stop receiving messages."""
-        self.wire.router.sessions.remove(self)
+        self.wire.sessions.remove(self)
 
     @property
     def is_open(self) -> bool:
         """True while messages are received."""
-        return self in self.wire.router.sessions
+        return self in self.wire.sessions
 
     @property
     def process(self) -> ServerProcess:
@@ -86,8 +82,14 @@ class MessageSession:
 
     @property
     def replies(self) -> dict[str, Any]:
-        """The answers to the server's requests, by method; see `Router`."""
-        return self.wire.router.replies
+        """The answers to the server's requests, by method; see `Wire`."""
+        return self.wire.replies
+
+    def file(self, name: str, text: str) -> Path:
+        """Write a file of the session's workspace; return its path."""
+        path = self.workspace / name
+        path.write_text(text)
+        return path
 
     async def write(self, data: bytes) -> None:
         """Write bytes as they are."""
@@ -96,7 +98,7 @@ class MessageSession:
     async def send(self, message: Mapping[str, Any] | Sequence[Any] | bytes) -> None:
         """Write a message, or the bytes of a body, as one frame."""
         if isinstance(message, Mapping) and "method" in message and "id" in message:
-            self.wire.router.claim_id(message["id"], self)
+            self.wire.claim_id(message["id"], self)
         await self.write(self._framed(message))
 
     def _framed(self, message: Mapping[str, Any] | Sequence[Any] | bytes) -> bytes:
@@ -106,7 +108,7 @@ class MessageSession:
 
     async def request(self, method: str, params: Any = UNSET, *, id: Any = UNSET) -> Any:  # noqa: A002
         """Send a request; its id, which is new unless one is given."""
-        request_id = self.wire.router.next_id() if id is UNSET else id
+        request_id = self.wire.next_id() if id is UNSET else id
         self._methods[id_key(request_id)] = method
         message = {"jsonrpc": "2.0", "id": request_id, "method": method}
         await self.send({**message, **self._params(params)})
@@ -123,31 +125,57 @@ class MessageSession:
             return {}
         return {"params": {**extra_params, **params} if isinstance(params, Mapping) else params}
 
-    async def answer(self, id: Any, *, seconds: float = 5) -> Mapping[str, Any]:  # noqa: A002
+    async def answer(
+        self, id_: Any, *, seconds: float = 5, shows: str | None = None
+    ) -> Mapping[str, Any]:
         """Wait for the whole answer to that request."""
-        key = id_key(id)
+        key = id_key(id_)
 
-        def is_answer(message: Mapping[str, Any]) -> bool:
+        def is_answer(received: ReceivedMessage) -> bool:
+            message = received.message
             return "method" not in message and id_key(message.get("id")) == key
 
         method = self._methods.get(key)
         what = f"`{method}`, the request" if method else "the request"
         expected = f"an answer to {what} {key}"
-        return (await self.until(is_answer, seconds=seconds, expected=expected)).message
+        return (
+            await self.until(is_answer, seconds=seconds, expected=expected, shows=shows)
+        ).message
 
     async def ask(
-        self, method: str, params: Any = UNSET, *, seconds: float = 5
+        self, method: str, params: Any = UNSET, *, seconds: float = 5, shows: str | None = None
     ) -> Mapping[str, Any]:
         """Send a request; return the whole answer."""
-        return await self.answer(await self.request(method, params), seconds=seconds)
+        return await self.answer(await self.request(method, params), seconds=seconds, shows=shows)
 
-    async def settle(self) -> None:
+    async def settle(self, *, shows: str | None = None) -> None:
         """Wait until the server has read all messages: it answers a request behind them."""
-        await self.ask("chat/queryCommands", {"query": ""})
+        await self.ask("chat/queryCommands", {"query": ""}, shows=shows)
+
+    async def wait_for(
+        self,
+        method: str,
+        params: Mapping[str, Any] = MappingProxyType({}),
+        *,
+        text: str = "",
+        **options: Any,
+    ) -> ReceivedMessage:
+        """Return the first message of that method that has these params, and a text anywhere.
+
+        See `until` for the options.
+        """
+        return await self.until(
+            lambda each: (
+                each.method == method
+                and params.items() <= each.params.items()
+                and text in str(each.message)
+            ),
+            **options,
+        )
 
     async def until(
         self,
-        is_wanted: Callable[[Mapping[str, Any]], object],
+        is_wanted: Callable[[ReceivedMessage], object],
         *,
         seconds: float = 5,
         expected: str,
@@ -157,7 +185,7 @@ class MessageSession:
         """Return the first message, received already or later, that is wanted.
 
         Args:
-            is_wanted: called with each whole message; must not read the other ones.
+            is_wanted: called with each message; must not read the other ones.
             seconds: the time limit.
             expected: a description of the message.
             after: only later messages count.
@@ -171,7 +199,7 @@ class MessageSession:
             while position < len(self.messages) and not matches:
                 received = self.messages[position]
                 position += 1
-                if (after is None or received.index > after.index) and is_wanted(received.message):
+                if (after is None or received.index > after.index) and is_wanted(received):
                     matches.append(received)
             return bool(matches)
 

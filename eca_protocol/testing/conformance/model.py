@@ -19,7 +19,9 @@ import anyio
 import attrs
 
 from eca_protocol import json
+from eca_protocol.errors import DeadlineExceeded
 from eca_protocol.testing.conformance.verdicts import Unmet
+from eca_protocol.testing.members import at, list_at, object_at, text_at
 from eca_protocol.testing.provider import Provider, ReceivedRequest
 from eca_protocol.testing.script import Reply, Step, reply
 
@@ -109,6 +111,22 @@ class ChatModel:
             DeadlineExceeded: it was not so in time.
         """
         await self._model.provider.until(condition, seconds=seconds, what=what)
+
+    async def wait_for_requests(self, times: int = 1) -> None:
+        """Wait until the model has received that many requests."""
+        await self._wait(lambda: len(self.requests) >= times, f"{times} requests to the model")
+
+    async def wait_for_gate(self, gate: str) -> None:
+        """Wait until a reply of this chat reaches a gate."""
+        await self._wait(
+            lambda: gate in self.reached_gates, f"a request to the model, at the step {gate!r}"
+        )
+
+    async def _wait(self, condition: Callable[[], bool], expected: str) -> None:
+        try:
+            await self.until(condition)
+        except DeadlineExceeded as late:
+            raise Unmet(expected, str(late)) from late
 
     def answer(self, request: ReceivedRequest) -> Reply:
         """Return the reply to the next request for this chat."""
@@ -258,25 +276,22 @@ class _TitleRequests:
 
 
 def _user_texts(body: Any) -> Iterator[str]:
-    messages = body.get("messages") if isinstance(body, Mapping) else None
-    for message in messages if isinstance(messages, list) else ():
-        if isinstance(message, Mapping) and message.get("role") == "user":
+    for message in list_at(body, "messages"):
+        if at(message, "role") == "user":
             yield from _texts_in(message.get("content"))
 
 
 def _last_result(body: Any) -> str:
     """Return the id of the call whose result is the last message; empty if that is no result."""
-    messages = body.get("messages") if isinstance(body, Mapping) else None
-    last = messages[-1] if isinstance(messages, list) and messages else None
-    id_ = last.get("tool_call_id") if isinstance(last, Mapping) else None
-    return id_ if isinstance(id_, str) else ""
+    messages = list_at(body, "messages")
+    return text_at(messages[-1], "tool_call_id") if messages else ""
 
 
 def _texts_in(content: Any) -> Iterator[str]:
     if isinstance(content, str):
         yield content
     for part in content if isinstance(content, list) else ():
-        if isinstance(part, Mapping) and isinstance(part.get("text"), str):
+        if isinstance(at(part, "text"), str):
             yield part["text"]
 
 
@@ -286,15 +301,11 @@ def _offered_tools(body: Any) -> Iterator[str]:
 
 def tools_in(body: Any) -> Iterator[tuple[str, Collection[str]]]:
     """Yield the tools that a request offers: the name and the names of the parameters."""
-    tools = body.get("tools") if isinstance(body, Mapping) else None
-    for tool in tools if isinstance(tools, list) else ():
-        if isinstance(tool, Mapping):
-            function = tool.get("function")
-            shown = function if isinstance(function, Mapping) else tool
+    for tool in list_at(body, "tools"):
+        shown = object_at(tool, "function") or tool
+        if isinstance(at(shown, "name"), str):
             schema = shown.get("parameters", shown.get("input_schema"))
-            members = schema.get("properties") if isinstance(schema, Mapping) else None
-            if isinstance(shown.get("name"), str):
-                yield shown["name"], members if isinstance(members, Mapping) else ()
+            yield shown["name"], object_at(schema, "properties")
 
 
 def _tool_name_for(name: str, offered: tuple[str, ...], listed: tuple[str, ...]) -> str:

@@ -17,7 +17,7 @@ def finding_of(wire: Wire, observation: Observation) -> Finding:
     record = wire.recorder.record
     entry = record[observation.index] if observation.index < len(record) else None
     chat_id = observation.chat_id or (entry.chat_id if entry else "")
-    owner = wire.router.owner_of_chat(chat_id)
+    owner = wire.owner_of_chat(chat_id)
     first = max(0, observation.index - 4 * _BEFORE)
     around = [
         recorded.transmission

@@ -30,7 +30,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Collection, Generator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack
 from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final
 
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
@@ -39,7 +39,6 @@ from eca_protocol.errors import StartFailed
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import Case, is_named, server_cases
 from eca_protocol.testing.conformance.client.suite import (
-    ClientCase,
     ClientSuite,
     client_cases,
     open_client_suite,
@@ -58,27 +57,15 @@ __all__ = ["eca_harness", "eca_session", "eca_target"]
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options."""
     group = parser.getgroup("eca", "conformance of ECA servers and clients")
-    group.addoption("--eca-command", metavar="COMMAND", help="the command that starts the server")
-    group.addoption(
-        "--eca-client", action="store_true", help="the command starts a client, not a server"
-    )
-    group.addoption(
-        "--eca-edition",
-        type=Revision,
-        metavar="EDITION",
-        help="2025-06, 2025-09, 2025-10 or current (default: the target's own)",
-    )
-    group.addoption(
-        "--eca-known-failures",
-        metavar="FILE",
-        help="known failures, which fail no test: one row or case a line",
-    )
-    group.addoption(
-        "--eca-cases",
-        default="*",
-        metavar="PATTERN",
-        help="the cases to run as tests (default: all)",
-    )
+    add = group.addoption
+    add("--eca-command", metavar="COMMAND", help="the command that starts the server")
+    add("--eca-client", action="store_true", help="the command starts a client, not a server")
+    editions = "2025-06, 2025-09, 2025-10 or current (default: the target's own)"
+    add("--eca-edition", type=Revision, metavar="EDITION", help=editions)
+    known = "known failures, which fail no test: one row or case a line"
+    add("--eca-known-failures", metavar="FILE", help=known)
+    cases = "the cases to run as tests (default: all)"
+    add("--eca-cases", default="*", metavar="PATTERN", help=cases)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -110,9 +97,9 @@ def pytest_collection_modifyitems(
     if session.config.getoption("--eca-command"):
         _append_cases(session, items)
     yield
-    if any(isinstance(item, CaseItem) and item.is_of_servers for item in items):
-        nodeid = f"conformance::{_LEAVING}"
-        items.append(ShutdownItem.from_parent(session, name=_LEAVING, nodeid=nodeid))
+    has_servers = not session.config.getoption("--eca-client")
+    if has_servers and any(isinstance(item, CaseItem) for item in items):
+        items.append(_item(session, _LEAVING, None))
 
 
 def _append_cases(session: pytest.Session, items: list[pytest.Item]) -> None:
@@ -121,11 +108,11 @@ def _append_cases(session: pytest.Session, items: list[pytest.Item]) -> None:
     cases = client_cases() if is_client else server_cases()
     for name, case in cases.items():
         if is_named(name, pattern):
-            nodeid = f"conformance::{name}"
-            items.append(CaseItem.from_parent(session, name=name, nodeid=nodeid, case=case))
+            items.append(_item(session, name, case))
 
 
-AnyCase: TypeAlias = Case | ClientCase
+def _item(session: pytest.Session, name: str, case: Case | None) -> pytest.Item:
+    return CaseItem.from_parent(session, name=name, nodeid=f"conformance::{name}", case=case)
 
 
 class BrokenRequirements(AssertionError):
@@ -148,13 +135,30 @@ class SuiteFailed(Exception):
         super().__init__(f"{error.reason}\n\n{error.traceback}")
 
 
-class _Item(pytest.Item):
-    """A test whose findings decide its outcome."""
+class CaseItem(pytest.Item):
+    """A case as a test; without a case, the shutdown of the servers that the cases share."""
 
-    summary: str
-    """A sentence for people about the test."""
+    def __init__(self, *, case: Case | None, **options: Any) -> None:
+        super().__init__(**options)
+        self._case = case
 
-    def report_outcome(self, findings: Sequence[Finding]) -> None:
+    def runtest(self) -> None:
+        """Run the case.
+
+        Raises:
+            BrokenRequirements: the target breaks binding rows.
+            TargetEnded: the target ended during the case.
+            SuiteFailed: the suite itself failed.
+        """
+        runner, known = self.config.stash[_RUNNER], self.config.stash[_KNOWN]
+        findings = runner.judge(self.config, self._case) if self._case else runner.shut_down()
+        if failures := _failures(findings, known):
+            raise BrokenRequirements(failures)
+        if self._case is not None and self._case.name not in known:
+            runner.raise_for(self._case.name)
+        self._report_outcome(findings)
+
+    def _report_outcome(self, findings: Sequence[Finding]) -> None:
         """Warn or skip according to findings, none of which fails the test."""
         warnings = [finding for finding in findings if finding.verdict == "warn"]
         if warnings:
@@ -167,7 +171,7 @@ class _Item(pytest.Item):
     ) -> str:
         """Return the rows without a traceback, which would say nothing about the target."""
         if isinstance(excinfo.value, BrokenRequirements):
-            return f"{self.summary}\n\n{excinfo.value}"
+            return f"{self._case.summary if self._case else _SHUTDOWN}\n\n{excinfo.value}"
         if isinstance(excinfo.value, SuiteFailed | TargetEnded):
             return str(excinfo.value)
         if isinstance(excinfo.value, StartFailed):
@@ -176,55 +180,6 @@ class _Item(pytest.Item):
 
     def reportinfo(self) -> tuple[str, int | None, str]:
         return "conformance", None, self.name
-
-
-class CaseItem(_Item):
-    """A case as a test."""
-
-    def __init__(self, *, case: AnyCase, **options: Any) -> None:
-        super().__init__(**options)
-        self._case = case
-        self.summary = case.summary
-
-    @property
-    def is_of_servers(self) -> bool:
-        """True for a case that judges a server, not a client."""
-        return isinstance(self._case, Case)
-
-    def runtest(self) -> None:
-        """Run the case.
-
-        Raises:
-            BrokenRequirements: the target breaks binding rows.
-            TargetEnded: the target ended during the case.
-            SuiteFailed: the suite itself failed.
-        """
-        runner, known = self.config.stash[_RUNNER], self.config.stash[_KNOWN]
-        findings = runner.judge(_target(self.config), self._case)
-        _raise_for(findings, known)
-        if self._case.name not in known:
-            runner.raise_for(self._case.name)
-        self.report_outcome(findings)
-
-
-class ShutdownItem(_Item):
-    """The shutdown of the servers that cases share, as the last test."""
-
-    summary = "Shut the shared servers down, and judge what is unfinished then."
-
-    def runtest(self) -> None:
-        """Shut the servers down.
-
-        Raises:
-            BrokenRequirements: the target breaks binding rows.
-        """
-        runner, known = self.config.stash[_RUNNER], self.config.stash[_KNOWN]
-        findings = runner.shut_down()
-        _raise_for(findings, known)
-        self.report_outcome(findings)
-
-
-_Opened = TypeVar("_Opened")
 
 
 class _Runner:
@@ -242,44 +197,38 @@ class _Runner:
             TargetEnded: the target ended during the case.
             SuiteFailed: the suite itself failed.
         """
-        suite = self._suite
-        for incident in suite.incidents if isinstance(suite, Suite) else ():
+        assert isinstance(self._suite, Suite | ClientSuite)
+        for incident in self._suite.incidents:
             if incident.case == case:
                 raise TargetEnded(f"the target ended: {incident.what}")
-        for error in suite.suite_errors if isinstance(suite, Suite | ClientSuite) else ():
+        for error in self._suite.suite_errors:
             if error.case == case:
                 raise SuiteFailed(error)
 
-    def judge(self, target: Target, case: AnyCase) -> list[Finding]:
+    def judge(self, config: pytest.Config, case: Case) -> list[Finding]:
         """Run a case; return its findings.
 
         Raises:
             StartFailed: the target cannot be started, now or at the first case.
         """
-        portal = self._portal
-        if portal is None:
-            portal = self._portal = self._stack.enter_context(start_blocking_portal("trio"))
+        target = _target(config)
+        if self._portal is None:
+            self._portal = self._stack.enter_context(start_blocking_portal("trio"))
+            is_client = config.getoption("--eca-client")
+            opened: AbstractAsyncContextManager[Suite | ClientSuite] = (
+                open_client_suite(target) if is_client else open_suite(target)
+            )
             try:
-                if isinstance(case, ClientCase):
-                    self._suite = self._open(portal, open_client_suite(target))
-                else:
-                    self._suite = self._open(portal, open_suite(target))
+                running = self._portal.wrap_async_context_manager(opened)
+                self._suite = self._stack.enter_context(running)
             except StartFailed as failure:
                 self._suite = failure
         if isinstance(self._suite, StartFailed):
             raise self._suite
-        if isinstance(case, ClientCase):
-            assert isinstance(self._suite, ClientSuite)
-            return portal.call(self._suite.judge, case)
-        assert isinstance(self._suite, Suite)
+        assert self._suite is not None
         if not case.window.holds(self._suite.edition):
             pytest.skip(f"not a case for edition {self._suite.edition.value}")
-        return portal.call(self._suite.judge_with_observed, case)
-
-    def _open(
-        self, portal: BlockingPortal, suite: AbstractAsyncContextManager[_Opened, bool | None]
-    ) -> _Opened:
-        return self._stack.enter_context(portal.wrap_async_context_manager(suite))
+        return self._portal.call(self._suite.judge, case)
 
     def shut_down(self) -> list[Finding]:
         """Shut the shared servers down; return the last findings of their watchers."""
@@ -291,6 +240,7 @@ class _Runner:
         self._stack.close()
 
 
+_SHUTDOWN: Final = "Shut the shared servers down, and judge what is unfinished then."
 _LEAVING: Final = "leave_taking"
 _RUNNER: Final = pytest.StashKey[_Runner]()
 _KNOWN: Final = pytest.StashKey[frozenset[str]]()
@@ -305,11 +255,6 @@ def _target(config: pytest.Config) -> Target:
 
 def _failures(findings: Iterable[Finding], known: Collection[str]) -> list[Finding]:
     return [each for each in findings if each.verdict == "fail" and each.id not in known]
-
-
-def _raise_for(findings: Iterable[Finding], known: Collection[str]) -> None:
-    if failures := _failures(findings, known):
-        raise BrokenRequirements(failures)
 
 
 def _describe(finding: Finding, times: int) -> str:

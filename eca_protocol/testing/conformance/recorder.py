@@ -15,6 +15,7 @@ from eca_protocol.framing import encode_frame
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.observed_fields import ObservedFields
 from eca_protocol.testing.conformance.verdicts import Transmission
+from eca_protocol.testing.members import object_at, text_at
 from eca_protocol.testing.watching import Observation, Watcher
 from eca_protocol.testing.watching.observation import other_side
 from eca_protocol.transcript import Side
@@ -52,26 +53,28 @@ class ReceivedMessage:
     @property
     def method(self) -> str:
         """The method; empty for an answer."""
-        method = self.message.get("method", "")
-        return method if isinstance(method, str) else ""
+        return text_at(self.message, "method")
 
     @property
     def params(self) -> Mapping[str, Any]:
         """The params; empty if there are none."""
-        params = self.message.get("params")
-        return params if isinstance(params, Mapping) else {}
+        return object_at(self.message, "params")
 
     @property
     def chat_id(self) -> str:
         """The chat's id; empty if it names none."""
-        named = self.params.get("chatId")
-        return named if isinstance(named, str) else ""
+        return text_at(self.message, "params", "chatId")
 
     @property
     def content(self) -> Mapping[str, Any]:
         """The content of a `chat/contentReceived`; else empty."""
-        content = self.params.get("content")
-        return content if isinstance(content, Mapping) else {}
+        return object_at(self.message, "params", "content")
+
+    @property
+    def role(self) -> str:
+        """The role of a content: `user`, `assistant`, or `system`, which all others are."""
+        role = text_at(self.message, "params", "role")
+        return role if role in ("user", "assistant") else "system"
 
     @property
     def transmission(self) -> Transmission:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -145,7 +145,14 @@ class Run:
         """
         try:
             records = json.loads(data)
-            return _run(records)
+            head = records[0]
+            return cls(
+                target=head["target"],
+                edition=str(head["edition"]),
+                started=datetime.fromisoformat(head["started"]),
+                seconds=float(head["seconds"]),
+                findings=tuple(map(_finding, (r for r in records if r["id"] in ALL_REQUIREMENTS))),
+            )
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"expected the records of a run, got {error!r}") from error
 
@@ -166,26 +173,7 @@ def _record(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _run(records: Sequence[Mapping[str, Any]]) -> Run:
-    head = records[0]
-    return Run(
-        target=head["target"],
-        edition=str(head["edition"]),
-        started=datetime.fromisoformat(head["started"]),
-        seconds=float(head["seconds"]),
-        findings=tuple(_findings(records)),
-    )
-
-
-def _findings(records: Iterable[Mapping[str, Any]]) -> Iterable[Finding]:
-    for record in records:
-        if record["id"] in ALL_REQUIREMENTS:
-            yield Finding(
-                id=record["id"],
-                verdict=record["verdict"],
-                case=record["case"],
-                expected=record["expected"],
-                got=record["got"],
-                exchange=[Transmission.from_json(each) for each in record["exchange"]],
-                breach=record.get("breach"),
-            )
+def _finding(record: Mapping[str, Any]) -> Finding:
+    texts = {name: record[name] for name in ("id", "verdict", "case", "expected", "got")}
+    exchange = [Transmission.from_json(each) for each in record["exchange"]]
+    return Finding(**texts, exchange=exchange, breach=record.get("breach"))

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import anyio
-from typing_extensions import override
 
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.judge import Judge
 from eca_protocol.testing.conformance.message_session import UNSET, MessageSession
-from eca_protocol.testing.conformance.model import AnswersWith, ChatModel, Model, bare_name
+from eca_protocol.testing.conformance.model import AnswersWith, Model, bare_name
 from eca_protocol.testing.conformance.target import Target, merged
 from eca_protocol.testing.conformance.verdicts import NotApplicable
 from eca_protocol.testing.conformance.wire import Wire
+from eca_protocol.testing.members import at, list_at, object_at
 
 __all__ = ["UNSET", "ClientSession"]
 
@@ -43,17 +43,18 @@ class ClientSession(MessageSession):
         self.initialized: Mapping[str, Any] = {}
         self._target = target
         self._model = model
-        self._chats: list[ChatSession] = []
 
-    @property
-    @override
-    def models(self) -> tuple[ChatModel, ...]:
-        """The scripted models of its chats."""
-        return tuple(chat.model for chat in self._chats)
+    def initialize_params(self, **more: Any) -> dict[str, Any]:
+        """Return the params of `initialize` with the server's workspace, and more members."""
+        return {**self._target.initialize_params(self.root), **more}
+
+    async def initialize(self, **more: Any) -> Mapping[str, Any]:
+        """Send `initialize` with more members; return the whole answer."""
+        return await self.ask("initialize", self.initialize_params(**more), seconds=_START_SECONDS)
 
     async def handshake(self, initialize: Mapping[str, Any] | None = None) -> None:
         """Send `initialize` and `initialized`, and wait a moment for the announcements."""
-        params = merged(self._target.initialize_params(self.root), initialize or {})
+        params = merged(self.initialize_params(), initialize or {})
         self.initialized = await self.ask("initialize", params, seconds=_START_SECONDS)
         await self.notify("initialized", self._personality.initialized)
         if self.edition > Revision.DRAFT:
@@ -64,7 +65,8 @@ class ClientSession(MessageSession):
     @property
     def is_introduced(self) -> bool:
         """True once the server has announced its settings and its native tools."""
-        return self._has_config and self._native is not None
+        methods = {received.method for received in self.wire.recorder.messages}
+        return "config/updated" in methods and self._native is not None
 
     @property
     def config(self) -> dict[str, Any]:
@@ -72,13 +74,8 @@ class ClientSession(MessageSession):
         chat: dict[str, Any] = {}
         for received in self.wire.recorder.messages:
             if received.method == "config/updated":
-                update = received.params.get("chat")
-                chat |= update if isinstance(update, Mapping) else {}
+                chat |= object_at(received.params, "chat")
         return chat
-
-    @property
-    def _has_config(self) -> bool:
-        return any(received.method == "config/updated" for received in self.wire.recorder.messages)
 
     @property
     def _native(self) -> Sequence[Any] | None:
@@ -87,15 +84,14 @@ class ClientSession(MessageSession):
             if received.method == "tool/serverUpdated" and (
                 params.get("type") == "native" or str(params.get("name")).lower() == "eca"
             ):
-                tools = params.get("tools")
-                return tools if isinstance(tools, list) else ()
+                return list_at(params, "tools")
         return None
 
     @property
     def native_tools(self) -> tuple[str, ...]:
         """The names of the announced native tools."""
-        named = (tool.get("name") for tool in self._native or () if isinstance(tool, Mapping))
-        return tuple(name for name in named if isinstance(name, str))
+        names = (at(tool, "name") for tool in self._native or ())
+        return tuple(name for name in names if isinstance(name, str))
 
     def tool(self, kind: str) -> str:
         """Return the name of a native tool ("read file", "shell command", ...).
@@ -126,9 +122,9 @@ class ClientSession(MessageSession):
         model = self._model.chat(script, listed=lambda: self.native_tools)
         named = f"chat-{model.marker.strip('[]')}" if id is UNSET else id
         if named is not None:
-            self.wire.router.claim_chat(named, self)
-        self._chats.append(ChatSession(self, model, named))
-        return self._chats[-1]
+            self.wire.claim_chat(named, self)
+        self.models.append(model)
+        return ChatSession(self, model, named)
 
     async def take_turn(self, prompt: str, *script: AnswersWith, **params: Any) -> ChatSession:
         """Create a chat with its script, prompt it, and wait for the end of the turn."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import ClassVar, Final
@@ -14,13 +14,16 @@ import attrs
 
 from eca_protocol.errors import StartFailed
 from eca_protocol.revisions import Revision, detect_server
-from eca_protocol.testing.conformance.cases import (
-    Case,
-    server_cases,
-)
+from eca_protocol.testing.conformance.cases import server_cases
 from eca_protocol.testing.conformance.duplicates import DUPLICATES
 from eca_protocol.testing.conformance.harness import Harness
-from eca_protocol.testing.conformance.judge import by_row, judge_cases, unjudged
+from eca_protocol.testing.conformance.judge import (
+    Case,
+    OnCase,
+    final_findings,
+    judge_cases,
+    unjudged,
+)
 from eca_protocol.testing.conformance.model import Model
 from eca_protocol.testing.conformance.observations import finding_of
 from eca_protocol.testing.conformance.recorder import Recorder
@@ -39,11 +42,10 @@ from eca_protocol.testing.conformance.verdicts import (
     ServerExited,
     Unmet,
     Verdict,
-    failing,
     with_stderr,
-    worst,
 )
 from eca_protocol.testing.conformance.wire import Wire
+from eca_protocol.testing.members import at
 from eca_protocol.testing.requirements import REQUIREMENTS
 from eca_protocol.testing.script import reply
 
@@ -68,8 +70,6 @@ _IN_COMMON: Final = f"a request had messages of several chats, which breaks {_CO
 _FORESEEN: Final = (Unmet, NotApplicable, StartFailed, TimeoutError)
 """Exceptions that may end a case early; any other is an error of the suite."""
 
-OnCase = Callable[[Case, Sequence[Finding]], None]
-
 
 class Suite:
     """A target with its model and servers, ready to run cases; made by `open_suite`.
@@ -80,6 +80,7 @@ class Suite:
     """
 
     make_wire: ClassVar[type[Wire]] = Wire
+    make_harness: ClassVar[type[Harness]] = Harness
 
     def __init__(self, target: Target, model: Model, servers: Servers) -> None:
         self.edition: Revision = target.edition or Revision.R2025_10
@@ -108,32 +109,42 @@ class Suite:
         return self.edition.value
 
     async def start(self) -> StartFailed | None:
-        """Start the first server and detect its edition; return the error if it cannot start."""
-        harness, start = self.harness("the start"), anyio.current_time()
+        """Start the first server and detect its edition; return the error if it cannot start.
+
+        The error of a target that starts and does not answer has its output and the end of stderr.
+        """
         try:
-            async with harness.session() as session:
-                if self._target.edition is None:
-                    self.edition = detect_server(session.config.get("variants"))
-                self.servers.start_seconds = round(session.wire.recorder.messages[0].at)
-                took = 2 * (anyio.current_time() - start)
-                self._absent = await _absent_needs(session)
-                self.servers.introduction_seconds = (
-                    max(_LEAST_INTRODUCTION, took) if session.is_introduced else _SHORT_INTRODUCTION
-                )
+            await self._look(self.harness("the start"))
         except Unmet as stuck:
-            return start_failure(stuck, self.servers)
+            wire = self.servers.started[-1]
+            stderr_lines = wire.process.errors.splitlines()[-_STDERR_LINES:]
+            lines = [str(stuck), *_not_messages(wire.recorder), *stderr_lines]
+            return StartFailed("\n".join(lines))
         except StartFailed as failure:
             return failure
         return None
 
+    async def _look(self, harness: Harness) -> None:
+        """Start a server once, and see what it needs and lacks."""
+        start = anyio.current_time()
+        async with harness.session() as session:
+            if self._target.edition is None:
+                self.edition = detect_server(session.config.get("variants"))
+            self.servers.start_seconds = round(session.wire.recorder.messages[0].at)
+            took = 2 * (anyio.current_time() - start)
+            self._absent = await _absent_needs(session)
+            self.servers.introduction_seconds = (
+                max(_LEAST_INTRODUCTION, took) if session.is_introduced else _SHORT_INTRODUCTION
+            )
+
     def harness(self, case: str, *, alone: bool = False) -> Harness:
         """Return the harness of a case."""
-        return Harness(
+        return self.make_harness(
             self.servers, self._target, self._model, edition=self.edition, case=case, alone=alone
         )
 
     async def judge(self, case: Case) -> list[Finding]:
-        """Run a case; return at least one finding for each of its rows.
+        """Run a case; return at least one finding for each of its rows, and the watchers' new ones.
 
         If a shared server ends, the case is run once more with its own. If no case ends its own,
         the last of those at the shared server is named. A case also gets its own server if it fails
@@ -142,7 +153,7 @@ class Suite:
         """
         lacking = self._lacking(case)
         if lacking:
-            return [unjudged(case, id_, lacking) for id_ in case.rows]
+            return [unjudged(case, id_, lacking) for id_ in case.rows] + self._take_observed()
         harness = self.harness(case.name)
         seconds = case.seconds + _STARTS * self.servers.start_seconds
         result = await _judge(case, harness, seconds)
@@ -158,7 +169,7 @@ class Suite:
             self.suite_errors.append(result.error)
         self._judged.add(case.name)
         self._name_ends()
-        return result.findings
+        return result.findings + self._take_observed()
 
     def _name_ends(self) -> None:
         """Name a case of each shared server that has ended, unless one of them ended its own."""
@@ -170,11 +181,7 @@ class Suite:
                 what = with_stderr(how, wire.process.errors)
                 self.incidents.append(Incident(case=last, what=what))
 
-    async def judge_with_observed(self, case: Case) -> list[Finding]:
-        """Run a case; return its findings, and the watchers' new ones."""
-        return [*await self.judge(case), *self.take_observed()]
-
-    def take_observed(self) -> list[Finding]:
+    def _take_observed(self) -> list[Finding]:
         """Return the watchers' new findings of all servers."""
         findings = []
         for wire in tuple(self.servers.started):
@@ -192,11 +199,8 @@ class Suite:
         """Shut the shared servers down; return the last findings, and a pass for each field."""
         self._name_ends()
         await self.servers.shut_down()
-        take_observed = self.take_observed()
-        came = "occurred without a breach"
-        return take_observed + [
-            Finding(id=id_, verdict="pass", got=came) for id_ in self._observed_rows
-        ]
+        observed, came = self._take_observed(), "occurred without a breach"
+        return observed + [Finding(id=id_, verdict="pass", got=came) for id_ in self._observed_rows]
 
     def without_consequences(self, findings: Sequence[Finding]) -> list[Finding]:
         """Return findings without breaches that only chats with a common history cause."""
@@ -216,13 +220,6 @@ class Suite:
         if "config" in case.needs and not self._target.takes_config:
             return "the target has its own form of configuration"
         return next((why for need, why in self._absent.items() if need in case.needs), "")
-
-
-def start_failure(stuck: Unmet, servers: Servers) -> StartFailed:
-    """Return the error of a target that does not start, with its output and the end of stderr."""
-    wire = servers.started[-1]
-    stderr_lines = wire.process.errors.splitlines()[-_STDERR_LINES:]
-    return StartFailed("\n".join([str(stuck), *_not_messages(wire.recorder), *stderr_lines]))
 
 
 def _not_messages(recorder: Recorder) -> Iterator[str]:
@@ -269,11 +266,10 @@ async def _absent_needs(session: ClientSession) -> Mapping[str, str]:
     if absent and not session.native_tools:
         absent["native-tools"] = "the server announces no tools, and offers none to a model"
     if absent:
-        (session.workspace / "probe.txt").write_text("probe\n")
+        session.file("probe.txt", "probe\n")
         with contextlib.suppress(Unmet):
             answer = await session.ask(QUERY, {"query": ""})
-            result = answer.get("result")
-            if isinstance(result, dict) and result.get("contexts") == []:
+            if at(answer, "result", "contexts") == []:
                 absent["contexts"] = "the server finds no contexts"
     return absent
 
@@ -299,16 +295,14 @@ async def _judge(case: Case, harness: Harness, seconds: float) -> _CaseResult:
             error = SuiteError.of(case.name, inspect.getfile(inspect.unwrap(case.run)), raised)
             why = error.reason
     result = {finding.id for finding in harness.findings}
+    other = "the case did not trigger it"
+    reasons = {id_: _NO_MESSAGE if _is_field_or_value(id_) else other for id_ in case.rows}
     rest = [
-        unjudged(case, id_, why or _reason_unjudged(id_), verdict)
-        for id_ in case.rows
+        unjudged(case, id_, why or reason, verdict)
+        for id_, reason in reasons.items()
         if id_ not in result
     ]
     return _CaseResult(harness.findings + rest, death, error)
-
-
-def _reason_unjudged(id_: str) -> str:
-    return _NO_MESSAGE if _is_field_or_value(id_) else "the case did not trigger it"
 
 
 def _is_field_or_value(id_: str) -> bool:
@@ -383,7 +377,7 @@ async def run_suite(
         edition = suite.edition
         findings = await judge_cases(
             _by_weight(case for case in chosen if case.window.holds(edition)),
-            suite.judge_with_observed,
+            suite.judge,
             jobs=jobs,
             end=start + seconds - min(_END_SECONDS, seconds / 10),
             seconds=seconds,
@@ -391,12 +385,19 @@ async def run_suite(
         )
         findings = suite.without_consequences([*findings, *await suite.close()])
     others = _rows_of_other_editions(chosen, edition)
+
+    def missing(id_: str) -> Finding:
+        if id_ in others or DUPLICATES.get(id_) in others:
+            return Finding(id=id_, verdict="not-applicable", got="it applies to other editions")
+        why = _NO_MESSAGE if _is_field_or_value(id_) else "no case judges it"
+        return Finding(id=id_, verdict="untestable", got=UNTESTABLE.get(id_, why))
+
     return Run(
         target=name or " ".join(target.command),
         edition=suite.edition_name,
         started=started,
         seconds=anyio.current_time() - start,
-        findings=tuple(_final_findings(by_row(findings), suite.bound_rows(), others)),
+        findings=tuple(final_findings(findings, suite.bound_rows(), DUPLICATES, missing)),
         incidents=tuple(suite.incidents),
         suite_errors=tuple(suite.suite_errors),
     )
@@ -414,22 +415,3 @@ def _rows_of_other_editions(cases: Iterable[Case], edition: Revision) -> frozens
     return frozenset(
         others.difference(*(case.rows for case in cases if case.window.holds(edition)))
     )
-
-
-def _final_findings(
-    findings_by_row: Mapping[str, Sequence[Finding]],
-    bound_rows: Iterable[str],
-    other_editions: frozenset[str],
-) -> Iterable[Finding]:
-    for id_ in bound_rows:
-        result = findings_by_row.get(id_) or findings_by_row.get(DUPLICATES.get(id_, ""))
-        if result:
-            finding = worst(result)
-            is_broken = finding.verdict in {"fail", "warn"}
-            verdict = failing(id_) if is_broken else finding.verdict
-            yield attrs.evolve(finding, id=id_, verdict=verdict)
-        elif id_ in other_editions or DUPLICATES.get(id_) in other_editions:
-            yield Finding(id=id_, verdict="not-applicable", got="it applies to other editions")
-        else:
-            why = _NO_MESSAGE if _is_field_or_value(id_) else "no case judges it"
-            yield Finding(id=id_, verdict="untestable", got=UNTESTABLE.get(id_, why))

@@ -1,57 +1,72 @@
-"""A running server: its process, the record of all bytes, and the routes to the sessions."""
+"""A running server: its process, the record of all bytes, and the sessions that have it."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import anyio
 import anyio.abc
 
 from eca_protocol import json
 from eca_protocol.framing import encode_frame
-from eca_protocol.testing.conformance.recorder import Recorder
-from eca_protocol.testing.conformance.router import Router
+from eca_protocol.testing.conformance.recorder import ReceivedMessage, Recorder, id_key
 from eca_protocol.testing.conformance.server_process import ServerProcess
 from eca_protocol.testing.conformance.target import Directories, Target
 from eca_protocol.testing.conformance.verdicts import Unmet
+from eca_protocol.testing.members import text_at
 
 __all__ = ["Wire"]
 
 _SHUTDOWN_SECONDS: Final = 3.0
 
 
+class Listener(Protocol):
+    """A session of a case, to which messages are delivered."""
+
+    case: str
+    messages: list[ReceivedMessage]
+
+
 class Wire:
     """A running server, until it is stopped or ends.
 
+    A message concerns the session that owns its chat or its request; without an owner, each.
+
     Attributes:
+        encode: writes a body as the bytes of a message.
         case: the case that has it alone; empty for a shared server.
         suspects: the cases at a shared server, or the last one that left; fixed at its end.
-        router: the sessions, and the answers to its requests.
+        sessions: receive the messages.
+        replies: the results for the server's requests, or functions of the params, by method;
+            other methods are refused with -32601, and a case answers those with None.
         introduction_seconds: the time that it has for its announcements after `initialized`.
     """
 
+    encode = staticmethod(encode_frame)
+
     def __init__(
-        self,
-        target: Target,
-        directories: Directories,
-        url: str,
-        config: Mapping[str, Any],
-        *,
-        recorder: Recorder | None = None,
-        router: Router | None = None,
+        self, target: Target, directories: Directories, url: str, config: Mapping[str, Any]
     ) -> None:
         self.directories = directories
         self.case = ""
         self.suspects: tuple[str, ...] = ()
         self._present: list[str] = []
         self.introduction_seconds: float = 10.0
-        self.recorder: Recorder = recorder or Recorder()
-        self.router: Router = router or Router()
+        self.sessions: list[Listener] = []
+        self.replies: dict[str, Any] = {}
+        self._chat_owners: dict[str, Listener] = {}
+        self._id_owners: dict[str, Listener] = {}
+        self._ids = itertools.count(1)
+        self.recorder: Recorder = self._new_recorder()
         self.process: ServerProcess = ServerProcess(
             target, directories, url, config, on_output=self._take_output
         )
+
+    def _new_recorder(self) -> Recorder:
+        return Recorder()
 
     def enter(self, case: str) -> None:
         """Note a case whose session at this shared server begins."""
@@ -83,7 +98,7 @@ class Wire:
 
     async def shut_down(self) -> None:
         """Shut the server down in order; unfinished turns are breaches."""
-        request_id = self.router.next_id()
+        request_id = self.next_id()
         message = {"jsonrpc": "2.0", "id": request_id, "method": "shutdown"}
 
         def is_answered() -> bool:
@@ -108,7 +123,7 @@ class Wire:
             self.recorder.record_end("server")
         before = len(self.recorder.messages)
         for received in self.recorder.record_bytes("server", data):
-            answer = self.router.deliver(received) if received.is_message else b""
+            answer = self._deliver(received) if received.is_message else b""
             if answer:
                 self._record_ours(answer)
                 self.process.queue(answer)
@@ -119,3 +134,49 @@ class Wire:
     def _record_ours(self, data: bytes) -> None:
         for _ in self.recorder.record_bytes("client", data):
             pass
+
+    def next_id(self) -> int:
+        """Return a new request id."""
+        return next(self._ids)
+
+    def claim_id(self, id_: object, session: Listener) -> None:
+        """Claim a request's answer, unless another session has."""
+        self._id_owners.setdefault(id_key(id_), session)
+
+    def claim_chat(self, chat_id: str, session: Listener) -> None:
+        """Claim a chat: its messages concern that session only."""
+        self._chat_owners[chat_id] = session
+        for other in self.sessions:
+            if other is not session:
+                other.messages[:] = [each for each in other.messages if each.chat_id != chat_id]
+
+    def owner_of_chat(self, chat_id: str) -> Listener | None:
+        """Return the session that has claimed a chat."""
+        return self._chat_owners.get(chat_id)
+
+    def owner(self, received: ReceivedMessage) -> Listener | None:
+        """Return the only session that a message concerns."""
+        if received.method or not received.message:
+            return self._chat_owners.get(received.chat_id)
+        return self._id_owners.get(id_key(received.message.get("id")))
+
+    def _deliver(self, received: ReceivedMessage) -> bytes:
+        """Deliver a message of the server; return the bytes that answer it, if any."""
+        owner = self.owner(received)
+        for session in self.sessions:
+            if owner in (None, session):
+                session.messages.append(received)
+        chat_id = text_at(received.message, "result", "chatId")
+        if owner in self.sessions and chat_id and not received.method:
+            self.claim_chat(chat_id, owner)
+        return self._reply(received) if received.method and "id" in received.message else b""
+
+    def _reply(self, request: ReceivedMessage) -> bytes:
+        answer: dict[str, Any] = {"jsonrpc": "2.0", "id": request.message["id"]}
+        if request.method not in self.replies:
+            answer["error"] = {"code": -32601, "message": "Method not found"}
+            return self.encode(json.dumps(answer))
+        result = self.replies[request.method]
+        if callable(result):
+            result = result(request.params)
+        return b"" if result is None else self.encode(json.dumps({**answer, "result": result}))

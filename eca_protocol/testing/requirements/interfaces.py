@@ -19,7 +19,6 @@ from eca_protocol.testing.requirements.row import (
     SINCE_2025_10,
     SINCE_CURRENT,
     Requirement,
-    Side,
     table_text,
 )
 
@@ -106,7 +105,6 @@ _RULED: Final = {
     "FIELD:MCPServerUpdatedParams.command": "W-60",
     "FIELD:MCPServerUpdatedParams.args": "W-60",
 }
-_BOTH: Final[Side] = "both"
 
 
 def _requirement(id_: str, section: str, statement: str, window: Window) -> Requirement:
@@ -114,15 +112,10 @@ def _requirement(id_: str, section: str, statement: str, window: Window) -> Requ
         id=id_,
         section=section,
         statement=statement,
-        side=_BOTH,
+        side="both",
         window=window,
         ruling=_RULED.get(id_),
     )
-
-
-def _rows() -> Iterator[Requirement]:
-    rows = {row.id: row for row in (*_rows_of(_NEW, SINCE_CURRENT), *_rows_of(_OLD, EVER))}
-    yield from rows.values()
 
 
 def _rows_of(inventory: _Inventory, window: Window) -> Iterator[Requirement]:
@@ -161,4 +154,5 @@ def _field_rows(
         )
 
 
-ROWS = tuple(_rows())
+_ROWS = {row.id: row for row in (*_rows_of(_NEW, SINCE_CURRENT), *_rows_of(_OLD, EVER))}
+ROWS = tuple(_ROWS.values())

@@ -31,7 +31,8 @@ def main(arguments: list[str] | None = None) -> int:
     if not command:
         _parser().error("expected a COMMAND after --")
     try:
-        known = _known(options.known_failures)
+        file: Path | None = options.known_failures
+        known = known_failures(file.read_text("utf-8")) if file else frozenset()
     except (OSError, ValueError) as error:
         _parser().error(f"--known-failures: {error}")
     progress = Progress(sys.stderr)
@@ -71,45 +72,20 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m eca_protocol.testing.sessions",
         description="Run random sessions with an ECA server until one violates a requirement.",
     )
-    editions = [revision.value for revision in Revision]
-    parser.add_argument(
-        "--edition",
-        choices=editions,
-        default=Revision.R2025_10.value,
-        help="the edition that the client speaks (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--steps", type=int, default=5000, help="the number of actions after which to stop"
-    )
-    parser.add_argument(
-        "--seconds", type=float, default=60.0, help="the time after which to stop, in seconds"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="the seed of the random actions")
-    parser.add_argument(
-        "--step-seconds", type=float, default=10.0, help="the deadline of one step, in seconds"
-    )
-    parser.add_argument(
-        "--known-failures",
-        type=Path,
-        help="a file with the ids of requirements, one a line, whose violations are ignored",
-    )
-    parser.add_argument(
-        "--replay",
-        type=Path,
-        help="the file for the script that replays a violation; default: stdout",
-    )
-    parser.add_argument(
-        "command",
-        nargs=argparse.REMAINDER,
-        metavar="-- COMMAND...",
-        help="the command of a server on stdio; its workspace and its home are temporary",
-    )
+    add, editions = parser.add_argument, [revision.value for revision in Revision]
+    edition = "the edition that the client speaks (default: %(default)s)"
+    add("--edition", choices=editions, default=Revision.R2025_10.value, help=edition)
+    add("--steps", type=int, default=5000, help="the number of actions after which to stop")
+    add("--seconds", type=float, default=60.0, help="the time after which to stop, in seconds")
+    add("--seed", type=int, default=0, help="the seed of the random actions")
+    add("--step-seconds", type=float, default=10.0, help="the deadline of one step, in seconds")
+    known = "a file with the ids of requirements, one a line, whose violations are ignored"
+    add("--known-failures", type=Path, help=known)
+    replay = "the file for the script that replays a violation; default: stdout"
+    add("--replay", type=Path, help=replay)
+    command = "the command of a server on stdio; its workspace and its home are temporary"
+    add("command", nargs=argparse.REMAINDER, metavar="-- COMMAND...", help=command)
     return parser
-
-
-def _known(file: Path | None) -> frozenset[str]:
-    """Read the requirements in a file of known failures, as `eca-server conformance` writes it."""
-    return frozenset() if file is None else known_failures(file.read_text("utf-8"))
 
 
 class Progress:

@@ -88,22 +88,14 @@ def check_sessions(
     batch = 0
     try:
         while run.steps < steps and time.monotonic() - started < seconds and run.failure is None:
-            _one_batch(
-                run,
-                seed=seed + batch,
-                own=batch % 4 == 3,
-                remaining=steps - run.steps,
-                shrink=shrink,
-            )
+            own, remaining = batch % 4 == 3, steps - run.steps
+            _one_batch(run, seed=seed + batch, own=own, remaining=remaining, shrink=shrink)
             batch += 1
     finally:
         run.end()
-    outcome = _outcome(run, time.monotonic() - started)
+    took = time.monotonic() - started
+    outcome = Outcome(steps=run.steps, examples=run.examples, processes=run.processes, seconds=took)
     return outcome if run.failure is None else _with_failure(outcome, run, run.failure, shrink)
-
-
-def _outcome(run: Run, seconds: float) -> Outcome:
-    return Outcome(steps=run.steps, examples=run.examples, processes=run.processes, seconds=seconds)
 
 
 def _with_failure(outcome: Outcome, run: Run, failure: Failure, shrink: bool) -> Outcome:

@@ -313,11 +313,8 @@ class Rules:
     def _think(self, turn: Turn, content: Mapping[str, Any]) -> None:
         name, kind = str(content.get("id", "")), content["type"]
         if (kind == "reasonStarted") == (name in turn.open_reasonings):
-            self._report(
-                "CHAT-15",
-                "one `reasonStarted`, texts, one `reasonFinished` for each reasoning",
-                content,
-            )
+            expected = "one `reasonStarted`, texts, one `reasonFinished` for each reasoning"
+            self._report("CHAT-15", expected, content)
         if kind == "reasonStarted":
             turn.open_reasonings.add(name)
         elif kind == "reasonFinished":
@@ -339,11 +336,8 @@ class Rules:
             chat.turns = [each for each in chat.turns if not each.stopped]
         self._start_draft(chat)
         if turn.open_reasonings:
-            self._report(
-                "W-26b",
-                f"`reasonFinished` for every reasoning of {turn.mark}",
-                f"none for {turn.open_reasonings}",
-            )
+            got = f"none for {turn.open_reasonings}"
+            self._report("W-26b", f"`reasonFinished` for every reasoning of {turn.mark}", got)
         unfinished = [name for name, call in turn.calls.items() if not call.ended]
         if unfinished:
             self._report("W-30a", f"an end for every call of {turn.mark}", f"none for {unfinished}")
@@ -355,11 +349,8 @@ class Rules:
         broken = turn.stopped or any({"status", "close", "raw"} & step.keys() for step in steps)
         whole = scripted.startswith(turn.text) if broken else scripted == turn.text
         if not whole and not self.draft:
-            self._report(
-                "CHAT-12",
-                f"the model's text {scripted!r} in the turn of {turn.mark}",
-                repr(turn.text),
-            )
+            expected = f"the model's text {scripted!r} in the turn of {turn.mark}"
+            self._report("CHAT-12", expected, repr(turn.text))
 
     def _start_draft(self, chat: Chat) -> None:
         """Start the next turn of the draft, which has no content for that."""

@@ -11,7 +11,7 @@ A session conforms to its edition; a broken one has exactly one error, which it 
 from __future__ import annotations
 
 import itertools
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import attrs
 from hypothesis import strategies as st
@@ -33,16 +33,6 @@ Wrong: TypeAlias = Literal[
     "batch",
     "no object",
 ]
-_WRONG: tuple[Wrong, ...] = (
-    "request before initialize",
-    "second initialize",
-    "request after shutdown",
-    "unknown method",
-    "id of two types",
-    "no version",
-    "batch",
-    "no object",
-)
 _LIFECYCLE = ("initialize", "initialized", "shutdown", "exit")
 
 
@@ -94,7 +84,7 @@ def sessions(
 def broken_sessions(draw: st.DrawFn, *, revision: Revision = Revision.CURRENT) -> Broken:
     """Generate a session with one wrong message."""
     messages: list[Any] = list(draw(sessions(revision=revision)))
-    wrong = draw(st.sampled_from(_WRONG))
+    wrong = draw(st.sampled_from(get_args(Wrong)))
     last = len(messages) - 2  # shutdown
     at = {"request before initialize": 0, "request after shutdown": last + 1}.get(wrong)
     if at is None:

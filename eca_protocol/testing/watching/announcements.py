@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from eca_protocol.revisions import Revision
+from eca_protocol.testing.members import at, list_at
 from eca_protocol.testing.watching.observation import ObservationLog
 
-_AT_FIRST: Final = (
+AT_FIRST: Final = (
     "models",
     "selectModel",
     "behaviors",
@@ -17,7 +18,15 @@ _AT_FIRST: Final = (
     "selectAgent",
     "welcomeMessage",
 )
-_LISTS: Final = {"selectModel": "models", "selectBehavior": "behaviors", "selectAgent": "agents"}
+"""The members of `chat` in the first `config/updated`."""
+
+SELECTIONS: Final = {
+    "selectModel": "models",
+    "selectBehavior": "behaviors",
+    "selectAgent": "agents",
+}
+"""The members that select, and the list of each."""
+
 _CHOICES: Final = {
     "chat/selectedModelChanged": {"selectModel", "selectVariant", "variants"},
     "chat/selectedAgentChanged": {"selectAgent", "selectBehavior"},
@@ -65,9 +74,7 @@ class Announcements:
             for key, value in chat.items():
                 if key in self._announced and self._announced[key] == value:
                     expected = "only changed settings"
-                    self._log.report(
-                        "W-11g", expected, f"`{key}` again, unchanged", suppress_rest=False
-                    )
+                    self._log.note("W-11g", expected, f"`{key}` again, unchanged")
                     break
         announced = {**(self._announced or {}), **chat}
         self._check_models(chat)
@@ -75,8 +82,8 @@ class Announcements:
             selected = announced.get("selectVariant")
             if selected not in (None, *variants):
                 expected = "null or one of `variants` as `selectVariant`"
-                self._log.report("W-11h", expected, repr(selected), suppress_rest=False)
-        for one, many in _LISTS.items():
+                self._log.note("W-11h", expected, repr(selected))
+        for one, many in SELECTIONS.items():
             if one in chat or (many in chat and one in announced):
                 self._check_selection(one, announced.get(one), announced.get(many))
         self._announced = announced
@@ -84,27 +91,22 @@ class Announcements:
     def _check_first(self, chat: Mapping[str, Any]) -> None:
         if not self._tasks and not self.has_unreadable:
             expected = "a `$/progress` start before `config/updated`"
-            self._log.report("W-11e", expected, "none", suppress_rest=False)
-        missing = [key for key in _AT_FIRST if key not in chat]
+            self._log.note("W-11e", expected, "none")
+        missing = [key for key in AT_FIRST if key not in chat]
         if missing and not self.has_unreadable:
-            expected, got = (
-                f"{', '.join(_AT_FIRST)} in the first update",
-                f"no {', '.join(missing)}",
-            )
-            self._log.report("W-11a", expected, got, suppress_rest=False)
+            expected = f"{', '.join(AT_FIRST)} in the first update"
+            self._log.note("W-11a", expected, f"no {', '.join(missing)}")
 
     def _check_nulls(self, chat: Mapping[str, Any]) -> None:
         nullable = _NULLABLE if self.revision is Revision.CURRENT else frozenset()
         nulls = [key for key, value in chat.items() if value is None and key not in nullable]
         if nulls:
-            is_first = self._announced is None and not set(nulls).isdisjoint(_AT_FIRST)
+            is_first = self._announced is None and not set(nulls).isdisjoint(AT_FIRST)
             row = "W-11a" if is_first else "W-11g"
             self._log.report(row, "no null members", f"null as {', '.join(nulls)}")
 
     def _check_models(self, chat: Mapping[str, Any]) -> None:
-        models = chat.get("models")
-        named = [*(models if isinstance(models, list) else []), chat.get("selectModel", "-/-")]
-        for model in named:
+        for model in (*list_at(chat, "models"), chat.get("selectModel", "-/-")):
             if not is_model(model):
                 self._log.report("W-21b", "models named provider/model", repr(model))
                 return
@@ -123,17 +125,14 @@ class Announcements:
             if self.has_unreadable:
                 pass
             elif self._announced is None:
-                self._log.report(
-                    "W-11c",
-                    "`config/updated` before the first `tool/serverUpdated`",
-                    "none",
-                    suppress_rest=False,
+                self._log.note(
+                    "W-11c", "`config/updated` before the first `tool/serverUpdated`", "none"
                 )
             elif not is_native:
                 self._came_before = repr(params.get("name"))
         if is_native and not self._saw_native and self._came_before:
             expected = "the native server before the MCP servers"
-            self._log.report("W-11d", expected, self._came_before, suppress_rest=False)
+            self._log.note("W-11d", expected, self._came_before)
         self._saw_native = self._saw_native or is_native
         if is_native:
             self._check_native(params)
@@ -145,25 +144,17 @@ class Announcements:
     def _check_native(self, params: Mapping[str, Any]) -> None:
         if params.get("name") != "ECA":
             got = repr(params.get("name"))
-            self._log.report(
-                "W-33a", "ECA as the name of the native server", got, suppress_rest=False
-            )
+            self._log.note("W-33a", "ECA as the name of the native server", got)
         if params.get("status") != "running":
             got = repr(params.get("status"))
-            self._log.report(
-                "CONF-8", "the native server with status running", got, suppress_rest=False
-            )
-        tools = params.get("tools")
-        names = {
-            tool["name"]
-            for tool in (tools if isinstance(tools, list) else ())
-            if isinstance(tool, Mapping) and isinstance(tool.get("name"), str)
-        }
+            self._log.note("CONF-8", "the native server with status running", got)
+        tools = list_at(params, "tools")
+        names = {at(each, "name") for each in tools if isinstance(at(each, "name"), str)}
         self.native_tools |= names
         reserved = {"eca_task"} if self.revision is Revision.CURRENT else {"task", "eca_task"}
         if taken := names & reserved:
             expected = "no tool named task, except CURRENT's task list"
-            self._log.report("W-35b", expected, min(taken), suppress_rest=False)
+            self._log.note("W-35b", expected, min(taken))
         names -= reserved
         if self.revision < Revision.CURRENT:
             if plain := sorted(name for name in names if not name.startswith("eca_")):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Collection, Mapping
 from typing import Any, Final
@@ -11,6 +12,7 @@ import attrs
 from eca_protocol.fold.chat import FOLLOWING
 from eca_protocol.fold.views import CallState
 from eca_protocol.revisions import Revision
+from eca_protocol.testing.members import text_at
 from eca_protocol.testing.watching.observation import ObservationLog
 
 _TWICE: Final = {
@@ -63,7 +65,8 @@ class Calls:
         self.was_stopped = False
         self.may_skip_approval = False
         self._log = log
-        self._chat_id = chat_id
+        self._note = functools.partial(log.note, chat_id=chat_id)
+        self._report = functools.partial(log.report, chat_id=chat_id)
         self._revision = revision
         self._native = native
         self._mcp_servers = mcp_servers
@@ -97,11 +100,11 @@ class Calls:
             self._advance(call, kind, content)
 
     def _check_prepare(self, call_id: str, content: Mapping[str, Any]) -> None:
-        texts = {key: _text(content, key) for key in ("name", "server", "origin")}
+        texts = {key: text_at(content, key) for key in ("name", "server", "origin")}
         missing = [key for key in ("id", "name", "server") if content.get(key) == ""]
         if missing:
             got = f"no {' and no '.join(missing)}"
-            self._report("W-30b", "non-empty `id`, `name` and `server`", got, suppress_rest=False)
+            self._note("W-30b", "non-empty `id`, `name` and `server`", got)
         call = self._calls.get(call_id)
         if call is None:
             call = self._calls[call_id] = _Call(
@@ -116,14 +119,14 @@ class Calls:
             elif call.state != "preparing" and not call.is_ambiguous:
                 self._report_misplaced(call, "toolCallPrepare")
         self._prepared = call_id
-        call.pieces.append(_text(content, "argumentsText"))
+        call.pieces.append(text_at(content, "argumentsText"))
 
     def _check_name(self, call: _Call, content: Mapping[str, Any]) -> None:
         name, server = content.get("name"), content.get("server")
         details = content.get("details")
-        if (server, name) == ("eca", "task") and _text(details, "type") != "task":
+        if (server, name) == ("eca", "task") and text_at(details, "type") != "task":
             expected = "details of the type task for the tool eca/task"
-            self._report("W-35b", expected, "different ones", paths=_DETAILS, suppress_rest=False)
+            self._note("W-35b", expected, "different ones", paths=_DETAILS)
         if content.get("origin") != "native" or not isinstance(name, str):
             return
         if isinstance(server, str) and server in self._mcp_servers:
@@ -131,9 +134,7 @@ class Calls:
                 "TOOL-10", f"the origin mcp for a tool of the MCP server {server!r}", "native"
             )
         elif isinstance(server, str) and server and server != "eca":
-            self._report(
-                "W-33a", "the server eca for a native tool", repr(server), suppress_rest=False
-            )
+            self._note("W-33a", "the server eca for a native tool", repr(server))
         if self._revision < Revision.CURRENT:
             if f"eca_{name}" in self._native and name not in self._native:
                 call.misnamed = "W-33c", f"eca_{name}"
@@ -145,7 +146,7 @@ class Calls:
         is_refused = kind == "toolCallRejected" and not self.was_stopped
         if call.misnamed and (kind == "toolCallRunning" or state == "waiting" or is_refused):
             (row, name), call.misnamed = call.misnamed, None
-            self._report(row, f"the name {name}", repr(call.name), suppress_rest=False)
+            self._note(row, f"the name {name}", repr(call.name))
 
     def _check_same(self, call: _Call, texts: Mapping[str, str]) -> None:
         for key, value in texts.items():
@@ -165,7 +166,9 @@ class Calls:
             state = "called"
         elif kind == "toolCallRejected":
             state = "rejected"
-        if call.is_ambiguous or (state == call.state == "running" and _is_step(content)):
+        if call.is_ambiguous or (
+            state == call.state == "running" and text_at(content, "details", "type") == "subagent"
+        ):
             pass
         elif kind in call.kinds:
             self._report(
@@ -177,7 +180,7 @@ class Calls:
             if content.get("server") == "":
                 self._report("TOOL-11", "the tool's server as `server`", "an empty string")
             self._check_same(
-                call, {key: _text(content, key) for key in ("name", "server", "origin")}
+                call, {key: text_at(content, key) for key in ("name", "server", "origin")}
             )
             self._check_misnamed(call, kind, state)
             self._check_decision(call, kind, content)
@@ -196,24 +199,17 @@ class Calls:
             reason = content.get("reason")
             is_users = call.was_rejected or self.was_stopped
             if call.was_rejected and reason == "user-config":
-                self._report("W-30f", "the reason user-choice", repr(reason), suppress_rest=False)
+                self._note("W-30f", "the reason user-choice", repr(reason))
             elif self.was_stopped and call.state == "waiting" and reason == "user-config":
-                self._report("W-30g", "the reason user-choice", repr(reason), suppress_rest=False)
+                self._note("W-30g", "the reason user-choice", repr(reason))
             elif reason == "user-choice" and not is_users and not call.was_approved:
                 expected = "a rejection by the user before the reason user-choice"
-                self._report("TOOL-9", expected, "none", suppress_rest=False)
+                self._note("TOOL-9", expected, "none")
         elif kind in {"toolCallRunning", "toolCalled"} and call.state == "waiting":
             if call.was_rejected and kind == "toolCallRunning":
-                self._report(
-                    "TOOL-18", "no execution of a rejected call", f"`{kind}`", suppress_rest=False
-                )
+                self._note("TOOL-18", "no execution of a rejected call", f"`{kind}`")
             elif kind == "toolCallRunning" and not (call.was_approved or self.may_skip_approval):
-                self._report(
-                    "TOOL-4",
-                    "an approval by the user before `toolCallRunning`",
-                    "none",
-                    suppress_rest=False,
-                )
+                self._note("TOOL-4", "an approval by the user before `toolCallRunning`", "none")
 
     def _check_arguments(self, call: _Call, content: Mapping[str, Any]) -> None:
         arguments, written = content.get("arguments"), "".join(call.pieces)
@@ -230,19 +226,14 @@ class Calls:
             return
         if isinstance(read, dict) or _was_whole(call.pieces, arguments):
             got = repr(written[:60])
-            self._report(
-                "W-30b",
-                "pieces of `argumentsText` that join to the arguments",
-                got,
-                suppress_rest=False,
-            )
+            self._note("W-30b", "pieces of `argumentsText` that join to the arguments", got)
         else:
             got = f"{len(arguments)} arguments"
-            self._report("W-30c", "{} for unreadable arguments", got, suppress_rest=False)
+            self._note("W-30c", "{} for unreadable arguments", got)
 
     def _check_change(self, call: _Call, kind: str, content: Mapping[str, Any]) -> None:
         details = content.get("details")
-        change = details if _text(details, "type") == "fileChange" else None
+        change = details if text_at(details, "type") == "fileChange" else None
         if kind == "toolCallRun":
             call.change, call.change_is_known = change, not self._log.is_in_doubt(*_DETAILS)
         elif kind == "toolCallRejected" or not call.change_is_known:
@@ -256,29 +247,9 @@ class Calls:
         for call in self._calls.values():
             if call.state not in {"called", "rejected"} and not call.is_ambiguous:
                 row = "W-30g" if self.was_stopped else "W-30a"
-                self._report(
-                    row,
-                    f"the end of the call {call.id!r} before that of its turn",
-                    f"the state {call.state} at the end of the turn",
-                )
+                expected = f"the end of the call {call.id!r} before that of its turn"
+                self._report(row, expected, f"the state {call.state} at the end of the turn")
                 return
-
-    def _report(
-        self,
-        row: str,
-        expected: str,
-        got: str,
-        *,
-        paths: Collection[str] = (),
-        suppress_rest: bool = True,
-    ) -> None:
-        self._log.report(
-            row, expected, got, chat_id=self._chat_id, paths=paths, suppress_rest=suppress_rest
-        )
-
-
-def _is_step(content: Mapping[str, Any]) -> bool:
-    return _text(content.get("details"), "type") == "subagent"
 
 
 def _was_whole(pieces: list[str], arguments: dict[str, Any]) -> bool:
@@ -292,8 +263,3 @@ def _was_whole(pieces: list[str], arguments: dict[str, Any]) -> bool:
 
 def _never_ran(call: _Call, kind: str, content: Mapping[str, Any]) -> bool:
     return kind == "toolCalled" and not content.get("error") and call.state != "running"
-
-
-def _text(value: Any, key: str) -> str:
-    text = value.get(key) if isinstance(value, Mapping) else None
-    return text if isinstance(text, str) else ""

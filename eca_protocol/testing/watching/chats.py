@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from eca_protocol.messages import ChatUsageContent
 from eca_protocol.revisions import Revision
+from eca_protocol.testing.members import at, text_at
 from eca_protocol.testing.watching.announcements import Announcements
 from eca_protocol.testing.watching.calls import Calls
 from eca_protocol.testing.watching.contents import Contents
@@ -48,8 +49,7 @@ class Chats:
 
     def on_client_message(self, method: str, params: Mapping[str, Any], index: int) -> None:
         """Handle a request or a notification of the client."""
-        raw_id = params.get("chatId")
-        chat_id = raw_id if isinstance(raw_id, str) and raw_id else None
+        chat_id = text_at(params, "chatId") or None
         if method in PROMPTS:
             self._on_prompt(chat_id, params, index)
         elif method in {"chat/toolCallApprove", "chat/toolCallReject"}:
@@ -87,8 +87,7 @@ class Chats:
             self._chats[chat_id].is_named_by_user = True
 
     def _on_prompt(self, chat_id: str | None, params: Mapping[str, Any], index: int) -> None:
-        message = params.get("message")
-        prompt = Prompt(index=index, message=message if isinstance(message, str) else "")
+        prompt = Prompt(index=index, message=text_at(params, "message"))
         self._prompts[index] = (prompt, chat_id)
         self._trust(params.get("trust") is True)
         if chat_id is None:
@@ -162,7 +161,7 @@ class Chats:
 
     def _check_refusal(self, prompt: Prompt, chat_id: str | None, error: Any) -> None:
         chat = self._chats.get(chat_id) if chat_id else None
-        code = error.get("code") if isinstance(error, Mapping) else None
+        code = at(error, "code")
         is_busy = chat is not None and chat.turn is not None and chat.turn.prompt is not prompt
         if is_busy and code not in _OWN_FAULTS:
             self._log.report("W-22a", "a result for a prompt to a busy chat", f"the error {code}")
@@ -170,11 +169,10 @@ class Chats:
     def _on_prompt_answered(
         self, prompt: Prompt, chat_id: str | None, result: Any, *, is_error: bool
     ) -> None:
-        named = result.get("chatId") if isinstance(result, Mapping) else None
-        named = named if isinstance(named, str) and named else None
+        named = text_at(result, "chatId") or None
         if chat_id is not None and named is not None and named != chat_id:
             expected = f"the prompt's chatId {chat_id!r} in its response"
-            self._log.report("W-21c", expected, repr(named), suppress_rest=False)
+            self._log.note("W-21c", expected, repr(named))
             is_error = True
         if chat_id is None and named in self._chats:
             self._correct_guess(self._chats[named], lambda each: each is prompt)
@@ -189,10 +187,10 @@ class Chats:
         if owner is None:
             return
         if is_error:
-            owner.on_refused(prompt)
+            owner.prompts[:] = [each for each in owner.prompts if each is not prompt]
         else:
             owner.on_answered(prompt)
-            owner.set_awaits_key(isinstance(result, Mapping) and result.get("status") == "login")
+            owner.set_awaits_key(at(result, "status") == "login")
 
     def _owner(self, prompt: Prompt) -> ChatTurns | None:
         for chat in self._chats.values():
@@ -222,8 +220,7 @@ class Chats:
         chat = self._chats.get(chat_id) or self._resolve_unknown(chat_id, kind, params)
         if chat is None:
             return
-        role = params.get("role")
-        role = role if isinstance(role, str) else ""
+        role = text_at(params, "role")
         self._contents.check(chat_id, role, kind, content)
         if kind.startswith("toolCall") and isinstance(content.get("id"), str):
             self._calls_seen.add((chat_id, content["id"]))
@@ -331,7 +328,7 @@ class Chats:
             return
         if tokens < before:
             expected = f"`sessionTokens` of at least {before}, the previous value"
-            self._log.report("W-27a", expected, repr(tokens), chat_id=chat_id, suppress_rest=False)
+            self._log.note("W-27a", expected, repr(tokens), chat_id=chat_id)
         self._tokens[chat_id] = tokens
 
     def on_notification(self, method: str, params: Mapping[str, Any]) -> None:

@@ -28,11 +28,8 @@ class Contents:
         violation: tuple[str, str, str] | None = None
         roles = _ROLES.get(kind)
         if roles is not None and role not in roles:
-            violation = (
-                "W-26a",
-                f"`{kind}` with the role {' or '.join(sorted(roles))}",
-                repr(role),
-            )
+            expected = f"`{kind}` with the role {' or '.join(sorted(roles))}"
+            self._log.report("W-26a", expected, repr(role), chat_id=chat_id)
         elif kind == "text" and role != "user":
             violation = _violation_of_text(content.get("text")) or self._violation_between(
                 chat_id, role, content.get("text")
@@ -42,15 +39,8 @@ class Contents:
         if role == "user" or content.get("state") == "finished":
             self._texts.pop(chat_id, None)
         if violation is not None:
-            row, expected, got = violation
-            self._log.report(
-                row,
-                expected,
-                got,
-                chat_id=chat_id,
-                paths=_COSTS if row == "W-27d" else (),
-                suppress_rest=row == "W-26a",
-            )
+            paths = _COSTS if violation[0] == "W-27d" else ()
+            self._log.note(*violation, chat_id=chat_id, paths=paths)
 
     def _violation_between(self, chat_id: str, role: str, text: Any) -> tuple[str, str, str] | None:
         if not isinstance(text, str) or not text:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from eca_protocol.testing.members import at
 from eca_protocol.testing.watching.observation import ObservationLog
 from eca_protocol.testing.watching.requests import PendingRequest
 
@@ -37,17 +38,15 @@ class DraftChats:
 
     def on_response(self, request: PendingRequest, message: Mapping[str, Any]) -> None:
         """Handle a response of the server; a prompt whose turn can start requires an end."""
-        result = message.get("result")
         if request.index in self._deletes:
             self._owed.pop(self._deletes.pop(request.index), None)
         if request.method != "chat/prompt":
             return
         self._unanswered -= 1
-        answer = result if isinstance(result, Mapping) else {}
-        chat_id = answer.get("chatId")
+        chat_id = at(message, "result", "chatId")
         if isinstance(chat_id, str):
             self._owed.setdefault(chat_id, []).append(request.index)
-            if answer.get("status") == "connection-error":
+            if at(message, "result", "status") == "connection-error":
                 self._is_excused.add(chat_id)
 
     def on_content(self, params: Mapping[str, Any]) -> None:
@@ -57,12 +56,8 @@ class DraftChats:
             return
         owed = self._owed.get(chat_id)
         if not owed and not self._unanswered:
-            self._log.report(
-                "W-50c",
-                "no content after the text that closes the turn",
-                repr(params.get("content"))[:60],
-                chat_id=chat_id,
-            )
+            expected = "no content after the text that closes the turn"
+            self._log.report("W-50c", expected, repr(params.get("content"))[:60], chat_id=chat_id)
         if params.get("isComplete") is True:
             self.has_finished_turn = True
             if owed:

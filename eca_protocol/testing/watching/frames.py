@@ -59,12 +59,8 @@ class Frames:
 
     def _report_no_message(self, side: Side, body: bytes, length: int) -> None:
         if len(body) < length:
-            self._log.report(
-                "BASE-6",
-                f"a body of {length} bytes",
-                f"{len(body)} bytes before the next header, or the end of the stream",
-                side=side,
-            )
+            got = f"{len(body)} bytes before the next header, or the end of the stream"
+            self._log.report("BASE-6", f"a body of {length} bytes", got, side=side)
             return
         row, expected = _violation_of(body)
         if row == "BASE-6":

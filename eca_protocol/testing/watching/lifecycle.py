@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 from eca_protocol.endpoint import Verdict
 from eca_protocol.errors import SERVER_NOT_INITIALIZED, RPCError
 from eca_protocol.lifecycle import LifecycleGate, State
+from eca_protocol.testing.members import at, object_at
 from eca_protocol.testing.watching.observation import ObservationLog, Side
 from eca_protocol.testing.watching.requests import PendingRequest
 
@@ -54,7 +55,7 @@ class LifecycleChecker:
                     "LIFE-1", "exactly one `initialize`", "a second `initialize`", side="client"
                 )
             elif isinstance(request.params, Mapping):
-                self._assistant = _object(_object(request.params, "capabilities"), "codeAssistant")
+                self._assistant = object_at(request.params, "capabilities", "codeAssistant")
         elif state is State.NEW:
             self._log.report(
                 "LIFE-1", "`initialize` as the first request", f"`{request.method}`", side="client"
@@ -64,19 +65,11 @@ class LifecycleChecker:
     def on_client_notification(self, method: str) -> None:
         """Handle a notification of the client."""
         if method == "initialized" and self._gate.state in {State.NEW, State.INITIALIZING}:
-            self._log.report(
-                "LIFE-12",
-                "the response to `initialize` before `initialized`",
-                f"`{method}` first",
-                side="client",
-            )
+            expected = "the response to `initialize` before `initialized`"
+            self._log.report("LIFE-12", expected, f"`{method}` first", side="client")
         elif method == "exit" and not self.was_shut_down:
-            self._log.report(
-                "LIFE-23",
-                "`exit` after the response to `shutdown`",
-                f"`{method}` without it",
-                side="client",
-            )
+            expected = "`exit` after the response to `shutdown`"
+            self._log.report("LIFE-23", expected, f"`{method}` without it", side="client")
             self.is_over = True
         self._admit(method, "notification")
 
@@ -102,7 +95,7 @@ class LifecycleChecker:
             if not is_error:
                 self._log.report("LIFE-4", "an error for a second `initialize`", "a result")
         elif state is State.NEW:
-            code = _object(message, "error").get("code")
+            code = at(message, "error", "code")
             if code != SERVER_NOT_INITIALIZED:
                 got = f"an error of code {code}" if is_error else "a result"
                 self._log.report(
@@ -114,7 +107,7 @@ class LifecycleChecker:
         elif not self._is_answered:
             expected = "the response to `initialize` before other responses"
             got = f"a response to `{request.method}`"
-            self._log.report("W-10c", expected, got, suppress_rest=False)
+            self._log.note("W-10c", expected, got)
         if request.method == "shutdown" and not is_error:
             self.was_shut_down = True
         return self._is_answered and state is not State.SHUTDOWN
@@ -122,26 +115,18 @@ class LifecycleChecker:
     def on_server_message(self, method: str, *, is_request: bool) -> bool:
         """Check the time of a server message; return whether it may be written at that time."""
         if not self._is_answered:
-            self._log.report(
-                "W-10b",
-                "nothing before the response to `initialize`",
-                f"`{method}`",
-                suppress_rest=False,
-            )
+            self._log.note("W-10b", "nothing before the response to `initialize`", f"`{method}`")
             return False
         if method in _UNASKED and self._gate.state is State.ANSWERED:
-            self._log.report(
-                "W-10e",
-                "unsolicited notifications only after `initialized`",
-                f"`{method}`",
-                suppress_rest=False,
+            self._log.note(
+                "W-10e", "unsolicited notifications only after `initialized`", f"`{method}`"
             )
             return False
         if is_request and method in _CAPABILITIES:
             where, what = _CAPABILITIES[method]
-            if _object(self._assistant, where).get(what) is not True:
+            if at(self._assistant, where, what) is not True:
                 expected = "only requests that the client's capabilities announce"
-                self._log.report("W-42d", expected, f"`{method}`", suppress_rest=False)
+                self._log.note("W-42d", expected, f"`{method}`")
         return True
 
     def _admit(self, method: str, kind: Literal["request", "notification"]) -> None:
@@ -151,8 +136,3 @@ class LifecycleChecker:
             return
         if verdict is Verdict.HOLD and method == "initialized":
             self._is_ready_early = True
-
-
-def _object(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    member = value.get(key)
-    return member if isinstance(member, Mapping) else {}

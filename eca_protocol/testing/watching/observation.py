@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import attrs
 
@@ -75,7 +75,14 @@ class ObservationLog:
             for other in paths
         )
 
-    def report(
+    def report(self, requirement: str, expected: str, got: str, **place: Any) -> None:
+        """Report that the entry violates a row, from which further violations of it may follow.
+
+        See `note` for the arguments.
+        """
+        self.is_ambiguous = self.note(requirement, expected, got, **place) or self.is_ambiguous
+
+    def note(
         self,
         requirement: str,
         expected: str,
@@ -84,18 +91,17 @@ class ObservationLog:
         chat_id: str = "",
         side: Side = "server",
         paths: Collection[str] = (),
-        suppress_rest: bool = True,
-    ) -> None:
-        """Report that the entry violates a row, unless it may follow from a reported violation.
+    ) -> bool:
+        """Report that the entry violates a row; return whether it was reported.
 
-        A row is reported once for an entry, and not if one of the checked places in `paths` is
-        invalid. With `suppress_rest`, further violations of the entry may follow from this one.
+        A violation that may follow from a reported one is not; a row is reported once for an
+        entry, and not if one of the checked places in `paths` is invalid.
         """
         if self.is_in_doubt(*paths) or requirement in self._rows:
-            return
-        self.is_ambiguous = suppress_rest
+            return False
         self._rows.add(requirement)
         self.report_missing(self.index, requirement, expected, got, chat_id=chat_id, side=side)
+        return True
 
     def report_missing(
         self,

@@ -10,6 +10,7 @@ import attrs
 
 from eca_protocol.errors import INVALID_REQUEST, PARSE_ERROR
 from eca_protocol.methods import ECA
+from eca_protocol.testing.members import at
 from eca_protocol.testing.watching.observation import ObservationLog, Side, other_side
 
 Key: TypeAlias = tuple[type, Any]
@@ -85,8 +86,8 @@ class RequestTracker:
         rows = set()
         for row, expected, got in violations:
             rows.add(row)
-            suppress_rest = row not in _OF_THE_CALL
-            self._log.report(row, expected, got, side=side, suppress_rest=suppress_rest)
+            report = self._log.note if row in _OF_THE_CALL else self._log.report
+            report(row, expected, got, side=side)
         if rows & _CONFUSING:
             self.mark_unreadable(side, message.get("id"))
         is_read = side == "server" or "id" not in message or not rows & _CONFUSING
@@ -136,23 +137,15 @@ class RequestTracker:
             return None
         if (changed := _changed_id(sent, raw_id)) is not None:
             row, original, how = changed
-            self._log.report(
-                row,
-                f"the request's id {_shown(original[1])}, {how}",
-                repr(raw_id),
-                side=side,
-                suppress_rest=False,
+            self._log.note(
+                row, f"the request's id {_shown(original[1])}, {how}", repr(raw_id), side=side
             )
             return _take_answered(sent, original, message)
         if key is not None and key in sent.answered_ids:
-            self._log.report(
-                "BASE-17",
-                "exactly one response to each request",
-                f"a second one with id {raw_id!r}",
-                side=side,
-            )
+            expected = "exactly one response to each request"
+            self._log.report("BASE-17", expected, f"a second one with id {raw_id!r}", side=side)
             return None
-        if key is None and _code(message) == PARSE_ERROR:
+        if key is None and at(message, "error", "code") == PARSE_ERROR:
             sent.stray_count += bool(sent.pending)
             return None  # the unreadable message and the cause are unknown here
         if key is not None and sent.unreadable[None]:
@@ -164,12 +157,8 @@ class RequestTracker:
                 row, "no response to a message that is not a request", "one", side=side
             )
         else:
-            self._log.report(
-                "BASE-17",
-                "a response with the id of a pending request",
-                f"the id {raw_id!r}",
-                side=side,
-            )
+            expected = "a response with the id of a pending request"
+            self._log.report("BASE-17", expected, f"the id {raw_id!r}", side=side)
         return self._owner(sent)
 
     def _owner(self, sent: _SentRequests) -> PendingRequest | None:
@@ -262,13 +251,8 @@ def _key(raw_id: Any) -> Key | None:
     return (type(raw_id), raw_id) if is_id else None
 
 
-def _code(message: Mapping[str, Any]) -> Any:
-    error = message.get("error")
-    return error.get("code") if isinstance(error, Mapping) else None
-
-
 def _refuses(message: Mapping[str, Any]) -> bool:
-    return bool(_code(message) == INVALID_REQUEST)
+    return bool(at(message, "error", "code") == INVALID_REQUEST)
 
 
 def _violations_of(side: Side, message: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

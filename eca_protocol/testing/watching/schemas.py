@@ -14,6 +14,7 @@ from eca_protocol.draft.methods import DRAFT
 from eca_protocol.endpoint import Method
 from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision
+from eca_protocol.testing.members import text_at
 from eca_protocol.testing.watching.field_rows import row_of_path
 from eca_protocol.testing.watching.observation import ObservationLog, Side
 from eca_protocol.testing.watching.validators import validator_for
@@ -82,7 +83,7 @@ class SchemaChecker:
         if name not in table:
             return
         method = table[name]
-        if not self._is_in_window(method):
+        if not method.window.written_in(self.revision):
             if side == "client":
                 self.client_goes_beyond = True
             elif part == "params" and not self.client_goes_beyond:
@@ -102,9 +103,6 @@ class SchemaChecker:
                     self.is_unreadable or _MEANING.fullmatch(departure.path) is not None
                 )
         self._log.is_ambiguous = self._log.is_ambiguous or self.is_unreadable
-
-    def _is_in_window(self, method: Method) -> bool:
-        return method.window.written_in(self.revision)
 
     def _counts(self, side: Side, departure: Departure, raw: Any, part: Part) -> bool:
         """Return whether a departure violates a row: rulings on reading do not excuse a writer."""
@@ -127,15 +125,8 @@ class SchemaChecker:
         row = self._row(side, method, departure, raw, part)
         if row is not None:
             expected = f"{departure.expected} at {departure.path}"
-            chat_id = raw.get("chatId") if isinstance(raw, dict) else None
-            self._log.report(
-                row,
-                expected,
-                departure.got,
-                side=side,
-                chat_id=chat_id if isinstance(chat_id, str) else "",
-                suppress_rest=False,
-            )
+            chat_id = text_at(raw, "chatId")
+            self._log.note(row, expected, departure.got, side=side, chat_id=chat_id)
 
     def _row(
         self, side: Side, method: Method, departure: Departure, raw: Any, part: Part

@@ -114,7 +114,7 @@ class ChatTurns:
         turn = self.turn
         if prompt.has_late_answer:
             expected = "the response to the prompt before the model's first content"
-            self._report("W-20c", expected, "the response later", suppress_rest=False)
+            self._note("W-20c", expected, "the response later")
         elif turn is not None and turn.prompt is prompt:
             turn.answer_came_before_echo = not turn.echo_is_done
             if turn.echo_is_done:
@@ -123,11 +123,6 @@ class ChatTurns:
             prompt.was_queued = True
         elif self.prompts[:1] == [prompt] and not self.is_replaying:
             prompt.breaks_order = True
-
-    def on_refused(self, prompt: Prompt) -> None:
-        """Handle the error of a prompt: it has no turn."""
-        if prompt in self.prompts:
-            self.prompts.remove(prompt)
 
     def check(self, role: str, kind: str, content: Mapping[str, Any]) -> None:
         """Check a content of the chat."""
@@ -151,12 +146,7 @@ class ChatTurns:
 
     def _on_running(self, content: Mapping[str, Any]) -> None:
         if content.get("text") == "":
-            self._report(
-                "W-20a",
-                "a non-empty text in `progress` running",
-                "an empty text",
-                suppress_rest=False,
-            )
+            self._note("W-20a", "a non-empty text in `progress` running", "an empty text")
         if self.turn is None:
             self._start()
         else:
@@ -206,7 +196,7 @@ class ChatTurns:
             return
         if isinstance(content.get("text"), str) and content["text"]:
             got = repr(content["text"])
-            self._report("W-20d", "an empty text in `finished`", got, suppress_rest=False)
+            self._note("W-20d", "an empty text in `finished`", got)
         self._finish_echo(turn)
         if turn.prompt is not None and not turn.prompt.is_answered:
             turn.prompt.has_late_answer = True
@@ -313,11 +303,8 @@ class ChatTurns:
             if turn.is_behind_progress:
                 self._start_without_end(turn, text, content_id)
             else:
-                self._report(
-                    "W-22b",
-                    "the echo of a queued prompt at the start of its turn",
-                    "the echo before",
-                )
+                expected = "the echo of a queued prompt at the start of its turn"
+                self._report("W-22b", expected, "the echo before")
         elif turn.prompt is not None and not (
             turn.is_behind_hook and text != turn.prompt.expected_echo(text)
         ):
@@ -366,12 +353,10 @@ class ChatTurns:
         turn.echo_is_done = True
         if len(turn.echo) > 1:
             got = repr("".join(turn.echo)[:60])
-            self._report("W-6c", "all pieces of the echo", got, suppress_rest=False)
+            self._note("W-6c", "all pieces of the echo", got)
         else:
             got = repr(turn.echo[0][:60]) if turn.echo else "none"
-            self._report(
-                "W-20b", "the echo of the prompt after `progress` running", got, suppress_rest=False
-            )
+            self._note("W-20b", "the echo of the prompt after `progress` running", got)
 
     def finish(self) -> None:
         """Report missing turns, and a missing end of the running one."""
@@ -401,8 +386,11 @@ class ChatTurns:
         if not self.has_unreadable:
             self.log.report_missing(index, row, expected, "none", chat_id=self.id)
 
-    def _report(self, row: str, expected: str, got: str, *, suppress_rest: bool = True) -> None:
-        self.log.report(row, expected, got, chat_id=self.id, suppress_rest=suppress_rest)
+    def _report(self, row: str, expected: str, got: str) -> None:
+        self.log.report(row, expected, got, chat_id=self.id)
+
+    def _note(self, row: str, expected: str, got: str) -> None:
+        self.log.note(row, expected, got, chat_id=self.id)
 
 
 def _bare(text: str) -> str:

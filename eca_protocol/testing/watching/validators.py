@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 from eca_protocol.messages.shapes import (
     Array,
     Choice,
-    Field,
     JSONObject,
     Model,
     ModelClass,
@@ -107,7 +106,7 @@ def _model_validator(cls: ModelClass, revision: Revision) -> Validator:
     by_key = {
         field.wire: _validator_of(field.shape, revision)
         for field in fields
-        if _may(field, revision)
+        if field.rules.written and field.window.written_in(revision)
     }
     required = {
         field.wire for field in fields if field.wire in by_key and field.rules.required_in(revision)
@@ -127,7 +126,3 @@ def _model_validator(cls: ModelClass, revision: Revision) -> Validator:
         return True
 
     return is_valid
-
-
-def _may(field: Field, revision: Revision) -> bool:
-    return field.rules.written and field.window.written_in(revision)

@@ -12,6 +12,7 @@ from typing import Any
 from eca_protocol.endpoint import Method
 from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision, detect, detect_server, forced_revision
+from eca_protocol.testing.members import at, object_at
 from eca_protocol.testing.watching.announcements import Announcements
 from eca_protocol.testing.watching.chats import Chats
 from eca_protocol.testing.watching.draft import DraftChats
@@ -21,8 +22,6 @@ from eca_protocol.testing.watching.observation import Observation, ObservationLo
 from eca_protocol.testing.watching.requests import PendingRequest, RequestTracker
 from eca_protocol.testing.watching.results import ResultChecker
 from eca_protocol.testing.watching.schemas import SchemaChecker
-
-_EMPTY: Mapping[str, Any] = {}
 
 
 class Watcher:
@@ -128,7 +127,7 @@ class Watcher:
             self._on_server_call(method, message)
 
     def _on_client_call(self, method: str, message: Mapping[str, Any]) -> None:
-        params = _object(message.get("params"))
+        params = object_at(message, "params")
         if method == "initialize" and not self._is_decided:
             self._decide_from(params)
         self._schemas.check("client", method, message.get("params"))
@@ -152,10 +151,10 @@ class Watcher:
         self._decide(revision)
 
     def _on_server_call(self, method: str, message: Mapping[str, Any]) -> None:
-        params = _object(message.get("params"))
+        params = object_at(message, "params")
         if method == "config/updated" and not self._is_decided:
             self._is_decided = True
-            shown = detect_server(_object(params.get("chat")).get("variants"))
+            shown = detect_server(at(params, "chat", "variants"))
             if Revision.CURRENT in {shown, self.revision}:
                 self._decide(shown)
         row = ECA.get(method)
@@ -210,7 +209,3 @@ def _row_of_an_answer_to(method: str) -> str:
     if known is None:
         return "W-4c"
     return "W-4a" if known.kind == "request" else "BASE-18"
-
-
-def _object(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else _EMPTY

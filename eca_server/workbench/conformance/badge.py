@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Final
 
-from eca_protocol.testing.conformance.known import Conclusion, conclusion
+from eca_protocol.testing.conformance.known import conclusion
 from eca_protocol.testing.conformance.run import Run
+from eca_server.workbench.conformance.table import KINDS
 
-_GOOD, _ODD, _BAD = "#17744a", "#855600", "#b3261a"
-_COLOURS: Final[Mapping[Conclusion, str]] = {
-    "not conformant": _BAD,
-    "not judged whole": _ODD,
-    "only known failures": _ODD,
-    "nothing judged": _ODD,
-    "conformant": _GOOD,
-}
+_COLOURS: Final = {"good": "#17744a", "odd": "#855600", "bad": "#b3261a"}
 _CHARACTER: Final = 7  # maximum width of a character in pixels, in a font of 11
 _BORDER: Final = 10
 
@@ -29,7 +23,7 @@ def render_badge(run: Run, known: Collection[str] = ()) -> str:
     judged = sum(counts.get(verdict, 0) for verdict in ("pass", "fail", "warn"))
     label = run.edition if run.edition.startswith("ACP") else f"ECA {run.edition}"
     value = f"{counts.get('pass', 0)} of {judged}" if judged else "not judged"
-    colour = _COLOURS[conclusion(run, known)]
+    colour = _COLOURS[KINDS[conclusion(run, known)]]
     first = len(label) * _CHARACTER + _BORDER
     second = len(value) * _CHARACTER + _BORDER
     return (

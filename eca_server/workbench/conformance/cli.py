@@ -11,7 +11,7 @@ import sys
 import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeAlias, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import attrs
 import trio
@@ -23,13 +23,8 @@ from eca_protocol.revisions import Revision, parse_revision
 from eca_protocol.testing.conformance.acp.cases import acp_cases
 from eca_protocol.testing.conformance.acp.suite import AcpSuite
 from eca_protocol.testing.conformance.cases import Case, is_named, server_cases
-from eca_protocol.testing.conformance.client.suite import DUPLICATES as CLIENT_DUPLICATES
-from eca_protocol.testing.conformance.client.suite import (
-    ClientCase,
-    client_cases,
-    run_client_suite,
-)
-from eca_protocol.testing.conformance.duplicates import DUPLICATES
+from eca_protocol.testing.conformance.client.suite import client_cases, run_client_suite
+from eca_protocol.testing.conformance.duplicates import CLIENT_DUPLICATES, DUPLICATES
 from eca_protocol.testing.conformance.known import (
     known_failures,
     known_text,
@@ -79,7 +74,6 @@ started, 4 no judged requirement is broken, but the suite itself failed in a cas
 or cannot write a report, 130 and 143 ended by a signal.
 """
 
-AnyCase: TypeAlias = Case | ClientCase
 _Read = TypeVar("_Read")
 
 _CANNOT_START: Final = 3
@@ -195,7 +189,7 @@ def _run_command(arguments: Sequence[str]) -> int:
 def _judge(
     options: argparse.Namespace,
     target: Target,
-    selected: Mapping[str, AnyCase],
+    selected: Mapping[str, Case],
     known: Collection[str],
     earlier: Run | None,
 ) -> int:
@@ -239,12 +233,12 @@ def _judge(
 
 
 async def _run(
-    options: argparse.Namespace, target: Target, cases: Iterable[AnyCase], progress: Progress
+    options: argparse.Namespace, target: Target, cases: Iterable[Case], progress: Progress
 ) -> Run:
     if options.client:
         return await run_client_suite(
             target,
-            cases=[case for case in cases if isinstance(case, ClientCase)],
+            cases=cases,
             jobs=options.jobs,
             seconds=options.seconds,
             on_case=progress.add,
@@ -252,7 +246,7 @@ async def _run(
     return await run_suite(
         target,
         kind=AcpSuite if options.protocol == "acp" else Suite,
-        cases=[case for case in cases if isinstance(case, Case)],
+        cases=cases,
         jobs=options.jobs,
         seconds=options.seconds,
         on_case=progress.add,
@@ -266,7 +260,7 @@ def _outputs(options: argparse.Namespace) -> Outputs:
 
 
 def _renderers(
-    cases: Mapping[str, AnyCase], known: Collection[str], changes: tuple[Change, ...] | None
+    cases: Mapping[str, Case], known: Collection[str], changes: tuple[Change, ...] | None
 ) -> Mapping[str, Callable[[Run], str]]:
     return {
         "--json-out": lambda run: dumps(run.to_json()).decode() + "\n",
@@ -277,19 +271,19 @@ def _renderers(
     }
 
 
-def _select_cases(options: argparse.Namespace) -> dict[str, AnyCase]:
+def _select_cases(options: argparse.Namespace) -> dict[str, Case]:
     """Return the cases that a pattern names, with the named requirements; all without a pattern.
 
     A requirement equal to another one is judged by the cases of that one.
     """
     patterns: Sequence[str] = options.only
-    cases: Mapping[str, AnyCase] = client_cases() if options.client else server_cases()
+    cases: Mapping[str, Case] = client_cases() if options.client else server_cases()
     if options.protocol == "acp":
         cases = acp_cases()
     same = _duplicates(options)
     named = {id_ for id_ in ALL_REQUIREMENTS if _is_named(id_, patterns)}
     named |= {same[id_] for id_ in named if id_ in same}
-    selected: dict[str, AnyCase] = {}
+    selected: dict[str, Case] = {}
     for name, case in cases.items():
         rows = tuple(id_ for id_ in case.rows if id_ in named)
         if not patterns or _is_named(name, patterns):
@@ -299,7 +293,7 @@ def _select_cases(options: argparse.Namespace) -> dict[str, AnyCase]:
     return selected
 
 
-def _restrict(outcome: Run, options: argparse.Namespace, selected: Mapping[str, AnyCase]) -> Run:
+def _restrict(outcome: Run, options: argparse.Namespace, selected: Mapping[str, Case]) -> Run:
     """Keep only the findings on named requirements, and on those of the selected cases.
 
     The requirements of a named case include those that are judged with them, and all that its
@@ -358,7 +352,7 @@ def _target(options: argparse.Namespace, command: tuple[str, ...]) -> Target:
     )
 
 
-def _case_text(case: AnyCase) -> str:
+def _case_text(case: Case) -> str:
     return f"{case.name}\n    {case.summary}\n    {' '.join(case.rows)}\n"
 
 

@@ -9,36 +9,24 @@ from typing import Final
 
 from eca_protocol.revisions import EVER, Revision, Window
 from eca_protocol.testing.conformance.cases import Case
-from eca_protocol.testing.conformance.client.suite import ClientCase
-from eca_protocol.testing.conformance.known import Conclusion, conclusion, new_suite_errors
+from eca_protocol.testing.conformance.known import conclusion, new_suite_errors
 from eca_protocol.testing.conformance.run import Run
-from eca_protocol.testing.conformance.verdicts import Finding, Verdict
+from eca_protocol.testing.conformance.verdicts import VERDICTS, Finding, Verdict
 from eca_server.workbench.conformance.compare import DESCRIPTIONS, Change
 from eca_server.workbench.conformance.exchange import draw_exchange
+from eca_server.workbench.conformance.table import COUNTED, KINDS
 from eca_server.workbench.pages import render_page
 
-_NAMES: Final[Mapping[Verdict, tuple[str, str]]] = {
-    "fail": ("failed", "bad"),
-    "warn": ("warning", "odd"),
-    "pass": ("passed", "good"),
-    "untestable": ("untestable", ""),
-    "not-applicable": ("not applicable", ""),
-}
+_COLOURS: Final[Mapping[Verdict, str]] = {"fail": "bad", "warn": "odd", "pass": "good"}
+_NAMES: Final = {each: (COUNTED[each], _COLOURS.get(each, "")) for each in VERDICTS}
 """The word and the colour of each verdict."""
 
-_COLOURS: Final[Mapping[Conclusion, str]] = {
-    "not conformant": "bad",
-    "not judged whole": "odd",
-    "only known failures": "odd",
-    "nothing judged": "odd",
-    "conformant": "good",
-}
-_GRAVITY: Final[tuple[Verdict, ...]] = ("not-applicable", "untestable", "pass", "warn", "fail")
+_GRAVITY: Final = VERDICTS[::-1]
 
 
 def render_html(
     run: Run,
-    cases: Mapping[str, Case | ClientCase],
+    cases: Mapping[str, Case],
     *,
     known: Collection[str] = (),
     changes: tuple[Change, ...] | None = None,
@@ -56,7 +44,7 @@ def render_html(
         "conformance.html",
         title=f"{run.target}: {met}",
         name=run.target,
-        badges=[(conclusion_, _COLOURS[conclusion_])],
+        badges=[(conclusion_, KINDS[conclusion_])],
         warnings=_warnings(run, known),
         about={
             "Edition": run.edition,
@@ -120,7 +108,7 @@ def _trait(verdict: Verdict) -> str:
     return _NAMES[verdict][0].replace(" ", "-")
 
 
-def _facts(cases: Mapping[str, Case | ClientCase], finding: Finding) -> dict[str, str | None]:
+def _facts(cases: Mapping[str, Case], finding: Finding) -> dict[str, str | None]:
     row = finding.requirement
     case = cases.get(finding.case)
     return {

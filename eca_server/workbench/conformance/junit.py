@@ -21,23 +21,15 @@ def render_junit(run: Run, known: Collection[str] = ()) -> str:
     for finding in run.findings:
         cases = sections.setdefault(finding.requirement.section, [])
         cases.append(_case(finding, is_known=finding.id in known))
-    sections["ends of the target"] = [
-        TestCase(
-            "ends of the target",
-            each.case,
-            ("error", "the target ended during a case", each.what),
-        )
-        for each in run.incidents
-        if each.case not in known
-    ]
-    sections["errors of the suite"] = [
-        TestCase(
-            "errors of the suite",
-            each.case,
-            ("error", "the suite itself failed, not the target", each.traceback),
-        )
-        for each in new_suite_errors(run, known)
-    ]
+    ends = {each.case: each.what for each in run.incidents if each.case not in known}
+    errors = {each.case: each.traceback for each in new_suite_errors(run, known)}
+    for name, what, texts in (
+        ("ends of the target", "the target ended during a case", ends),
+        ("errors of the suite", "the suite itself failed, not the target", errors),
+    ):
+        sections[name] = [
+            TestCase(name, case, ("error", what, text)) for case, text in texts.items()
+        ]
     suites = [TestSuite(name, cases) for name, cases in sections.items() if cases]
     name = f"{run.target}, edition {run.edition}"
     return junit.render_junit(name, run.seconds, suites)

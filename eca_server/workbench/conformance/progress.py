@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from eca_protocol.testing.conformance.cases import Case
-from eca_protocol.testing.conformance.client.suite import ClientCase
 from eca_protocol.testing.conformance.verdicts import Finding
 from eca_server.printable import printable_line
 from eca_server.system.live_line import LiveLine
@@ -23,7 +22,7 @@ class Progress:
         self._last = "starting the target"
         self._failed: set[str] = set()
 
-    def add(self, case: Case | ClientCase, findings: Sequence[Finding]) -> None:
+    def add(self, case: Case, findings: Sequence[Finding]) -> None:
         """Count a case that ended."""
         self._done += 1
         self._failed |= {finding.id for finding in findings if finding.verdict == "fail"}

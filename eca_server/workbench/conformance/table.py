@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 import textwrap
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from itertools import groupby
 from typing import Final
 
 from eca_protocol.testing.conformance.known import (
+    Conclusion,
     conclusion,
     new_suite_errors,
     passing_again,
@@ -25,13 +26,22 @@ _WORDS: Final[dict[Verdict, str]] = {
     "untestable": "untestable",
     "not-applicable": "n/a",
 }
-_COUNTED: Final[dict[Verdict, str]] = {
+COUNTED: Final[dict[Verdict, str]] = {
     **_WORDS,
     "fail": "failed",
     "warn": "warning",
     "pass": "passed",
     "not-applicable": "not applicable",
 }
+KINDS: Final[Mapping[Conclusion, str]] = {
+    "not conformant": "bad",
+    "not judged whole": "odd",
+    "only known failures": "odd",
+    "nothing judged": "odd",
+    "conformant": "good",
+}
+"""The kind of each conclusion, which has a colour."""
+
 _SHOWN: Final = 6  # ids in a line of requirements that were not judged
 
 
@@ -106,7 +116,7 @@ def _not_judged(run: Run, width: int) -> Iterator[str]:
 
 def _summary(run: Run, known: Collection[str]) -> Iterator[str]:
     counts = run.counts()
-    yield ", ".join(f"{counts[each]} {_COUNTED[each]}" for each in VERDICTS if counts.get(each))
+    yield ", ".join(f"{counts[each]} {COUNTED[each]}" for each in VERDICTS if counts.get(each))
     if late := sum(finding.got.startswith(NO_TIME) for finding in run.findings):
         yield (
             f"The time limit left {late} requirements unjudged: use --seconds for more time, or "

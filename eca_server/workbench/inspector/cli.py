@@ -56,20 +56,11 @@ def _run(options: argparse.Namespace) -> int:
 
 def make_parser() -> Parser:
     """Make the parser of the command."""
-    parser = Parser(
-        prog="eca-server inspect",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-    )
-    parser.add_argument(
-        "transcript", nargs="?", type=Path, metavar="TRANSCRIPT", help="default: the newest one"
-    )
-    parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="write the page to one file instead of serving it"
-    )
-    parser.add_argument(
-        "--port", type=port, default=0, help="the page's port (default: a free one)"
-    )
-    parser.add_argument("--no-open", action="store_true", help="open no browser")
-    parser.add_argument("--beside-tap", action="store_true", help=argparse.SUPPRESS)
+    parser = Parser(prog="eca-server inspect", description=_DESCRIPTION, epilog=_EPILOG)
+    add, out = parser.add_argument, "write the page to one file instead of serving it"
+    add("transcript", nargs="?", type=Path, metavar="TRANSCRIPT", help="default: the newest one")
+    add("--out", type=Path, metavar="FILE", help=out)
+    add("--port", type=port, default=0, help="the page's port (default: a free one)")
+    add("--no-open", action="store_true", help="open no browser")
+    add("--beside-tap", action="store_true", help=argparse.SUPPRESS)
     return parser

@@ -36,7 +36,7 @@ async def _request_to_the_model(_: AgentSession, prompt: Prompt) -> None:
 
 
 async def _text(agent: AgentSession, prompt: Prompt) -> None:
-    await agent.event(prompt, "agent_message_chunk".__eq__)
+    await agent.event(prompt, "agent_message_chunk")
 
 
 async def _running_tool(agent: AgentSession, _: Prompt) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Awaitable, Callable, Collection
 from types import MappingProxyType
 from typing import Final, TypeAlias
@@ -16,8 +15,6 @@ from eca_protocol.testing.conformance.model import AnswersWith, bare_name, tools
 from eca_protocol.testing.provider import ReceivedRequest
 from eca_protocol.testing.script import Reply, reply, tool_call
 
-CHAPTERS: Final = ("lifecycle", "faults", "sessions", "turns", "cancellation")
-
 _SHELLS: Final = frozenset({"shell_command", "bash", "shell", "run_shell_command", "execute"})
 """Names of tools that run a command, in lower case."""
 
@@ -25,19 +22,18 @@ AgentCase: TypeAlias = Callable[[AcpHarness, AgentSession], Awaitable[None]]
 
 
 def agent_case(
-    *rows: str, needs: Collection[Need] | Need = (), seconds: float = 60.0, handshake: bool = True
+    *rows: str, needs: Collection[Need] | Need = (), handshake: bool = True
 ) -> Callable[[AgentCase], AgentCase]:
     """Declare a case: an async function of the harness and of an agent.
 
     Args:
         rows: the rows that it judges.
         needs: its requirements on the target.
-        seconds: its deadline.
         handshake: whether the agent has answered `initialize`.
     """
 
     def declare(function: AgentCase) -> AgentCase:
-        @case(*rows, needs=needs, seconds=seconds)
+        @case(*rows, needs=needs, seconds=60)
         @functools.wraps(function)
         async def run(harness: Harness) -> None:
             assert isinstance(harness, AcpHarness)
@@ -51,10 +47,7 @@ def agent_case(
 
 def acp_cases() -> MappingProxyType[str, Case]:
     """Return the cases for agents by name, in the order of their chapters."""
-    package = __name__.rpartition(".")[0]
-    for chapter in CHAPTERS:
-        importlib.import_module(f"{package}.{chapter}")
-    return cases_in(package)
+    return cases_in(__name__.rpartition(".")[0])
 
 
 def runs(command: str) -> AnswersWith:

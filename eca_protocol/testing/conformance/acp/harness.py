@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -19,10 +19,10 @@ from eca_protocol.testing.conformance.judge import Judge
 from eca_protocol.testing.conformance.message_session import MessageSession
 from eca_protocol.testing.conformance.model import AnswersWith, ChatModel, Model
 from eca_protocol.testing.conformance.recorder import ReceivedMessage, Recorder
-from eca_protocol.testing.conformance.router import Router
 from eca_protocol.testing.conformance.target import Directories, Target
-from eca_protocol.testing.conformance.verdicts import Transmission, Unmet
+from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.conformance.wire import Wire
+from eca_protocol.testing.members import at
 from eca_protocol.transcript.splitter import Piece, Splitter, message_in
 
 PATIENCE: Final = 30.0
@@ -30,8 +30,6 @@ PATIENCE: Final = 30.0
 
 PERMISSION: Final = "session/request_permission"
 CANCELLED: Final[Mapping[str, Any]] = {"outcome": {"outcome": "cancelled"}}
-
-_SHOWN: Final = 30  # messages of an exchange
 
 
 class _LineSplitter(Splitter):
@@ -46,12 +44,11 @@ class _LineSplitter(Splitter):
 class AcpWire(Wire):
     """A running agent."""
 
-    def __init__(
-        self, target: Target, directories: Directories, url: str, config: Mapping[str, Any]
-    ) -> None:
-        recorder = Recorder(watcher=AcpWatcher(), splitter=_LineSplitter, encode=encode_line)
-        router = Router(encode_line)
-        super().__init__(target, directories, url, config, recorder=recorder, router=router)
+    encode = staticmethod(encode_line)
+
+    @override
+    def _new_recorder(self) -> Recorder:
+        return Recorder(watcher=AcpWatcher(), splitter=_LineSplitter, encode=encode_line)
 
 
 @attrs.frozen
@@ -79,21 +76,15 @@ class AgentSession(MessageSession):
         super().__init__(wire, judge, target.personality, Revision.CURRENT, alone=True)
         self.initialized: Mapping[str, Any] = {}
         self._model = model
-        self._models: list[ChatModel] = []
         self.choose("allow")
-
-    @property
-    @override
-    def models(self) -> tuple[ChatModel, ...]:
-        return tuple(self._models)
 
     @override
     def _framed(self, message: Mapping[str, Any] | Sequence[Any] | bytes) -> bytes:
         return encode_line(message if isinstance(message, bytes) else json.dumps(message))
 
     @override
-    async def settle(self) -> None:
-        await self.ask("_eca/fence", seconds=PATIENCE)
+    async def settle(self, *, shows: str | None = None) -> None:
+        await self.ask("_eca/fence", seconds=PATIENCE, shows=shows)
 
     def choose(self, kind: str | None) -> None:
         """Answer requests for permission: `allow`, `reject`, or None for a later answer."""
@@ -124,9 +115,7 @@ class AgentSession(MessageSession):
 
     def can(self, *path: str) -> bool:
         """Return whether a capability of the agent was announced."""
-        value: Any = self.initialized.get("agentCapabilities")
-        for name in path:
-            value = value.get(name) if isinstance(value, Mapping) else None
+        value = at(self.initialized, "agentCapabilities", *path)
         return value is not None and value is not False
 
     def at_workspace(self, **more: Any) -> dict[str, Any]:
@@ -142,7 +131,7 @@ class AgentSession(MessageSession):
     ) -> Prompt:
         """Send a prompt with a script of its own."""
         model = self._model.chat(script)
-        self._models.append(model)
+        self.models.append(model)
         blocks = [{"type": "text", "text": f"{text} {model.marker}"}, *more.get("blocks", ())]
         model.prompts.append(blocks[0]["text"])
         after = len(self.messages)
@@ -155,14 +144,14 @@ class AgentSession(MessageSession):
         result = answer.get("result")
         return result.get("stopReason") if isinstance(result, Mapping) else answer.get("error")
 
-    async def event(self, prompt: Prompt, is_wanted: Callable[[str], object]) -> ReceivedMessage:
+    async def event(self, prompt: Prompt, kind: str) -> ReceivedMessage:
         """Wait for an update, or a request, of a turn, by its kind; or for the turn's answer."""
 
-        def is_event(message: Mapping[str, Any]) -> bool:
-            params = message.get("params", {})
-            if "method" not in message:
-                return bool(message.get("id") == prompt.id)
-            return params.get("sessionId") == prompt.session_id and bool(is_wanted(_kind(message)))
+        def is_event(received: ReceivedMessage) -> bool:
+            if "method" not in received.message:
+                return bool(received.message.get("id") == prompt.id)
+            is_of_turn = received.params.get("sessionId") == prompt.session_id
+            return is_of_turn and _kind(received) == kind
 
         after = self.messages[prompt.after - 1] if prompt.after else None
         event = await self.until(is_event, seconds=PATIENCE, expected="the event", after=after)
@@ -175,7 +164,7 @@ class AgentSession(MessageSession):
         return [
             received.params["update"]
             for received in self.messages[after:]
-            if received.params.get("sessionId") == session_id and _kind(received.message) == kind
+            if received.params.get("sessionId") == session_id and _kind(received) == kind
         ]
 
     def text(self, session_id: str, kind: str = "agent_message_chunk", *, after: int = 0) -> str:
@@ -184,17 +173,13 @@ class AgentSession(MessageSession):
         return "".join(str(update["content"].get("text", "")) for update in updates)
 
 
-def _kind(message: Mapping[str, Any]) -> str:
-    params = message.get("params")
-    update = params.get("update") if isinstance(params, Mapping) else None
-    kind = update.get("sessionUpdate") if isinstance(update, Mapping) else message.get("method")
-    return str(kind)
+def _kind(received: ReceivedMessage) -> str:
+    update = received.params.get("update")
+    return str(update.get("sessionUpdate")) if isinstance(update, Mapping) else received.method
 
 
 class AcpHarness(Harness):
     """The agents and the verdicts of one case."""
-
-    _last: AgentSession
 
     @asynccontextmanager
     async def agent(
@@ -209,7 +194,7 @@ class AcpHarness(Harness):
         wire = await self._servers.alone({}, directories)
         wire.case = self.case
         agent = AgentSession(wire, self, self.target, self.model)
-        self._last = agent
+        self._sessions.append(agent)
         try:
             if handshake:
                 await agent.handshake()
@@ -219,8 +204,3 @@ class AcpHarness(Harness):
             with anyio.CancelScope(shield=True):
                 await wire.process.gone.wait()
             agent.close()
-
-    @override
-    def exchange(self) -> tuple[Transmission, ...]:
-        """Return the last messages of the newest agent, the model's included."""
-        return self._last.exchange(_SHOWN)

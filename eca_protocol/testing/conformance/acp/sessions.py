@@ -103,7 +103,7 @@ async def a_closed_session_stops(harness: AcpHarness, agent: AgentSession) -> No
     _require(agent, "session/close")
     session_id = await agent.new()
     prompt = await agent.prompt(session_id, reply("a", wait("never"), "b"))
-    await agent.event(prompt, "agent_message_chunk".__eq__)
+    await agent.event(prompt, "agent_message_chunk")
     await agent.result("session/close", {"sessionId": session_id})
     try:
         end = await agent.ended(prompt, seconds=5)

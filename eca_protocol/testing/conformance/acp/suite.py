@@ -7,12 +7,12 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from eca_protocol.errors import StartFailed
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.acp.cases import acp_cases
 from eca_protocol.testing.conformance.acp.harness import AcpHarness, AcpWire
 from eca_protocol.testing.conformance.cases import Case
-from eca_protocol.testing.conformance.suite import Suite, start_failure
+from eca_protocol.testing.conformance.harness import Harness
+from eca_protocol.testing.conformance.suite import Suite
 from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.conformance.wire import Wire
 from eca_protocol.testing.requirements import ACP_REQUIREMENTS
@@ -25,6 +25,7 @@ class AcpSuite(Suite):
     """An agent with its model, ready to run cases."""
 
     make_wire: ClassVar[type[Wire]] = AcpWire
+    make_harness: ClassVar[type[Harness]] = AcpHarness
 
     @classmethod
     @override
@@ -41,26 +42,15 @@ class AcpSuite(Suite):
         return "ACP 1"
 
     @override
-    async def start(self) -> StartFailed | None:
-        """Start an agent once, and see whether it uses the model; return the error if it fails."""
+    async def _look(self, harness: Harness) -> None:
+        """Start an agent once, and see whether it uses the model."""
+        assert isinstance(harness, AcpHarness)
         self.edition = Revision.CURRENT
-        try:
-            async with self.harness("the start").agent() as agent:
-                try:
-                    prompt = await agent.prompt(await agent.new(), reply("Hello."))
-                    await agent.ended(prompt)
-                    if not prompt.model.requests:
-                        self._absent = {"model": "the agent does not use the suite's model"}
-                except Unmet as stuck:
-                    self._absent = {"model": f"the agent takes no turn: {stuck}"}
-        except Unmet as stuck:
-            return start_failure(stuck, self.servers)
-        except StartFailed as failure:
-            return failure
-        return None
-
-    @override
-    def harness(self, case: str, *, alone: bool = False) -> AcpHarness:
-        return AcpHarness(
-            self.servers, self._target, self._model, edition=self.edition, case=case, alone=alone
-        )
+        async with harness.agent() as agent:
+            try:
+                prompt = await agent.prompt(await agent.new(), reply("Hello."))
+                await agent.ended(prompt)
+                if not prompt.model.requests:
+                    self._absent = {"model": "the agent does not use the suite's model"}
+            except Unmet as stuck:
+                self._absent = {"model": f"the agent takes no turn: {stuck}"}

@@ -22,8 +22,8 @@ _TEXT: Final = ("One ", "two.\n", "\n```\ncode\n```\n", "ä€𝄞")
 @agent_case("ACP-30", "ACP-32")
 async def a_turn_runs_to_its_end(harness: AcpHarness, agent: AgentSession) -> None:
     """Send a prompt with a text and a resource link."""
-    link = {"type": "resource_link", "name": "a.txt", "uri": (agent.workspace / "a.txt").as_uri()}
-    (agent.workspace / "a.txt").write_text("a file\n")
+    uri = agent.file("a.txt", "a file\n").as_uri()
+    link = {"type": "resource_link", "name": "a.txt", "uri": uri}
     end = await agent.ended(await agent.prompt(await agent.new(), reply("A."), blocks=[link]))
     harness.check("ACP-32", isinstance(end, str), "a stop reason", end)
     harness.check("ACP-30", end == "end_turn", "end_turn", end)
@@ -45,7 +45,7 @@ async def sessions_do_not_mix(harness: AcpHarness, agent: AgentSession) -> None:
     """Run two turns at once, in two sessions."""
     first, second = [await agent.new(), await agent.new()]
     slow = await agent.prompt(first, reply("slow ", wait("on"), "end"))
-    await agent.event(slow, "agent_message_chunk".__eq__)
+    await agent.event(slow, "agent_message_chunk")
     await agent.ended(await agent.prompt(second, reply("fast")))
     slow.model.open("on")
     await agent.ended(slow)
@@ -61,7 +61,7 @@ async def asks_for_permission(agent: AgentSession, prompt: Prompt) -> ReceivedMe
         NotApplicable: the turn ends without one.
     """
     try:
-        return await agent.event(prompt, PERMISSION.__eq__)
+        return await agent.event(prompt, PERMISSION)
     except Unmet as stuck:
         raise NotApplicable(f"the agent asks for no permission: {stuck.got}") from stuck
 

@@ -11,6 +11,7 @@ from eca_protocol.acp import ACP, ACP_CODEC
 from eca_protocol.errors import DecodeError
 from eca_protocol.testing.conformance.recorder import id_key
 from eca_protocol.testing.conformance.verdicts import shown
+from eca_protocol.testing.members import at, object_at
 from eca_protocol.testing.watching.observation import Observation, ObservationLog, Side
 
 _Message: TypeAlias = Mapping[str, Any]
@@ -91,8 +92,7 @@ class AcpWatcher:
         self._log.report(row, expected=expected, got=shown(got)[:600])
 
     def _session(self, message: _Message) -> _Session:
-        params = message.get("params")
-        named = params.get("sessionId") if isinstance(params, Mapping) else None
+        named = at(message, "params", "sessionId")
         return self._sessions.setdefault(id_key(named), _Session())
 
     def _on_client(self, message: _Message) -> None:
@@ -100,8 +100,8 @@ class AcpWatcher:
         if method is None or "id" not in message:
             return
         self._pending.setdefault(id_key(message["id"]), []).append(message)
-        if method == "initialize" and isinstance(message.get("params"), Mapping):
-            self._capabilities = message["params"].get("clientCapabilities") or {}
+        if method == "initialize":
+            self._capabilities = object_at(message, "params", "clientCapabilities")
         elif method == "session/prompt" or method in _REPLAYS:
             session = self._session(message)
             session.running += 1
@@ -161,9 +161,7 @@ class AcpWatcher:
         except DecodeError as fault:
             self._report("ACP-2", f"the params of `{method}`", fault)
             return
-        held: Any = self._capabilities
-        for name in _CAPABILITIES.get(method, ()):
-            held = held.get(name) if isinstance(held, Mapping) else None
+        held = at(self._capabilities, *_CAPABILITIES.get(method, ()))
         if method in _CAPABILITIES and (held is None or held is False):
             self._report("ACP-16", "no request without its capability", method)
         session = self._session(message)

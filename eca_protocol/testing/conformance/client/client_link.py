@@ -9,6 +9,7 @@ import anyio
 import anyio.abc
 
 from eca_protocol import json
+from eca_protocol.errors import ConnectionClosed
 from eca_protocol.framing import encode_frame
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.recorder import ReceivedMessage, Recorder
@@ -18,11 +19,11 @@ from eca_protocol.testing.conformance.server_process import MAX_MESSAGES, MAX_OU
 class Connection(Protocol):
     """Two streams of bytes, to and from the client."""
 
-    async def send(self, data: bytes) -> None:
-        """Write bytes, or raise OSError."""
+    async def send(self, data: bytes, /) -> None:
+        """Write bytes; a closed connection is an error."""
 
     async def receive(self) -> bytes:
-        """Return the next bytes; empty at the end."""
+        """Return the next bytes; empty, or an error, at the end."""
 
 
 class ClientLink:
@@ -66,7 +67,7 @@ class ClientLink:
 
     async def _listen(self) -> None:
         size = 0
-        while data := await self.connection.receive():
+        while data := await self._receive():
             size += len(data)
             if size > MAX_OUTPUT_BYTES or len(self.record) > MAX_MESSAGES:
                 break
@@ -75,6 +76,12 @@ class ClientLink:
                 if received.method == "exit":
                     return
         self.recorder.record_rest("client")
+
+    async def _receive(self) -> bytes:
+        try:
+            return await self.connection.receive()
+        except (ConnectionClosed, anyio.EndOfStream, anyio.BrokenResourceError):
+            return b""
 
     async def _take(self, received: ReceivedMessage) -> None:
         if not received.is_message:

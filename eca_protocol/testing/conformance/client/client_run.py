@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import os
 import secrets
@@ -14,10 +15,12 @@ from typing import Final, TypeAlias
 import anyio
 import anyio.abc
 import attrs
+from anyio.streams.buffered import BufferedByteReceiveStream
+from anyio.streams.stapled import StapledByteStream
 
-from eca_protocol.errors import ConnectionClosed, StartFailed
+from eca_protocol.errors import StartFailed
 from eca_protocol.process import Child, GracePeriods, spawn, watch_descriptor
-from eca_protocol.streams import FdTransport, Transport
+from eca_protocol.streams import FdTransport
 from eca_protocol.testing.conformance.client.client_link import Connection
 from eca_protocol.testing.conformance.client.scripted_server import ScriptedServer
 from eca_protocol.testing.conformance.target import Directories, Target
@@ -36,6 +39,7 @@ MakeServer: TypeAlias = Callable[[Connection], ScriptedServer]
 
 _GRACE_PERIODS: Final = GracePeriods(after_stdin=0.5, after_term=1.0, after_kill=2.0)
 _STDERR_BYTES: Final = 16_384
+_NO_LINE: Final = (anyio.IncompleteRead, anyio.DelimiterNotFound, anyio.BrokenResourceError)
 _CONNECT_SECONDS: Final = 5.0
 _CLOSE_SECONDS: Final = 1.0
 
@@ -167,12 +171,11 @@ async def _listen_for_relay(
 
     async def accept(stream: anyio.abc.SocketStream) -> None:
         async with stream:
-            connection = _Socket(stream)
-            line = b""
-            with anyio.move_on_after(_CONNECT_SECONDS):
-                line = await connection.line()
+            received, line = BufferedByteReceiveStream(stream), b""
+            with anyio.move_on_after(_CONNECT_SECONDS), contextlib.suppress(*_NO_LINE):
+                line = await received.receive_until(b"\n", 100)
             if hmac.compare_digest(line, secret.encode()) and not servers:
-                servers.append(make_server(connection))
+                servers.append(make_server(StapledByteStream(stream, received)))
                 await servers[0].run()
 
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
@@ -183,61 +186,10 @@ async def _listen_for_relay(
             group.cancel_scope.cancel()
 
 
-class _Socket:
-    """A connection of the relay; bytes after its first line are buffered."""
-
-    def __init__(self, stream: anyio.abc.SocketStream) -> None:
-        self._stream = stream
-        self._buffered = b""
-
-    async def line(self) -> bytes:
-        """Return the first line, or nothing if the stream ends before it."""
-        data = bytearray()
-        while b"\n" not in data and len(data) < 100:
-            received = await self.receive()
-            if not received:
-                return b""
-            data += received
-        line, _, self._buffered = bytes(data).partition(b"\n")
-        return line
-
-    async def send(self, data: bytes) -> None:
-        """Write all bytes."""
-        await self._stream.send(data)
-
-    async def receive(self) -> bytes:
-        """Return the next bytes; empty at the end."""
-        if self._buffered:
-            buffered, self._buffered = self._buffered, b""
-            return buffered
-        try:
-            return await self._stream.receive()
-        except (anyio.EndOfStream, anyio.BrokenResourceError):
-            return b""
-
-
-class _Pipes:
-    """The client's own pipes."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-
-    async def send(self, data: bytes) -> None:
-        """Write all bytes."""
-        await self._transport.send(data)
-
-    async def receive(self) -> bytes:
-        """Return the next bytes; empty at the end."""
-        try:
-            return await self._transport.receive()
-        except ConnectionClosed:
-            return b""
-
-
 async def _serve_over_stdio(
     child: Child, make_server: MakeServer, servers: list[ScriptedServer]
 ) -> None:
-    servers.append(make_server(_Pipes(child.transport)))
+    servers.append(make_server(child.transport))
     await servers[0].run()
     child.close_stdin()
 

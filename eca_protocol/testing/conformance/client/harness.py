@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import ClassVar, Final
 
 from eca_protocol.testing.conformance.client.client_run import ClientRun
@@ -64,22 +64,16 @@ class ClientHarness(Judge):
             return
         missing = sorted(self.baseline.methods - self.run.methods)
         ended = self.run.exit_code == self.baseline.exit_code
+        methods = ", ".join(sorted(self.baseline.methods))
+        code = f"exit code {self.baseline.exit_code}"
         got = f"no {', '.join(missing)}; " if missing else ""
-        self.check(
-            id,
-            not missing and ended,
-            f"the methods as with the plain server: {_joined(self.baseline.methods)}; and "
-            f"exit code {self.baseline.exit_code}",
-            f"{got}{self.run.exit_description}"
-            if missing or not ended
-            else "the same methods and exit code",
-        )
+        got = f"{got}{self.run.exit_description}"
+        if ended and not missing:
+            got = "the same methods and exit code"
+        expected = f"the methods as with the plain server: {methods}; and {code}"
+        self.check(id, not missing and ended, expected, got)
 
     def exchange(self) -> list[Transmission]:
         """Return the last messages of the run."""
         record = self.run.server.record if self.run.server is not None else []
         return [each.transmission for each in record[-_SHOWN:]]
-
-
-def _joined(methods: Iterable[str]) -> str:
-    return ", ".join(sorted(methods))

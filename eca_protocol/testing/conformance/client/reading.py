@@ -143,9 +143,7 @@ class WhatIsNoMessage(Scenario, rows=" ".join([*(row for row, _, _ in _NO_MESSAG
         return self._errors()[-1]
 
     def _errors(self) -> list[object]:
-        messages = [
-            entry.message for entry in self.record if entry.side == "client" and entry.message
-        ]
+        messages = [entry.message for entry in self.record if entry.side == "client"]
         errors = [message["error"] for message in messages if "error" in message]
         return [error.get("code") for error in errors if isinstance(error, dict)]
 
@@ -153,14 +151,9 @@ class WhatIsNoMessage(Scenario, rows=" ".join([*(row for row, _, _ in _NO_MESSAG
         expected_codes = {row: code for row, code, _ in _NO_MESSAGES} | {"BASE-15": -32600}
         for row, code in self.codes.items():
             accepted = {expected_codes[row], -32700} if row == "BASE-15" else {expected_codes[row]}
-            harness.check(
-                row,
-                code in accepted,
-                f"the error {expected_codes[row]} with id null",
-                f"no answer; {harness.run.exit_description}"
-                if code is None
-                else f"an error {code!r}",
-            )
+            expected = f"the error {expected_codes[row]} with id null"
+            got = f"no answer; {harness.run.exit_description}" if code is None else None
+            harness.check(row, code in accepted, expected, got or f"an error {code!r}")
 
 
 _NOTHING = b'{"jsonrpc":"2.0","method":"$/conformance"}'
@@ -182,19 +175,13 @@ class _LostStream(Scenario):
         self.was_ignored = not await self.until_answered(self._has_said_so)
 
     def _has_said_so(self) -> bool:
-        return any(
-            entry.side == "client" and entry.message and "error" in entry.message
-            for entry in self.record
-        )
+        return any(each.side == "client" and "error" in each.message for each in self.record)
 
     def judge(self, harness: ClientHarness) -> None:
         for row in self.rows if self.was_sent else ():
-            harness.check(
-                row,
-                not self.was_ignored,
-                "an error with id null, or the end of the connection",
-                "neither" if self.was_ignored else "an error or the end",
-            )
+            expected = "an error with id null, or the end of the connection"
+            got = "neither" if self.was_ignored else "an error or the end"
+            harness.check(row, not self.was_ignored, expected, got)
 
 
 class NoLength(_LostStream, rows="BASE-7"):

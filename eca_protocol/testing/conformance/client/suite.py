@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -13,7 +13,6 @@ from types import MappingProxyType
 from typing import Final
 
 import anyio
-import attrs
 
 from eca_protocol.errors import StartFailed
 from eca_protocol.revisions import Revision
@@ -21,18 +20,23 @@ from eca_protocol.testing.conformance.client import oddities, reading, talking
 from eca_protocol.testing.conformance.client.client_run import ClientRun, run_client
 from eca_protocol.testing.conformance.client.harness import ClientHarness, Scenario
 from eca_protocol.testing.conformance.client.scripted_server import ScriptedServer
-from eca_protocol.testing.conformance.judge import by_row, judge_cases, unjudged
-from eca_protocol.testing.conformance.run import Run, SuiteError, binds
+from eca_protocol.testing.conformance.duplicates import CLIENT_DUPLICATES
+from eca_protocol.testing.conformance.judge import (
+    Case,
+    OnCase,
+    final_findings,
+    judge_cases,
+    unjudged,
+)
+from eca_protocol.testing.conformance.run import Incident, Run, SuiteError, binds
 from eca_protocol.testing.conformance.target import Directories, Target, temporary_directory
-from eca_protocol.testing.conformance.verdicts import Finding, failing, worst
+from eca_protocol.testing.conformance.verdicts import Finding, failing
 from eca_protocol.testing.requirements import REQUIREMENTS
 from eca_protocol.testing.watching import Observation
 
 __all__ = [
-    "DUPLICATES",
     "SCENARIOS",
     "UNTESTABLE",
-    "ClientCase",
     "ClientSuite",
     "client_cases",
     "open_client_suite",
@@ -45,45 +49,15 @@ SCENARIOS: Final[tuple[type[Scenario], ...]] = tuple(
 """All scenarios; the plain one, the baseline of the others, comes first."""
 
 
-@attrs.frozen(kw_only=True)
-class ClientCase:
-    """A scenario, as a list of cases shows it.
-
-    Attributes:
-        name: chapter and class: `reading.HeadersInLowerCase`.
-        summary: the server's deviation, in a sentence for people.
-        rows: the ids of the rows that it judges.
-    """
-
-    name: str
-    summary: str
-    rows: tuple[str, ...]
-    scenario: type[Scenario]
-
-
-def client_cases() -> Mapping[str, ClientCase]:
+def client_cases() -> Mapping[str, Case]:
     """Return the cases for clients by name."""
     cases = {}
     for kind in SCENARIOS:
         name = f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}"
         summary = " ".join((kind.__doc__ or "").split())
-        cases[name] = ClientCase(name=name, summary=summary, rows=kind.rows, scenario=kind)
+        cases[name] = Case(name=name, summary=summary, rows=kind.rows, run=kind)
     return MappingProxyType(cases)
 
-
-DUPLICATES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "ARROW:initialization-1": "LIFE-1",
-        "ARROW:initialization-3": "LIFE-12",
-        "ARROW:chat-tool-call-1": "ARROW:chat-text-1",
-        "ARROW:chat-tool-call-8": "TOOL-16",
-        "BASE-3": "W-1",
-        "BASE-4": "W-1",
-        "W-4d": "BASE-25",
-        "W-5a": "BASE-6",
-    }
-)
-"""A row that binds clients -> the row that is judged in its place."""
 
 _SCREEN: Final = "A server cannot see what a client shows to its user."
 _OURS: Final = "It binds only the client of this project."
@@ -117,18 +91,18 @@ _ALWAYS = ("BASE-10", "BASE-13", "LIFE-1", "LIFE-5", "W-1", "W-2d")
 
 _AROUND = 10  # entries of an exchange, before and behind the breach
 
-OnCase = Callable[[ClientCase, Sequence[Finding]], None]
-
 
 class ClientSuite:
     """A client that any case can judge; made by `open_client_suite`.
 
     Attributes:
+        incidents: none: a client that ends breaks a row.
         suite_errors: errors of the suite's own cases.
     """
 
     def __init__(self, target: Target, root: Path, *, seconds_per_case: float) -> None:
         self.edition: Revision = target.edition or Revision.R2025_10
+        self.incidents: tuple[Incident, ...] = ()
         self.suite_errors: list[SuiteError] = []
         self._target = target
         self._root = root
@@ -152,17 +126,17 @@ class ClientSuite:
         if all(entry.side == "server" for entry in self._baseline.server.record):
             raise StartFailed(f"the client sends nothing: {self._baseline.exit_description}")
 
-    async def judge(self, case: ClientCase) -> list[Finding]:
+    async def judge(self, case: Case) -> list[Finding]:
         """Start the client once more, for that case; return at least one finding for each row."""
         baseline = self._baseline
         assert baseline.server is not None
-        if case.scenario is talking.Plain:
+        if case.run is talking.Plain:
             return [
                 *self._findings(case, baseline),
                 *_observed_findings(baseline.server),
             ]
         try:
-            run = await self._run_scenario(case.scenario, calls=bool(baseline.server.decisions))
+            run = await self._run_scenario(case.run, calls=bool(baseline.server.decisions))
         except StartFailed as failure:
             return [unjudged(case, row, str(failure)) for row in case.rows]
         except Exception as raised:  # noqa: BLE001 - reported as an error of the suite
@@ -170,13 +144,13 @@ class ClientSuite:
             return [unjudged(case, row, why) for row in case.rows]
         return list(self._findings(case, run))
 
-    def _failed(self, case: ClientCase, raised: Exception) -> str:
+    def _failed(self, case: Case, raised: Exception) -> str:
         """Record an error of the suite; return the reason why its rows were not judged."""
-        error = SuiteError.of(case.name, inspect.getfile(case.scenario), raised)
+        error = SuiteError.of(case.name, inspect.getfile(case.run), raised)
         self.suite_errors.append(error)
         return error.reason
 
-    def _findings(self, case: ClientCase, run: ClientRun) -> Iterator[Finding]:
+    def _findings(self, case: Case, run: ClientRun) -> Iterator[Finding]:
         """Yield the verdicts of a run, and an untestable one for each other row."""
         harness = ClientHarness(case.name, run, self._baseline)
         why = f"the client did not get that far: {run.exit_description}"
@@ -202,7 +176,7 @@ async def open_client_suite(
     """Prepare a client to be judged.
 
     Args:
-        target: the client; `stage.SERVER` in its command stands for the server it has to start.
+        target: the client; `{{server}}` in its command stands for the server it has to start.
         seconds_per_case: after which a client that has not ended by itself is ended; more if it
             takes long with the plain server, too.
 
@@ -218,7 +192,7 @@ async def open_client_suite(
 async def run_client_suite(
     target: Target,
     *,
-    cases: Iterable[ClientCase] | None = None,
+    cases: Iterable[Case] | None = None,
     name: str = "",
     jobs: int | None = None,
     seconds: float = 150.0,
@@ -228,7 +202,7 @@ async def run_client_suite(
     """Judge a client by its behaviour at each start.
 
     Args:
-        target: the client; `stage.SERVER` in its command stands for the server it has to start.
+        target: the client; `{{server}}` in its command stands for the server it has to start.
         cases: the cases; None: all. The plain server is always included.
         name: the target's name in reports.
         jobs: the number of clients at once; None: the number of processors.
@@ -245,7 +219,7 @@ async def run_client_suite(
     baseline = next(iter(known.values()))
     chosen = known if cases is None else {case.name: case for case in cases}
 
-    def on_chosen(case: ClientCase, findings: Sequence[Finding]) -> None:
+    def on_chosen(case: Case, findings: Sequence[Finding]) -> None:
         if on_case is not None and case.name in chosen:
             on_case(case, findings)
 
@@ -258,27 +232,21 @@ async def run_client_suite(
             seconds=seconds,
             on_case=on_chosen,
         )
+    edition = suite.edition
+    bound = [id_ for id_ in REQUIREMENTS if binds(id_, edition, side="client")]
     return Run(
         target=name or " ".join(target.command),
-        edition=suite.edition.value,
+        edition=edition.value,
         started=started,
         seconds=anyio.current_time() - began,
-        findings=tuple(_final_findings(by_row(findings), suite.edition)),
+        findings=tuple(final_findings(findings, bound, CLIENT_DUPLICATES, _missing)),
         suite_errors=tuple(suite.suite_errors),
     )
 
 
-def _final_findings(
-    findings_by_row: Mapping[str, Sequence[Finding]], edition: Revision
-) -> Iterator[Finding]:
-    for id_ in REQUIREMENTS:
-        if binds(id_, edition, side="client"):
-            judged = findings_by_row.get(id_) or findings_by_row.get(DUPLICATES.get(id_, ""))
-            if judged:
-                yield attrs.evolve(worst(judged), id=id_)
-            else:
-                why = UNTESTABLE.get(id_, "it did not occur in this run")
-                yield Finding(id=id_, verdict="untestable", got=why)
+def _missing(id_: str) -> Finding:
+    why = UNTESTABLE.get(id_, "it did not occur in this run")
+    return Finding(id=id_, verdict="untestable", got=why)
 
 
 def _observed_findings(server: ScriptedServer) -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import anyio
@@ -11,6 +11,7 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.client.client_link import Connection
 from eca_protocol.testing.conformance.client.harness import ClientHarness, Scenario, scenarios_in
 from eca_protocol.testing.conformance.recorder import ReceivedMessage
+from eca_protocol.testing.members import at
 
 __all__ = ["SCENARIOS"]
 
@@ -36,104 +37,73 @@ class Plain(
             ("ARROW:shutdown-1", "shutdown"),
             ("ARROW:shutdown-3", "exit"),
         ):
-            _check_seen(harness, row, method, any(each.method == method for each in entries))
+            if any(each.method == method for each in entries):
+                harness.check(row, True, method, method)
+            else:
+                harness.untestable(row, f"the client never sends {method}")
         answers = [each.message for each in entries if each.message and not each.method]
         answers = [each for each in answers if each.get("id") is not None or "result" in each]
         harness.check("BASE-18", not answers, "no answer to a notification", str(answers))
 
     def _judge_greeting(self, harness: ClientHarness, entries: list[ReceivedMessage]) -> None:
-        first = next((each for each in entries if each.method == "initialize"), None)
-        params = first.params if first else {}
-        info = params.get("clientInfo")
-        has_name = isinstance(info, Mapping) and isinstance(info.get("name"), str)
-        harness.check(
-            "LIFE-7",
-            has_name and isinstance(params.get("capabilities"), Mapping),
-            "clientInfo with a name, and capabilities",
-            str({key: params.get(key) for key in ("clientInfo", "capabilities")}),
-        )
+        params = next((each.params for each in entries if each.method == "initialize"), {})
+        has_name = isinstance(at(params, "clientInfo", "name"), str)
+        is_right = has_name and isinstance(params.get("capabilities"), Mapping)
+        got = str({key: params.get(key) for key in ("clientInfo", "capabilities")})
+        harness.check("LIFE-7", is_right, "clientInfo with a name, and capabilities", got)
         folders = params.get("workspaceFolders")
         if isinstance(folders, list) and folders:
-            harness.check(
-                "LIFE-11",
-                all(
-                    isinstance(each, Mapping) and str(each.get("uri", "")).startswith("file:")
-                    for each in folders
-                ),
-                "a `file:` URI for each workspace folder",
-                str(folders),
-            )
+            is_right = all(str(at(each, "uri")).startswith("file:") for each in folders)
+            expected = "a `file:` URI for each workspace folder"
+            harness.check("LIFE-11", is_right, expected, str(folders))
         else:
-            why = (
-                f"its workspaceFolders are {folders!r}" if folders else "the client has no project"
-            )
-            harness.untestable("LIFE-11", why)
-        answered_at = next(
-            (n for n, each in enumerate(self.record) if each.side == "server" and each.message), -1
-        )
-        initialized_at = next(
-            (n for n, each in enumerate(self.record) if each.method == "initialized"), -1
-        )
-        harness.check(
-            "LIFE-12",
-            0 <= answered_at < initialized_at,
-            "`initialized` after the answer to `initialize`",
-            "no `initialized`"
-            if initialized_at < 0
-            else f"message {initialized_at + 1} of the record",
-        )
+            named = f"its workspaceFolders are {folders!r}"
+            harness.untestable("LIFE-11", named if folders else "the client has no project")
+        answered_at = self._place(lambda each: each.side == "server" and each.message)
+        initialized_at = self._place(lambda each: each.method == "initialized")
+        is_right = 0 <= answered_at < initialized_at
+        got = f"message {initialized_at + 1} of the record"
+        got = "no `initialized`" if initialized_at < 0 else got
+        harness.check("LIFE-12", is_right, "`initialized` after the answer to `initialize`", got)
+
+    def _place(self, is_it: Callable[[ReceivedMessage], object]) -> int:
+        return next((place for place, each in enumerate(self.record) if is_it(each)), -1)
 
     def _judge_chats(self, harness: ClientHarness, entries: list[ReceivedMessage]) -> None:
         prompts = [each for each in entries if each.method == "chat/prompt"]
-        ours = [
-            each for each in prompts if str(each.params.get("chatId", "")).startswith("played-")
-        ]
+        ours = [each for each in prompts if each.chat_id.startswith("played-")]
         if ours:
-            known = {
-                each.params.get("chatId")
-                for each in self.record
-                if each.side == "server" and each.method == "chat/contentReceived"
-            }
-            unexpected = [each.params for each in ours if each.params["chatId"] not in known]
+            contents = [each for each in self.record if each.method == "chat/contentReceived"]
+            known = {each.chat_id for each in contents if each.side == "server"}
+            unexpected = [each.params for each in ours if each.chat_id not in known]
             harness.check("CHAT-10", not unexpected, "the id of a known chat", str(unexpected))
         else:
             harness.untestable("CHAT-10", "the client prompted no chat of the server a second time")
 
     def _judge_decisions(self, harness: ClientHarness) -> None:
+        contents = [each for each in self.record if each.side == "server" and each.content]
+        calls = [(each.chat_id, each.content.get("id")) for each in contents]
         for row, method in (
             ("TOOL-16", "chat/toolCallApprove"),
             ("TOOL-20", "chat/toolCallReject"),
         ):
             decisions = [each for each in self.decisions if each.method == method]
-            calls = [
-                (each.params.get("chatId"), each.params["content"].get("id"))
-                for each in self.record
-                if each.side == "server" and isinstance(each.params.get("content"), Mapping)
-            ]
             if not decisions:
                 harness.untestable(row, f"the client never sends {method}")
                 continue
             unexpected = [
                 each.params
                 for each in decisions
-                if (each.params.get("chatId"), each.params.get("toolCallId")) not in calls
+                if (each.chat_id, each.params.get("toolCallId")) not in calls
             ]
-            harness.check(
-                row, not unexpected, "the chat and the id of an announced call", str(unexpected)
-            )
+            expected = "the chat and the id of an announced call"
+            harness.check(row, not unexpected, expected, str(unexpected))
         saved = [each.params["save"] for each in self.decisions if each.params.get("save")]
         if saved:
             malformed = [each for each in saved if each != "session"]
             harness.check("TOOL-17", not malformed, "save: session", str(malformed))
         else:
             harness.untestable("TOOL-17", "the client never saves an approval")
-
-
-def _check_seen(harness: ClientHarness, row: str, method: str, is_seen: bool) -> None:
-    if is_seen:
-        harness.check(row, is_seen, method, method)
-    else:
-        harness.untestable(row, f"the client never sends {method}")
 
 
 class LateShutdown(Scenario, rows="LIFE-23"):
@@ -147,18 +117,14 @@ class LateShutdown(Scenario, rows="LIFE-23"):
         if not self.is_shut_down:
             harness.untestable("LIFE-23", "the client never sends shutdown")
             return
-        early = any(entries.method == "exit" for entries in self.record[: self._answered()])
-        harness.check(
-            "LIFE-23",
-            not early,
-            "`exit` after the answer to `shutdown`",
-            "`exit` before the answer" if early else "no `exit` before the answer",
-        )
+        early = any(each.method == "exit" for each in self.record[: self._answered()])
+        got = f"{'' if early else 'no '}`exit` before the answer"
+        harness.check("LIFE-23", not early, "`exit` after the answer to `shutdown`", got)
 
     def _answered(self) -> int:
-        request = next(entries for entries in self.record if entries.method == "shutdown")
-        for place, entries in enumerate(self.record):
-            if entries.side == "server" and entries.message.get("id") == request.message["id"]:
+        request = next(each for each in self.record if each.method == "shutdown")
+        for place, each in enumerate(self.record):
+            if each.side == "server" and each.message.get("id") == request.message["id"]:
                 return place
         return len(self.record)
 
@@ -167,18 +133,16 @@ class RequestsOfTheServer(Scenario, rows="BASE-1 BASE-17 BASE-19 BASE-25 EDIT-3 
     """The server requests diagnostics and unknown methods, with ids of every kind."""
 
     ids: ClassVar = (0, -1, 2**40, "", "a text")
+    has_diagnostics: bool = False
+    was_asked: bool = False
 
     def __init__(self, connection: Connection, edition: Revision, *, calls: bool = True) -> None:
         super().__init__(connection, edition, calls=calls)
-        self.has_diagnostics: bool = False
-        self.was_asked: bool = False
         self.refused: dict[object, list[Mapping[str, Any]]] = {}
         self.diagnostics: dict[str, list[Mapping[str, Any]]] = {}
 
     async def on_initialize(self, id_: Any, params: Mapping[str, Any]) -> None:
-        capabilities = params.get("capabilities")
-        editor = capabilities.get("editor") if isinstance(capabilities, Mapping) else None
-        self.has_diagnostics = isinstance(editor, Mapping) and editor.get("diagnostics") is True
+        self.has_diagnostics = at(params, "capabilities", "editor", "diagnostics") is True
         await super().on_initialize(id_, params)
 
     async def after_greeting(self) -> None:
@@ -205,15 +169,10 @@ class RequestsOfTheServer(Scenario, rows="BASE-1 BASE-17 BASE-19 BASE-25 EDIT-3 
             got = f"no answers with the ids {unanswered}"
             harness.check("W-2b", not unanswered, "an answer with the same id to each request", got)
         everything = [answer for each in self.answers.values() for answer in each]
-        answered_twice = [
-            id_ for id_, each in self.answers.items() if len(each) > 1 and id_ != "null"
-        ]
-        harness.check(
-            "BASE-17",
-            not answered_twice and not is_silent,
-            "exactly one answer to each request",
-            "no answer to any request" if is_silent else f"several answers to {answered_twice}",
-        )
+        twice = [id_ for id_, each in self.answers.items() if len(each) > 1 and id_ != "null"]
+        got = "no answer to any request" if is_silent else f"several answers to {twice}"
+        is_right = not twice and not is_silent
+        harness.check("BASE-17", is_right, "exactly one answer to each request", got)
         ill_formed = [each for each in everything if ("result" in each) == ("error" in each)]
         harness.check(
             "W-2a", not ill_formed, "either `result` or `error` in each answer", str(ill_formed)
@@ -223,9 +182,8 @@ class RequestsOfTheServer(Scenario, rows="BASE-1 BASE-17 BASE-19 BASE-25 EDIT-3 
         harness.check(
             "BASE-19", not malformed, "an integer code and a message in each error", str(malformed)
         )
-        unexpected = [
-            answer for each in self.refused.values() for answer in each if _code(answer) != -32601
-        ]
+        refusals = [answer for each in self.refused.values() for answer in each]
+        unexpected = [each for each in refusals if at(each, "error", "code") != -32601]
         if unanswered:
             harness.untestable("BASE-25", "an unknown request is not answered")
         else:
@@ -242,24 +200,12 @@ class RequestsOfTheServer(Scenario, rows="BASE-1 BASE-17 BASE-19 BASE-25 EDIT-3 
                 harness.untestable(row, f"the client does not {lacks}")
             return
         for row, answers in self.diagnostics.items():
-            result = answers[0].get("result") if answers else None
-            initialized_at = result.get("diagnostics") if isinstance(result, Mapping) else None
-            harness.check(
-                row, isinstance(initialized_at, list), "a list of diagnostics", str(answers)
-            )
-
-
-def _code(answer: Mapping[str, Any]) -> object:
-    error = answer.get("error")
-    return error.get("code") if isinstance(error, Mapping) else None
+            result = at(answers[0], "result", "diagnostics") if answers else None
+            harness.check(row, isinstance(result, list), "a list of diagnostics", str(answers))
 
 
 def _is_error(error: object) -> bool:
-    if not isinstance(error, Mapping):
-        return False
-    code = error.get("code")
-    is_code = isinstance(code, int) and not isinstance(code, bool)
-    return is_code and isinstance(error.get("message"), str)
+    return type(at(error, "code")) is int and isinstance(at(error, "message"), str)
 
 
 class AnswersToNobody(Scenario, rows="BASE-30"):
@@ -287,8 +233,8 @@ class NoParams(Scenario, rows="W-3a"):
         self._add_code(self.answers.get("4", []))
 
     def _add_code(self, answers: list[Mapping[str, Any]]) -> None:
-        error = answers[0].get("error") if answers else None
-        self.codes.append(error.get("code") if isinstance(error, Mapping) else error)
+        error = at(answers[0], "error") if answers else None
+        self.codes.append(at(error, "code") if isinstance(error, Mapping) else error)
 
     def judge(self, harness: ClientHarness) -> None:
         if not self.codes or self.codes[0] is None:

@@ -14,18 +14,12 @@ from eca_protocol.testing.conformance.model import bare_name
 from eca_protocol.testing.conformance.server.reading import (
     call_results,
     calls,
-    contents,
-    ends,
     id_of,
-    kinds,
-    next_content,
-    next_end,
-    next_run,
     offered_tools,
-    params_of,
 )
 from eca_protocol.testing.conformance.server.tools import EDIT, SHELL, WRITE, listed_tools
 from eca_protocol.testing.conformance.verdicts import NotApplicable, Unmet
+from eca_protocol.testing.members import list_at
 from eca_protocol.testing.script import finish, reply, tool_call, wait
 
 DENIED: Final = {
@@ -66,35 +60,25 @@ async def an_approved_command_runs(harness: Harness, session: ClientSession) -> 
     file = session.workspace / "approved"
     chat = session.chat(calls((SHELL, {"command": f"echo made it; touch {file}"})), reply("x"))
     await chat.prompt("Make it.")
-    run = await next_run(chat)
+    run = await chat.next_run()
     await session.settle()
     ran = file.exists() or bool(chat.of("toolCallRunning"))
-    harness.check(
-        "TOOL-4",
-        run.get("manualApproval") is not ran,
-        "manualApproval true for a call that waits, false for one that runs",
-        f"{run.get('manualApproval')!r} for a call that {'ran' if ran else 'waits'}",
-    )
+    expected = "manualApproval true for a call that waits, false for one that runs"
+    got = f"{run.get('manualApproval')!r} for a call that {'ran' if ran else 'waits'}"
+    harness.check("TOOL-4", run.get("manualApproval") is not ran, expected, got)
     if ran:
         raise Unmet("a command that waits for approval", "one that ran at once")
     await chat.approve(id_of(run))
-    called = await next_end(chat, shows="TOOL-14")
+    called = await chat.next_end(shows="TOOL-14")
     await chat.finished()
-    harness.check(
-        "TOOL-14",
-        file.exists() and len(chat.model.requests) == 2,
-        "the file that the command creates, and a second request to the model",
-        called,
-    )
+    expected = "the file that the command creates, and a second request to the model"
+    harness.check("TOOL-14", file.exists() and len(chat.model.requests) == 2, expected, called)
     if len(chat.model.requests) < 2:
         raise Unmet("the next request to the model")
     results = call_results(chat.model.requests[1].body)
-    harness.check(
-        "ARROW:chat-tool-call-11",
-        any("made it" in each for each in results),
-        "the tool result with the command's output in the next request",
-        results,
-    )
+    is_right = any("made it" in each for each in results)
+    expected = "the tool result with the command's output in the next request"
+    harness.check("ARROW:chat-tool-call-11", is_right, expected, results)
 
 
 @case("TOOL-18", "TOOL-8", "TOOL-9", "W-30f", "W-31b", "W-31c", "W-32b", needs="native-tools")
@@ -104,14 +88,14 @@ async def a_rejected_command_does_not_run(harness: Harness, session: ClientSessi
     file = session.workspace / "rejected"
     chat = session.chat(calls((SHELL, {"command": f"touch {file}"})), reply("A pity."))
     await chat.prompt("Make it.")
-    run = await next_content(chat, "toolCallRun")
+    run = (await chat.content("toolCallRun")).content
     if run.get("manualApproval") is not True:
         raise Unmet("a command that waits for approval", run)
     await chat.reject(id_of(run))
-    await next_end(chat, shows="W-30f")
+    await chat.next_end(shows="W-30f")
     await chat.finished()
     ran = file.exists() or bool(chat.of("toolCallRunning"))
-    harness.check("TOOL-18", not ran, "a rejected command does not run", kinds(chat))
+    harness.check("TOOL-18", not ran, "a rejected command does not run", chat.kinds)
     _check_reasons(harness, chat, ran=ran)
     requests = len(chat.model.requests)
     if harness.edition is not Revision.CURRENT:
@@ -129,6 +113,15 @@ async def a_rejected_command_does_not_run(harness: Harness, session: ClientSessi
     )
 
 
+async def _waiting_call(chat: ChatSession, prompt: str, what: str = "a command") -> str:
+    """Prompt a chat whose model calls a tool; return the id of the call, which has to wait."""
+    await chat.prompt(prompt)
+    run = await chat.next_run()
+    if run.get("manualApproval") is not True:
+        raise Unmet(f"{what} that waits for approval", run)
+    return id_of(run)
+
+
 def _check_reasons(harness: Harness, chat: ChatSession, *, ran: bool) -> None:
     """Check the reasons of a call that the user rejected; an unknown reason breaks W-32b alone."""
     reasons = [each.get("reason") for each in chat.of("toolCallRejected")]
@@ -138,12 +131,8 @@ def _check_reasons(harness: Harness, chat: ChatSession, *, ran: bool) -> None:
         for id_ in ("W-30f", "TOOL-9"):
             harness.untestable(id_, f"the unknown reason {unknown[0]!r} breaks W-32b")
         return
-    harness.check(
-        "W-30f",
-        ran or (bool(reasons) and "user-config" not in reasons),
-        "toolCallRejected with the reason user-choice",
-        contents(chat),
-    )
+    is_right = ran or (bool(reasons) and "user-config" not in reasons)
+    harness.check("W-30f", is_right, "toolCallRejected with the reason user-choice", chat.of())
     harness.record_pass("TOOL-9")
 
 
@@ -154,15 +143,11 @@ async def an_approval_is_saved_for_the_session(harness: Harness, session: Client
     command = calls((SHELL, {"command": "true"}))
     chat = session.chat(command, command, reply("x"))
     await chat.prompt("Twice.")
-    run = await next_run(chat)
+    run = await chat.next_run()
     await chat.approve(id_of(run), save="session")
-    again = await next_run(chat, 2)
-    harness.check(
-        "TOOL-15",
-        again.get("manualApproval") is False,
-        "toolCallRun with manualApproval false for the second call",
-        again,
-    )
+    again = await chat.next_run(2)
+    expected = "toolCallRun with manualApproval false for the second call"
+    harness.check("TOOL-15", again.get("manualApproval") is False, expected, again)
 
 
 @case("W-44d", "W-44e", since=Revision.CURRENT, needs="native-tools", fresh=True)
@@ -174,7 +159,7 @@ async def a_command_says_what_an_approval_would_remember(
     plain, hiding = "ls | head -1", "sh -c 'echo $(date)'"
     chat = session.chat(*(calls((SHELL, {"command": each})) for each in (plain, hiding)))
     await chat.prompt("List the files.")
-    run = await next_run(chat)
+    run = await chat.next_run()
     summaries = [each.get("summary") for each in chat.of("toolCallPrepare")]
     has_all = all(isinstance(each, str) and each for each in summaries)
     harness.check("W-44d", has_all, "a summary in each toolCallPrepare", summaries)
@@ -187,7 +172,7 @@ async def a_command_says_what_an_approval_would_remember(
         run,
     )
     await chat.approve(id_of(run), save="session")
-    run = await next_run(chat, 2)
+    run = await chat.next_run(2)
     hidden = [each for each in _parts(run) if not each.get("approvalKey")]
     is_right = bool(hidden) and run.get("manualApproval") is True
     expected_text = "manualApproval true, and a command without an approvalKey"
@@ -197,10 +182,7 @@ async def a_command_says_what_an_approval_would_remember(
 
 
 def _parts(run: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    details = run.get("details")
-    commands = details.get("commands") if isinstance(details, Mapping) else None
-    listed = commands if isinstance(commands, list) else []
-    return [each for each in listed if isinstance(each, Mapping)]
+    return [each for each in list_at(run, "details", "commands") if isinstance(each, Mapping)]
 
 
 @case("W-34a", needs="native-tools")
@@ -217,11 +199,11 @@ async def a_decision_without_a_waiting_call_is_ignored(
     for method in ("chat/toolCallApprove", "chat/toolCallReject"):
         await session.notify(method, {"chatId": chat.id, "toolCallId": "nobody's"})
     await chat.prompt("Run it.")
-    prepared = await next_content(chat, "toolCallPrepare")
+    prepared = (await chat.content("toolCallPrepare")).content
     await chat.approve(id_of(prepared))
     await session.settle()
     chat.model.open("end")
-    run = await next_content(chat, "toolCallRun")
+    run = (await chat.content("toolCallRun")).content
     await session.settle()
     ran = _execution_contents(chat)
     harness.check(
@@ -231,41 +213,30 @@ async def a_decision_without_a_waiting_call_is_ignored(
         await chat.approve(id_of(run))
         await chat.reject(id_of(run))
     await chat.finished()
-    closed = [each["type"] for each in ends(chat)]
+    closed = [each["type"] for each in chat.call_ends]
     if not ran:
-        harness.check(
-            "W-34a",
-            closed == ["toolCalled"],
-            "toolCalled only: the later rejection is ignored",
-            closed,
-        )
+        expected = "toolCalled only: the later rejection is ignored"
+        harness.check("W-34a", closed == ["toolCalled"], expected, closed)
 
 
 async def _check_late_approval(harness: Harness, session: ClientSession) -> None:
     file = session.workspace / "rejected-for-good"
     chat = session.chat(calls((SHELL, {"command": f"touch {file}"})), reply(wait("end"), "x"))
-    await chat.prompt("Make it.")
-    run = await next_run(chat)
-    if run.get("manualApproval") is not True:
-        raise Unmet("a command that waits for approval", run)
-    await chat.reject(id_of(run))
-    await next_end(chat)
+    call = await _waiting_call(chat, "Make it.")
+    await chat.reject(call)
+    await chat.next_end()
     await session.settle()
     before, is_made = _execution_contents(chat), file.exists()
-    await chat.approve(id_of(run))
+    await chat.approve(call)
     await session.settle()
     chat.model.open("end")
     await chat.finished()
-    harness.check(
-        "W-34a",
-        _execution_contents(chat) == before and file.exists() is is_made,
-        "the call stays rejected after a later approval",
-        kinds(chat),
-    )
+    is_right = _execution_contents(chat) == before and file.exists() is is_made
+    harness.check("W-34a", is_right, "the call stays rejected after a later approval", chat.kinds)
 
 
 def _execution_contents(chat: ChatSession) -> list[str]:
-    return [each for each in kinds(chat) if each in ("toolCallRunning", "toolCalled")]
+    return [each for each in chat.kinds if each in ("toolCallRunning", "toolCalled")]
 
 
 @case("W-34b", needs="native-tools")
@@ -276,9 +247,9 @@ async def a_decision_in_the_same_instant_counts(harness: Harness, session: Clien
     chat = session.chat(*[command] * 10, reply("x"))
     await chat.prompt("Ten times.")
     for turn in range(1, 11):
-        run = await next_run(chat, turn)
+        run = await chat.next_run(turn)
         await chat.approve(id_of(run))
-        await next_end(chat, turn, shows="W-34b")
+        await chat.next_end(turn, shows="W-34b")
     harness.check("W-34b", True, "the end of each of ten calls", "the end of each of ten calls")
     await chat.finished()
 
@@ -288,7 +259,7 @@ async def is_approval_needed(chat: ChatSession) -> bool:
     await chat.content("toolCallRun")
     await chat.session.settle()
     run = chat.of("toolCallRun")[0]
-    return run.get("manualApproval") is True and not ends(chat)
+    return run.get("manualApproval") is True and not chat.call_ends
 
 
 @case("W-30d", "W-31a", needs=("native-tools", "config"), config=CONFIG)
@@ -309,7 +280,7 @@ async def what_configuration_denies_is_rejected(harness: Harness, session: Clien
             await chat.stop()
         else:
             await chat.finished()
-        ends_by_call[name] = [each["type"] for each in ends(chat)]
+        ends_by_call[name] = [each["type"] for each in chat.call_ends]
         if ends_by_call[name] == ["toolCallRejected"] and len(chat.model.requests) == 1:
             ended_turns.append(name)
         tool_sets |= {frozenset(offered_tools(request.body)) for request in chat.model.requests[:1]}
@@ -317,12 +288,8 @@ async def what_configuration_denies_is_rejected(harness: Harness, session: Clien
         del ends_by_call["planned"]  # the prompt's behaviour does not govern its turn
     if not any(bare_name(name) == "move_file" for name in session.native_tools):
         del ends_by_call["denied"]
-    harness.check(
-        "W-30d",
-        all(each == ["toolCallRejected"] for each in ends_by_call.values()),
-        "exactly one toolCallRejected for each call",
-        ends_by_call,
-    )
+    is_right = all(each == ["toolCallRejected"] for each in ends_by_call.values())
+    harness.check("W-30d", is_right, "exactly one toolCallRejected for each call", ends_by_call)
     asked_again = "a further request to the model after each rejection"
     harness.check("W-31a", not ended_turns, asked_again, f"no further request for: {ended_turns}")
 
@@ -347,7 +314,7 @@ async def a_denial_counts_although_more_is_allowed(
             if await is_approval_needed(chat):
                 await chat.stop()
             await chat.finished()
-            ends_by_tool[tool] = [each["type"] for each in ends(chat)]
+            ends_by_tool[tool] = [each["type"] for each in chat.call_ends]
     if not ends_by_tool:
         raise NotApplicable("it has none of the tools that are denied")
     harness.check(
@@ -364,26 +331,20 @@ async def an_edit_keeps_what_changed_since_its_announcement(
 ) -> None:
     """Add a line to a file while an edit of the file waits, then approve the edit."""
     session.tool(EDIT)
-    path = session.workspace / "changed-meanwhile.txt"
-    path.write_text("one\ntwo\nthree\n")
+    path = session.file("changed-meanwhile.txt", "one\ntwo\nthree\n")
     edit = {"path": str(path), "original_content": "two", "new_content": "zwei"}
     chat = session.chat(calls((EDIT, edit)), reply("x"))
-    await chat.prompt("Edit it.")
-    run = await next_run(chat)
-    if run.get("manualApproval") is not True:
-        raise Unmet("an edit that waits for approval", run)
+    call = await _waiting_call(chat, "Edit it.", "an edit")
     changed = "one\ntwo\nthree\nfour, by the user\n"
     path.write_text(changed)
-    await chat.approve(id_of(run))
-    end = await next_end(chat)
+    await chat.approve(call)
+    end = await chat.next_end()
     await chat.finished()
     text, is_error = path.read_text(), end.get("error") is True
-    harness.check(
-        "TOOL-13",
-        text == (changed if is_error else changed.replace("two", "zwei")),
-        "the announced change of the file as it is now, or an error and no change",
-        f"{'an error' if is_error else 'no error'}, and the text {text!r}",
-    )
+    is_right = text == (changed if is_error else changed.replace("two", "zwei"))
+    expected = "the announced change of the file as it is now, or an error and no change"
+    got = f"{'an error' if is_error else 'no error'}, and the text {text!r}"
+    harness.check("TOOL-13", is_right, expected, got)
 
 
 @case("W-33e", needs=("native-tools", "config"), config=CONFIG)
@@ -411,18 +372,14 @@ async def the_list_is_sent_again_when_what_is_disabled_changes(
 ) -> None:
     """Select the plan agent, which disables tools."""
     session.tool(WRITE)
-    tool_lists = [
-        received for received in session.messages if received.method == "tool/serverUpdated"
-    ]
+    tool_lists = [each for each in session.messages if each.method == "tool/serverUpdated"]
     before, name = await _offered_now(session), behavior(harness)
     await session.notify(f"chat/selected{name.capitalize()}Changed", {name: "plan"})
     if await _offered_now(session) == before:
         raise NotApplicable("to plan disables none of its tools")
-    await session.until(
-        lambda message: (
-            message.get("method") == "tool/serverUpdated"
-            and params_of(message).get("type") == "native"
-        ),
+    await session.wait_for(
+        "tool/serverUpdated",
+        {"type": "native"},
         after=tool_lists[-1],
         shows="W-33b",
         expected="a `tool/serverUpdated` of the native tools after the selection",

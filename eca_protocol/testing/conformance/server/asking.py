@@ -18,6 +18,7 @@ from eca_protocol.framing import encode_frame
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.recorder import id_key
 from eca_protocol.testing.conformance.verdicts import ServerExited, Unmet, with_stderr
+from eca_protocol.testing.members import at
 
 ABSENT: Final = object()  # the marker of a member that is left out
 QUERY: Final = "chat/queryContext"
@@ -112,8 +113,7 @@ def frame(*values: Any) -> bytes:
 
 def code_of(answer: Mapping[str, Any]) -> int:
     """Return the code of an error, or 0."""
-    error = answer.get("error")
-    code = error.get("code") if isinstance(error, Mapping) else None
+    code = at(answer, "error", "code")
     return code if isinstance(code, int) else 0
 
 

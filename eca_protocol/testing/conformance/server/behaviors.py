@@ -132,38 +132,30 @@ async def built_in_agents_have_their_names(harness: Harness, session: ClientSess
     )
 
 
-@case("W-28b")
-async def a_selection_touches_no_running_turn(harness: Harness) -> None:
+@case("W-28b", fresh=True)
+async def a_selection_touches_no_running_turn(harness: Harness, session: ClientSession) -> None:
     """Select another behaviour during a turn of two requests."""
-    async with harness.session(fresh=True) as session:
-        choice = _choice(session)
-        call = tool_call("no_such_tool", "{}")
-        chat = session.chat(reply("Hel", wait("chosen"), call, finish("tool_calls")), reply("lo"))
-        await chat.prompt("Hi.")
-        await chat.content("text", text="Hel", expected="the first text of the model")
-        before = len(session.messages)
-        await session.notify(choice.method, {choice.member: choice.other})
-        await session.settle()
-        chat.model.open("chosen")
-        await chat.finished()
-        sent_back = [
-            received.params
-            for received in session.messages[before:]
-            if received.method == "config/updated" and "select" in str(received.params)
-        ]
-    harness.check(
-        "W-28b",
-        not sent_back,
-        "no select* in a `config/updated` after the client's selection",
-        sent_back,
-    )
+    choice = _choice(session)
+    call = tool_call("no_such_tool", "{}")
+    chat = session.chat(reply("Hel", wait("chosen"), call, finish("tool_calls")), reply("lo"))
+    await chat.prompt("Hi.")
+    await chat.content("text", text="Hel", expected="the first text of the model")
+    before = len(session.messages)
+    await session.notify(choice.method, {choice.member: choice.other})
+    await session.settle()
+    chat.model.open("chosen")
+    await chat.finished()
+    sent_back = [
+        received.params
+        for received in session.messages[before:]
+        if received.method == "config/updated" and "select" in str(received.params)
+    ]
+    expected = "no select* in a `config/updated` after the client's selection"
+    harness.check("W-28b", not sent_back, expected, sent_back)
     parts = [_governed_parts(request.body) for request in chat.model.requests]
-    harness.check(
-        "W-28b",
-        len(parts) == 2 and parts[0] == parts[1],
-        "both requests of the turn with the same behaviour",
-        f"{len(parts)} requests to the model, {len(set(parts))} behaviours",
-    )
+    expected = "both requests of the turn with the same behaviour"
+    got = f"{len(parts)} requests to the model, {len(set(parts))} behaviours"
+    harness.check("W-28b", len(parts) == 2 and parts[0] == parts[1], expected, got)
 
 
 @case("LIFE-8")

@@ -18,7 +18,7 @@ from eca_protocol import platforms
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
-from eca_protocol.testing.conformance.server.reading import calls, id_of
+from eca_protocol.testing.conformance.server.reading import calls, start_call
 from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.script import reply
 
@@ -42,13 +42,8 @@ async def _start_sleep(session: ClientSession) -> int:
     file = session.workspace / "pid"
     target = shlex.quote(str(file))
     command = f"echo $$ > {target}.new && mv {target}.new {target} && exec sleep 300"
-    chat = session.chat(
-        calls((session.tool("shell command"), {"command": command})), reply("Slept.")
-    )
-    await chat.prompt("Sleep.")
-    run = await chat.content("toolCallRun", expected="the call of the command")
-    if run.content.get("manualApproval"):
-        await chat.approve(id_of(run.content))
+    call = calls((session.tool("shell command"), {"command": command}))
+    await start_call(session.chat(call, reply("Slept.")), "Sleep.", "the call of the command")
     return await _pid_in(file)
 
 
@@ -85,13 +80,12 @@ def has_ended(pid: int) -> bool:
     return state.startswith("Z")
 
 
-@case("W-13b")
-async def shutdown_ends_commands(harness: Harness) -> None:
+@case("W-13b", fresh=True)
+async def shutdown_ends_commands(harness: Harness, session: ClientSession) -> None:
     """Send `shutdown` while a command runs that takes minutes."""
-    async with harness.session(fresh=True) as session:
-        pid = await _start_sleep(session)
-        await session.ask("shutdown", seconds=8)
-        ended = await becomes_true(partial(has_ended, pid), seconds=0.2)
+    pid = await _start_sleep(session)
+    await session.ask("shutdown", seconds=8)
+    ended = await becomes_true(partial(has_ended, pid), seconds=0.2)
     _judge(harness, "W-13b", "the end of the command before the answer to `shutdown`", ended=ended)
 
 

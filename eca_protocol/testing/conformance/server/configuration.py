@@ -16,20 +16,12 @@ import anyio
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.recorder import ReceivedMessage
-from eca_protocol.testing.conformance.server.reading import INTRODUCTION_SECONDS, params_of
+from eca_protocol.testing.conformance.server.reading import INTRODUCTION_SECONDS
 from eca_protocol.testing.conformance.target import Directories
 from eca_protocol.testing.conformance.verdicts import Unmet
+from eca_protocol.testing.members import object_at
+from eca_protocol.testing.watching.announcements import AT_FIRST, SELECTIONS
 
-MEMBERS: Final = (
-    "models",
-    "selectModel",
-    "behaviors",
-    "selectBehavior",
-    "agents",
-    "selectAgent",
-    "welcomeMessage",
-)
-SELECTED: Final = {"selectModel": "models", "selectBehavior": "behaviors", "selectAgent": "agents"}
 GREETING: Final = "Welcome to the conformance suite"
 _MUTE: Final = "import sys; open(sys.argv[1], 'w').close(); sys.stdin.read()"
 _EARLY_SECONDS: Final = 0.5
@@ -37,63 +29,46 @@ _NOTICE_SECONDS: Final = 1.5  # in which a watcher of files notices a change
 BROKEN_FILE: Final = '{"welcomeMessage": '
 
 
-@case("LIFE-14", "W-11a", "W-11b", "W-11c", "W-11e", "CONF-8", "CONF-11", seconds=30)
-async def it_introduces_itself(harness: Harness) -> None:
+@case(
+    "LIFE-14", "W-11a", "W-11b", "W-11c", "W-11e", "CONF-8", "CONF-11", seconds=30, handshake=False
+)
+async def it_introduces_itself(harness: Harness, session: ClientSession) -> None:
     """Send `initialize` and `initialized`; read all notifications that follow."""
-    async with harness.session(handshake=False) as session:
-        await _initialize(harness, session)
-        update = await _wait_for_introduction(session)
-        harness.record_pass("LIFE-14")
-        _check_settings(harness, _settings_in(update))
-        try:
-            await _task_ends(session, shows="W-11e")
-            harness.record_pass("W-11e")
-        except Unmet:
-            pass
-        native = await session.until(
-            _is_native, shows="W-11c", expected="`tool/serverUpdated` of the server ECA"
-        )
-    harness.check(
-        "W-11c",
-        update.index < native.index,
-        "`tool/serverUpdated` of the native server after `config/updated`",
-        f"`config/updated` as message {update.index}, the native server as {native.index}",
+    await session.initialize()
+    update = await _wait_for_introduction(session)
+    harness.record_pass("LIFE-14")
+    _check_settings(harness, object_at(update.params, "chat"))
+    try:
+        await _task_ends(session, shows="W-11e")
+        harness.record_pass("W-11e")
+    except Unmet:
+        pass
+    native = await _native_server(
+        session, shows="W-11c", expected="`tool/serverUpdated` of the server ECA"
     )
-    harness.check(
-        "CONF-8",
-        native.params.get("status") == "running",
-        "status running of the native server",
-        native.params.get("status"),
-    )
+    expected = "`tool/serverUpdated` of the native server after `config/updated`"
+    got = f"`config/updated` as message {update.index}, the native server as {native.index}"
+    harness.check("W-11c", update.index < native.index, expected, got)
+    is_right = native.params.get("status") == "running"
+    expected = "status running of the native server"
+    harness.check("CONF-8", is_right, expected, native.params.get("status"))
     _check_tools(harness, native.params.get("tools"))
-
-
-async def _initialize(harness: Harness, session: ClientSession) -> None:
-    await session.ask("initialize", harness.initialize_params(session.root), seconds=30)
 
 
 async def _wait_for_introduction(session: ClientSession) -> ReceivedMessage:
     """Send `initialized`; return the first `config/updated` after it."""
     await session.notify("initialized", {})
-    return await session.until(
-        lambda message: message.get("method") == "config/updated",
-        seconds=INTRODUCTION_SECONDS,
-        shows="LIFE-14",
-        expected="`config/updated`",
+    return await session.wait_for(
+        "config/updated", seconds=INTRODUCTION_SECONDS, shows="LIFE-14", expected="`config/updated`"
     )
 
 
-def _settings_in(update: ReceivedMessage) -> Mapping[str, Any]:
-    chat = update.params.get("chat")
-    return chat if isinstance(chat, Mapping) else {}
-
-
 def _check_settings(harness: Harness, chat: Mapping[str, Any]) -> None:
-    missing = [name for name in MEMBERS if name not in chat]
-    harness.check("W-11a", not missing, f"`chat` with {', '.join(MEMBERS)}", chat)
+    missing = [name for name in AT_FIRST if name not in chat]
+    harness.check("W-11a", not missing, f"`chat` with {', '.join(AT_FIRST)}", chat)
     invalid = {
         name: chat[name]
-        for name, of in SELECTED.items()
+        for name, of in SELECTIONS.items()
         if name in chat
         and isinstance(chat.get(of), list)
         and not (chat[name] and chat[name] in chat[of])
@@ -101,20 +76,21 @@ def _check_settings(harness: Harness, chat: Mapping[str, Any]) -> None:
     harness.check("W-11b", not invalid, "each selection is in its list and not empty", invalid)
 
 
-def _is_native(message: Mapping[str, Any]) -> bool:
-    return message.get("method") == "tool/serverUpdated" and params_of(message).get("type") != "mcp"
+async def _native_server(session: ClientSession, **options: Any) -> ReceivedMessage:
+    return await session.until(
+        lambda each: each.method == "tool/serverUpdated" and each.params.get("type") != "mcp",
+        **options,
+    )
 
 
 async def _task_ends(session: ClientSession, *, shows: str | None = None) -> None:
     started: list[object] = []
 
-    def ends(message: Mapping[str, Any]) -> bool:
-        if message.get("method") != "$/progress":
-            return False
-        params = params_of(message)
-        if params.get("type") == "start":
-            started.append(params.get("taskId"))
-        return params.get("type") == "finish" and params.get("taskId") in started
+    def ends(received: ReceivedMessage) -> bool:
+        kind, task = received.params.get("type"), received.params.get("taskId")
+        if received.method == "$/progress" and kind == "start":
+            started.append(task)
+        return received.method == "$/progress" and kind == "finish" and task in started
 
     await session.until(ends, shows=shows, expected="the start and the finish of one task")
 
@@ -132,12 +108,8 @@ def _check_tools(harness: Harness, tools: Any) -> None:
             and isinstance(tool.get("disabled"), bool | None)
         )
     ]
-    harness.check(
-        "CONF-11",
-        not invalid,
-        "each tool with `parameters`; `disabled` is a boolean, null or missing",
-        invalid,
-    )
+    expected = "each tool with `parameters`; `disabled` is a boolean, null or missing"
+    harness.check("CONF-11", not invalid, expected, invalid)
 
 
 @case("LIFE-17", "W-11d", "W-11f", needs="config", seconds=30)
@@ -150,10 +122,6 @@ async def an_mcp_server_holds_nothing_up(harness: Harness) -> None:
         await _check_mute_server(harness, Path(folder) / "started")
 
 
-def _mute_server(started: Path) -> dict[str, Any]:
-    return {"command": sys.executable, "args": ["-ISc", _MUTE, str(started)]}
-
-
 async def _appears(path: Path) -> bool:
     file = anyio.Path(path)
     with anyio.move_on_after(_EARLY_SECONDS):
@@ -163,42 +131,33 @@ async def _appears(path: Path) -> bool:
 
 
 async def _check_mute_server(harness: Harness, started: Path) -> None:
-    config = {"mcpServers": {"mute": _mute_server(started)}}
+    mute_server = {"command": sys.executable, "args": ["-ISc", _MUTE, str(started)]}
+    config = {"mcpServers": {"mute": mute_server}}
     async with harness.session(config=config, handshake=False) as session:
-        await _initialize(harness, session)
+        await session.initialize()
         is_early = await _appears(started) and not session.config
-        harness.check(
-            "LIFE-17",
-            not is_early,
-            "no process of an MCP server before the first `config/updated`",
-            "a process" if is_early else "no process",
-        )
+        expected = "no process of an MCP server before the first `config/updated`"
+        harness.check("LIFE-17", not is_early, expected, "a process" if is_early else "no process")
         update = await _wait_for_introduction(session)
-        mute = await session.until(_is_mute, expected="`tool/serverUpdated` of the server mute")
-        harness.check(
-            "LIFE-17",
-            update.index < mute.index,
-            "the MCP server's `tool/serverUpdated` after the first `config/updated`",
-            f"the MCP server as message {mute.index}, `config/updated` as {update.index}",
+        mute = await session.wait_for(
+            "tool/serverUpdated",
+            {"name": "mute"},
+            expected="`tool/serverUpdated` of the server mute",
         )
-        native = await session.until(_is_native, expected="the native server")
-        harness.check(
-            "W-11d",
-            native.index < mute.index,
-            "the MCP server's `tool/serverUpdated` after the native server's",
-            f"the MCP server as message {mute.index}, the native server as {native.index}",
-        )
+        expected = "the MCP server's `tool/serverUpdated` after the first `config/updated`"
+        got = f"the MCP server as message {mute.index}, `config/updated` as {update.index}"
+        harness.check("LIFE-17", update.index < mute.index, expected, got)
+        native = await _native_server(session, expected="the native server")
+        expected = "the MCP server's `tool/serverUpdated` after the native server's"
+        got = f"the MCP server as message {mute.index}, the native server as {native.index}"
+        harness.check("W-11d", native.index < mute.index, expected, got)
         ends = await _has_finished_task(session)
     if not ends:
         async with harness.session(fresh=True) as plain:
             if not await _has_finished_task(plain):
                 raise Unmet("the end of the task without a configured MCP server", "none")
-    harness.check(
-        "W-11f",
-        ends,
-        "`$/progress` finishes although an MCP server does not start",
-        "a finished task" if ends else "no finished task",
-    )
+    expected = "`$/progress` finishes although an MCP server does not start"
+    harness.check("W-11f", ends, expected, "a finished task" if ends else "no finished task")
 
 
 async def _has_finished_task(session: ClientSession) -> bool:
@@ -207,12 +166,6 @@ async def _has_finished_task(session: ClientSession) -> bool:
     except Unmet:
         return False
     return True
-
-
-def _is_mute(message: Mapping[str, Any]) -> bool:
-    return (
-        message.get("method") == "tool/serverUpdated" and params_of(message).get("name") == "mute"
-    )
 
 
 @case("LIFE-16", needs="config")
@@ -228,27 +181,23 @@ async def a_provider_holds_nothing_up(harness: Harness) -> None:
         }
         config = {"providers": {"silent": provider}}
         async with harness.session(config=config, handshake=False) as session:
-            await _initialize(harness, session)
+            await session.initialize()
             await session.notify("initialized", {})
-            await session.until(
-                lambda message: message.get("method") == "config/updated",
-                shows="LIFE-16",
-                expected="`config/updated`, though a provider does not answer",
-            )
+            expected = "`config/updated`, though a provider does not answer"
+            await session.wait_for("config/updated", shows="LIFE-16", expected=expected)
     harness.record_pass("LIFE-16")
 
 
-@case("CONF-6", needs="config")
-async def the_welcome_is_the_configured_one(harness: Harness) -> None:
+@case("CONF-6", needs="config", config={"welcomeMessage": GREETING}, fresh=True)
+async def the_welcome_is_the_configured_one(harness: Harness, session: ClientSession) -> None:
     """Configure `welcomeMessage`."""
-    async with harness.session(config={"welcomeMessage": GREETING}, fresh=True) as session:
-        with contextlib.suppress(Unmet):
-            await session.until_holds(
-                lambda: "welcomeMessage" in session.config,
-                seconds=INTRODUCTION_SECONDS,
-                expected="a welcome message",
-            )
-        got = session.config.get("welcomeMessage")
+    with contextlib.suppress(Unmet):
+        await session.until_holds(
+            lambda: "welcomeMessage" in session.config,
+            seconds=INTRODUCTION_SECONDS,
+            expected="a welcome message",
+        )
+    got = session.config.get("welcomeMessage")
     harness.check("CONF-6", got == GREETING, GREETING, got)
 
 
@@ -262,72 +211,59 @@ def write_configuration(directories: Directories, text: str) -> None:
 
 
 async def _welcome_is_announced(session: ClientSession) -> ReceivedMessage:
-    return await session.until(
-        lambda message: message.get("method") == "config/updated" and GREETING in str(message),
-        seconds=15,
-        shows="CONF-3",
-        expected="`config/updated` with the new welcome message",
+    expected = "`config/updated` with the new welcome message"
+    return await session.wait_for(
+        "config/updated", text=GREETING, seconds=15, shows="CONF-3", expected=expected
     )
 
 
-@case("CONF-3", needs="config", seconds=40)
-async def a_broken_file_is_survived(harness: Harness) -> None:
+@case("CONF-3", needs="config", seconds=40, fresh=True)
+async def a_broken_file_is_survived(harness: Harness, session: ClientSession) -> None:
     """Write half of a configuration file, then a whole one.
 
     Whether the broken file is reported is left to the server.
     """
-    async with harness.session(fresh=True) as session:
-        write_configuration(session.wire.directories, BROKEN_FILE)
-        try:
-            await session.quiet(_NOTICE_SECONDS)
-            await session.settle()
-        except Unmet as stuck:
-            expected = "a server that runs with a broken configuration file"
-            harness.check("CONF-3", False, expected, stuck.got)
-            raise
-        write_configuration(session.wire.directories, json.dumps({"welcomeMessage": GREETING}))
-        await _welcome_is_announced(session)
+    write_configuration(session.wire.directories, BROKEN_FILE)
+    try:
+        await session.quiet(_NOTICE_SECONDS)
+        await session.settle()
+    except Unmet as stuck:
+        expected = "a server that runs with a broken configuration file"
+        harness.check("CONF-3", False, expected, stuck.got)
+        raise
+    write_configuration(session.wire.directories, json.dumps({"welcomeMessage": GREETING}))
+    await _welcome_is_announced(session)
     harness.record_pass("CONF-3")
 
 
-@case("CONF-3", "W-11g", needs="config", seconds=30)
-async def a_change_of_configuration_is_announced(harness: Harness) -> None:
+@case("CONF-3", "W-11g", needs="config", seconds=30, fresh=True)
+async def a_change_of_configuration_is_announced(harness: Harness, session: ClientSession) -> None:
     """Create the user's and the workspace's configuration file with one setting.
 
     A server may ignore a workspace that the user has not trusted.
     """
-    async with harness.session(fresh=True) as session:
-        before = session.config
-        write_configuration(session.wire.directories, json.dumps({"welcomeMessage": GREETING}))
-        message = await _welcome_is_announced(session)
+    before = session.config
+    write_configuration(session.wire.directories, json.dumps({"welcomeMessage": GREETING}))
+    message = await _welcome_is_announced(session)
     harness.record_pass("CONF-3")
-    update_chat = _settings_in(message)
+    update_chat = object_at(message.params, "chat")
     repeated = [
         name for name, value in update_chat.items() if before.get(name) == value or value is None
     ]
-    harness.check(
-        "W-11g",
-        not repeated,
-        "only changed settings, no null",
-        f"unchanged or null: {', '.join(repeated) or 'none'}",
-    )
+    got = f"unchanged or null: {', '.join(repeated) or 'none'}"
+    harness.check("W-11g", not repeated, "only changed settings, no null", got)
 
 
-@case("W-36d")
-async def unknown_mcp_servers_are_named_to_the_user(harness: Harness) -> None:
+@case("W-36d", fresh=True)
+async def unknown_mcp_servers_are_named_to_the_user(
+    harness: Harness, session: ClientSession
+) -> None:
     """Send `mcp/startServer` and `mcp/stopServer` with an unknown name."""
-    async with harness.session(fresh=True) as session:
-        for method in ("mcp/startServer", "mcp/stopServer"):
-            last = session.messages[-1]
-            await session.notify(method, {"name": "no-such-server"})
-            await session.until(
-                _warns,
-                after=last,
-                shows="W-36d",
-                expected=f"`$/showMessage` of type warning after {method}",
-            )
+    for method in ("mcp/startServer", "mcp/stopServer"):
+        last = session.messages[-1]
+        await session.notify(method, {"name": "no-such-server"})
+        expected = f"`$/showMessage` of type warning after {method}"
+        await session.wait_for(
+            "$/showMessage", {"type": "warning"}, after=last, shows="W-36d", expected=expected
+        )
     harness.record_pass("W-36d")
-
-
-def _warns(message: Mapping[str, Any]) -> bool:
-    return message.get("method") == "$/showMessage" and params_of(message).get("type") == "warning"

@@ -12,14 +12,7 @@ from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.model import PAGE
 from eca_protocol.testing.conformance.server.queries import find_contexts
-from eca_protocol.testing.conformance.server.reading import (
-    all_text,
-    contents,
-    conversation,
-    finishes,
-    result_of,
-    system_text,
-)
+from eca_protocol.testing.conformance.server.reading import all_text, conversation, result_of
 from eca_protocol.testing.conformance.session import ClientSession
 from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.script import reply
@@ -47,8 +40,7 @@ def file(path: Path, *lines: int) -> dict[str, Any]:
 
 async def require_files(session: ClientSession) -> None:
     """Check the precondition that the text of a file reaches the model."""
-    path = session.workspace / "needed.txt"
-    path.write_text("what is needed\n")
+    path = session.file("needed.txt", "what is needed\n")
     if "what is needed" not in await text_sent_to_model(session, file(path)):
         raise Unmet("a file whose text is shown to the model", "one whose is not")
 
@@ -56,24 +48,18 @@ async def require_files(session: ClientSession) -> None:
 @case("CHAT-6", needs="model")
 async def contexts_reach_the_model(harness: Harness, session: ClientSession) -> None:
     """Prompt with a file of the workspace."""
-    path = session.workspace / "carried.txt"
-    path.write_text("what it carries\n")
+    path = session.file("carried.txt", "what it carries\n")
     text = await text_sent_to_model(session, file(path))
-    harness.check(
-        "CHAT-6",
-        path.name in text or "what it carries" in text,
-        "the file's name or text in the request to the model",
-        text,
-    )
+    expected = "the file's name or text in the request to the model"
+    harness.check("CHAT-6", path.name in text or "what it carries" in text, expected, text)
 
 
 @case("CTX-1", "CTX-2", "W-41d", needs="model")
 async def files_are_shown_whole_or_in_part(harness: Harness, session: ClientSession) -> None:
     """Prompt with a file of nine lines, then with its lines 4 to 6."""
-    path = session.workspace / "nine.txt"
     names = ("alpha", "beta", "gamma", "delta", "eps", "zeta", "eta", "theta", "iota")
     lines = [f"line {name}" for name in names]
-    path.write_text("\n".join(lines) + "\n")
+    path = session.file("nine.txt", "\n".join(lines) + "\n")
     whole = await text_sent_to_model(session, file(path))
     missing = [line for line in lines if line not in whole]
     if path.name not in whole and len(missing) == len(lines):
@@ -83,19 +69,13 @@ async def files_are_shown_whole_or_in_part(harness: Harness, session: ClientSess
     )
     part = await text_sent_to_model(session, file(path, 4, 6))
     lines_sent = [line for line in lines if line in part]
-    is_part = harness.check(
-        "CTX-2",
-        lines[4] in lines_sent and not {lines[0], lines[8]} & set(lines_sent),
-        "the selected lines in the request, not the first and last line of the file",
-        lines_sent,
-    )
+    is_right = lines[4] in lines_sent and not {lines[0], lines[8]} & set(lines_sent)
+    expected = "the selected lines in the request, not the first and last line of the file"
+    is_part = harness.check("CTX-2", is_right, expected, lines_sent)
     if is_part:
-        harness.check(
-            "W-41d",
-            (lines_sent[0], lines_sent[-1]) == (lines[3], lines[5]),
-            f"exactly {lines[3]!r} to {lines[5]!r} in the request",
-            lines_sent,
-        )
+        is_right = (lines_sent[0], lines_sent[-1]) == (lines[3], lines[5])
+        expected = f"exactly {lines[3]!r} to {lines[5]!r} in the request"
+        harness.check("W-41d", is_right, expected, lines_sent)
 
 
 @case("CTX-3", "W-41a", "CTX-5", needs="model")
@@ -118,29 +98,21 @@ async def a_directory_is_shown(harness: Harness, session: ClientSession) -> None
     for number in range(20):
         (large / f"{number}.txt").write_text(f"{number:09} of much\n" * (LARGE // 18))
     much = await text_sent_to_model(session, {"type": "directory", "path": str(large)})
-    harness.check(
-        "W-41a",
-        named and read and len(much) < 20 * LARGE * 3 // 4,
-        "the directory's texts up to a limit, and each file's name",
-        f"texts: {read}, names: {named}, {len(much)} of {20 * LARGE} characters",
-    )
+    expected = "the directory's texts up to a limit, and each file's name"
+    got = f"texts: {read}, names: {named}, {len(much)} of {20 * LARGE} characters"
+    harness.check("W-41a", named and read and len(much) < 20 * LARGE * 3 // 4, expected, got)
     if not await find_contexts(session, ""):
         raise Unmet("a workspace with files", "one without any")
     mapped = await text_sent_to_model(session, {"type": "repoMap"})
-    harness.check(
-        "CTX-5",
-        "picture-of-nothing.bin" in mapped,
-        "the names of the repository's files in the request",
-        mapped,
-    )
+    expected = "the names of the repository's files in the request"
+    harness.check("CTX-5", "picture-of-nothing.bin" in mapped, expected, mapped)
 
 
 @case("CTX-6", "W-41c", needs="model")
 async def the_cursor_is_passed_on(harness: Harness, session: ClientSession) -> None:
     """Prompt with a position, then with a selection."""
     await require_files(session)
-    path = session.workspace / "edited.py"
-    path.write_text("x = 1\n" * 5000)
+    path = session.file("edited.py", "x = 1\n" * 5000)
     start, end = {"line": 4711, "character": 1}, {"line": 4911, "character": 1987}
     cursor = {"type": "cursor", "path": str(path)}
     here = await text_sent_to_model(session, {**cursor, "position": {"start": start, "end": start}})
@@ -153,12 +125,8 @@ async def the_cursor_is_passed_on(harness: Harness, session: ClientSession) -> N
         "the file and the start line; for a selection also its end",
         f"{here}\n\n{there}",
     )
-    harness.check(
-        "W-41c",
-        "4711" in here and "4711" in there,
-        "the start line 4711 in both requests",
-        f"{here}\n\n{there}",
-    )
+    expected = "the start line 4711 in both requests"
+    harness.check("W-41c", "4711" in here and "4711" in there, expected, f"{here}\n\n{there}")
 
 
 @case("CTX-8", needs="model")
@@ -166,19 +134,14 @@ async def contexts_of_different_types_go_together(harness: Harness, session: Cli
     """Prompt with a file, a directory and the cursor at once."""
     (session.workspace / "folder-of-some").mkdir()
     for name in ("alone.txt", "folder-of-some/inside.txt", "cursor.txt"):
-        (session.workspace / name).write_text(f"text of {name}\n")
+        session.file(name, f"text of {name}\n")
     await require_files(session)
     place = {"line": 1, "character": 1}
-    text = await text_sent_to_model(
-        session,
-        file(session.workspace / "alone.txt"),
-        {"type": "directory", "path": str(session.workspace / "folder-of-some")},
-        {
-            "type": "cursor",
-            "path": str(session.workspace / "cursor.txt"),
-            "position": {"start": place, "end": place},
-        },
-    )
+    folder = {"type": "directory", "path": str(session.workspace / "folder-of-some")}
+    position = {"start": place, "end": place}
+    path = str(session.workspace / "cursor.txt")
+    cursor = {"type": "cursor", "path": path, "position": position}
+    text = await text_sent_to_model(session, file(session.workspace / "alone.txt"), folder, cursor)
     expected_texts = ("text of alone.txt", "folder-of-some", "cursor.txt")
     missing = [each for each in expected_texts if each not in text]
     harness.check(
@@ -196,12 +159,9 @@ async def only_a_context_leads_outside_the_workspace(
     path.write_text("text from outside\n")
     as_context = await text_sent_to_model(session, file(path))
     mentioned = await text_sent_to_model(session, text=f"See @{path} for more.")
-    harness.check(
-        "W-41b",
-        "text from outside" in as_context and "text from outside" not in mentioned,
-        "the file's text for a context, not for a mention",
-        f"as a context: {as_context}\n\nas a mention: {mentioned}",
-    )
+    is_right = "text from outside" in as_context and "text from outside" not in mentioned
+    got = f"as a context: {as_context}\n\nas a mention: {mentioned}"
+    harness.check("W-41b", is_right, "the file's text for a context, not for a mention", got)
 
 
 @case("W-41e", needs="model", fresh=True)
@@ -212,42 +172,29 @@ async def an_unknown_context_is_skipped_with_a_note(
     unknown = {"type": "hologram", "of": "a cat"}
     plain, chat = session.chat(reply("I see.")), session.chat(reply("I see."))
     answer = await chat.prompt("Hi.", contexts=[unknown])
-    ended = result_of(answer) and await finishes(chat)
-    harness.check(
-        "W-41e",
-        ended and chat.model.requests,
-        "a turn with a request to the model",
-        f"{answer}, {contents(chat)}",
-    )
+    ended = result_of(answer) and await chat.finishes()
+    expected = "a turn with a request to the model"
+    harness.check("W-41e", ended and chat.model.requests, expected, f"{answer}, {chat.of()}")
     await require_files(session)
-    path = session.workspace / "beside.txt"
-    path.write_text("text of the file beside it\n")
+    path = session.file("beside.txt", "text of the file beside it\n")
     needed = file(session.workspace / "needed.txt")
     texts = [await text_sent_to_model(session, first, file(path)) for first in (needed, unknown)]
     follows = ["text of the file beside it" in text for text in texts]
-    harness.check(
-        "W-41e",
-        follows != [True, False],
-        "a file in the request also if it follows an unknown context",
-        texts[1],
-    )
+    expected = "a file in the request also if it follows an unknown context"
+    harness.check("W-41e", follows != [True, False], expected, texts[1])
     await plain.prompt("Hi.")
     await plain.finished()
     requests = "\n".join(all_text(each.body) for each in chat.model.requests)
-    is_named = "hologram" in system_text(chat) + requests
+    is_named = "hologram" in chat.text("system") + requests
     has_note = is_named or _word_count(chat) > _word_count(plain)
-    harness.check(
-        "W-41e",
-        has_note,
-        "a note about the skipped context to the user or the model",
-        f"{answer}, {contents(chat)}",
-    )
+    expected = "a note about the skipped context to the user or the model"
+    harness.check("W-41e", has_note, expected, f"{answer}, {chat.of()}")
 
 
 def _word_count(chat: ChatSession) -> int:
     """Count the words that the server sent to the user and, in the chat, to the model."""
     requests = [conversation(each.body) for each in chat.model.requests[:1]]
-    return len("\n".join([system_text(chat), *requests]).split())
+    return len("\n".join([chat.text("system"), *requests]).split())
 
 
 @case("W-3f", needs="model", fresh=True)
@@ -263,13 +210,10 @@ async def a_context_without_what_it_needs_is_skipped(
     await plain.prompt("Hi.")
     await plain.finished()
     answer = await chat.prompt("Hi.", contexts=[bare])
-    ended = result_of(answer) and await finishes(chat)
-    harness.check(
-        "W-3f",
-        ended and chat.model.requests and _word_count(chat) > _word_count(plain),
-        "a turn, and a note about the skipped context to the user or the model",
-        f"{answer}, {[received.content for received in chat.messages]}",
-    )
+    ended = result_of(answer) and await chat.finishes()
+    is_right = ended and chat.model.requests and _word_count(chat) > _word_count(plain)
+    expected = "a turn, and a note about the skipped context to the user or the model"
+    harness.check("W-3f", is_right, expected, f"{answer}, {chat.of()}")
 
 
 @case("CTX-4", needs="model")

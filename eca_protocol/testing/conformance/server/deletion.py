@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import case
+from eca_protocol.testing.conformance.chat_session import Content
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
-from eca_protocol.testing.conformance.server.reading import (
-    Content,
-    contents,
-    conversation,
-    wait_for_requests,
-)
+from eca_protocol.testing.conformance.server.reading import conversation
 from eca_protocol.testing.conformance.server.stops import closes_connection
 from eca_protocol.testing.conformance.server.turns import EMACS
 from eca_protocol.testing.script import hang, reply, wait
@@ -34,8 +30,8 @@ async def a_chat_that_runs_is_deleted(harness: Harness, session: ClientSession) 
     )
     chat.model.open("deleted")
     await session.settle()
-    name = harness.initialize_params(session.root)["clientInfo"]["name"]
-    late = [each for each in contents(chat)[before:] if not _may_come(each, name)]
+    name = session.initialize_params()["clientInfo"]["name"]
+    late = [each for each in chat.of()[before:] if not _may_come(each, name)]
     harness.check("W-24a", not late, "no further content of the chat", late)
 
 
@@ -50,11 +46,7 @@ async def a_delete_is_announced_in_current(harness: Harness, session: ClientSess
     """Delete an idle chat."""
     chat = await session.take_turn("Hi.", reply("Hi."))
     await session.ask("chat/delete", {"chatId": chat.id})
-    await session.until(
-        lambda message: message.get("method") == "chat/deleted",
-        shows="W-24d",
-        expected="chat/deleted",
-    )
+    await session.wait_for("chat/deleted", shows="W-24d", expected="chat/deleted")
     harness.record_pass("W-24d")
 
 
@@ -91,18 +83,10 @@ async def a_deleted_id_starts_anew(harness: Harness, session: ClientSession) -> 
         await chat.prompt("Who are you?")
         await chat.finished(turn)
         await session.ask("chat/delete", {"chatId": chat.id})
-    await wait_for_requests(chat, 2)
+    await chat.model.wait_for_requests(2)
     sent = conversation(chat.model.requests[1].body)
-    harness.check(
-        "W-24f",
-        "Ann" not in sent and sent.count(chat.prompts[0]) == 1,
-        "the new prompt once, and no text of the deleted chat, in the request",
-        sent,
-    )
+    expected = "the new prompt once, and no text of the deleted chat, in the request"
+    harness.check("W-24f", "Ann" not in sent and sent.count(chat.prompts[0]) == 1, expected, sent)
     usage_of_turns = [str(each.get("sessionTokens")) for each in chat.of("usage")]
-    harness.check(
-        "W-24f",
-        len(set(usage_of_turns)) <= 1,
-        "the same usage for both turns: counting restarts",
-        usage_of_turns,
-    )
+    expected = "the same usage for both turns: counting restarts"
+    harness.check("W-24f", len(set(usage_of_turns)) <= 1, expected, usage_of_turns)

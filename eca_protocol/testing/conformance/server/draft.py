@@ -9,13 +9,7 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
-from eca_protocol.testing.conformance.server.reading import (
-    all_text,
-    calls,
-    conversation,
-    finishes,
-    result_of,
-)
+from eca_protocol.testing.conformance.server.reading import all_text, calls, conversation, result_of
 from eca_protocol.testing.script import Reply, finish, hang, reply, usage
 
 DRAFT: Final = Revision.DRAFT
@@ -51,20 +45,13 @@ async def a_turn_is_deltas_and_a_closing_text(harness: Harness) -> None:
         )
         await chat.finished()
         flags = [params.get("isComplete") for params in chat.contents]
-        harness.check(
-            "W-50c",
-            text_of(chat) == FENCED and flags == [False] * (len(flags) - 1) + [True],
-            f"deltas that join to {FENCED!r}, and one text with isComplete",
-            chat.contents,
-        )
+        is_right = text_of(chat) == FENCED and flags == [False] * (len(flags) - 1) + [True]
+        expected = f"deltas that join to {FENCED!r}, and one text with isComplete"
+        harness.check("W-50c", is_right, expected, chat.contents)
         blocks = [block for each in chat.of("text") for block in each.get("codeBlocks") or ()]
         code_blocks = [(each.get("language"), each.get("code")) for each in blocks]
-        harness.check(
-            "W-50d",
-            code_blocks == [("py", "x = 1")],
-            "one code block of the language py with `x = 1`",
-            blocks,
-        )
+        expected = "one code block of the language py with `x = 1`"
+        harness.check("W-50d", code_blocks == [("py", "x = 1")], expected, blocks)
 
 
 @case("W-50c", "W-50e", since=DRAFT, until=DRAFT)
@@ -78,30 +65,21 @@ async def only_a_turn_that_cannot_start_is_a_connection_error(
         result_of(await refused.prompt("Hi.")).get("status"),
         result_of(await missing.prompt("Hi.", model="no-such/model")).get("status"),
     ]
-    harness.check(
-        "W-50e",
-        statuses == ["success", "connection-error"],
-        "success for a refused request, connection-error for an unknown model",
-        statuses,
-    )
+    expected = "success for a refused request, connection-error for an unknown model"
+    harness.check("W-50e", statuses == ["success", "connection-error"], expected, statuses)
     await halted.prompt("Hi.")
     await halted.content("text", text="some")
     await halted.stop()
     for what, chat in (("refused", refused), ("missing", missing), ("stopped", halted)):
-        ended = await finishes(chat)
-        harness.check(
-            "W-50c",
-            ended and len(closing_texts(chat)) == 1,
-            f"exactly one text with isComplete for the turn that was {what}",
-            chat.contents,
-        )
+        ended = await chat.finishes()
+        expected = f"exactly one text with isComplete for the turn that was {what}"
+        harness.check("W-50c", ended and len(closing_texts(chat)) == 1, expected, chat.contents)
 
 
 @case("W-51a", needs="model", since=DRAFT, until=DRAFT)
 async def the_contexts_of_the_draft_are_read(harness: Harness, session: ClientSession) -> None:
     """Prompt with a selection, a piece of code, and a terminal."""
-    path = session.workspace / "old.txt"
-    path.write_text("line alpha\nline beta\nline gamma\n")
+    path = session.file("old.txt", "line alpha\nline beta\nline gamma\n")
     contexts = [
         {
             "type": "file",
@@ -114,12 +92,10 @@ async def the_contexts_of_the_draft_are_read(harness: Harness, session: ClientSe
     ]
     chat = await session.take_turn("Look.", reply("I see."), context=contexts)
     text = all_text(chat.model.first.body)
-    harness.check(
-        "W-51a",
-        "line beta" in text and "SELECT 4711" in text and "terminal" in text_of(chat) + text,
-        "the selection and the code in the request, and a note about the terminal",
-        f"{conversation(chat.model.first.body)}, {text_of(chat)}",
-    )
+    is_right = "line beta" in text and "SELECT 4711" in text and "terminal" in text_of(chat) + text
+    expected = "the selection and the code in the request, and a note about the terminal"
+    got = f"{conversation(chat.model.first.body)}, {text_of(chat)}"
+    harness.check("W-51a", is_right, expected, got)
 
 
 @case("W-51c", since=DRAFT, until=DRAFT, needs="config")
@@ -131,12 +107,8 @@ async def the_models_of_the_draft_mean_the_default(
     for model in ("auto", "claude-2"):
         chat = await session.take_turn("Hi.", reply("Hi."), model=model)
         models += [request.body.get("model") for request in chat.model.requests]
-    harness.check(
-        "W-51c",
-        models == ["scripted"] * 2,
-        "the default model for `auto` and for an unknown model",
-        models,
-    )
+    expected = "the default model for `auto` and for an unknown model"
+    harness.check("W-51c", models == ["scripted"] * 2, expected, models)
 
 
 @case("W-52", needs="model", since=DRAFT, until=DRAFT)
@@ -151,10 +123,7 @@ async def a_change_waits_for_octobers_answer(harness: Harness, session: ClientSe
         early = path.exists()
         named = {"chatId": chat.id, "toolCallId": "the only one"}
         await session.notify(f"chat/toolCall{decision}", named)
-        ended = await finishes(chat)
-        harness.check(
-            "W-52",
-            ended and not early and path.exists() is is_made,
-            f"{'a' if is_made else 'no'} written file after chat/toolCall{decision}",
-            f"the file exists before the decision: {early}, after: {path.exists()}",
-        )
+        ended = await chat.finishes()
+        expected = f"{'a' if is_made else 'no'} written file after chat/toolCall{decision}"
+        got = f"the file exists before the decision: {early}, after: {path.exists()}"
+        harness.check("W-52", ended and not early and path.exists() is is_made, expected, got)

@@ -59,17 +59,12 @@ async def what_a_client_says_decides_the_edition(harness: Harness) -> None:
 
 async def _edition_for(harness: Harness, announcement: Announcement) -> Revision:
     async with harness.session(handshake=False) as session:
-        params = {
-            **harness.initialize_params(session.root),
-            "capabilities": {"codeAssistant": announcement.assistant},
-            "initializationOptions": announcement.options,
-        }
-        answer = await session.ask("initialize", params, seconds=30)
+        answer = await session.initialize(
+            capabilities={"codeAssistant": announcement.assistant},
+            initializationOptions=announcement.options,
+        )
         if answer.get("result") == {}:
             return Revision.DRAFT
         await session.notify("initialized", {})
-        await session.until(
-            lambda message: message.get("method") == "config/updated",
-            expected="the first `config/updated`",
-        )
+        await session.wait_for("config/updated", expected="the first `config/updated`")
         return Revision.CURRENT if "variants" in session.config else Revision.R2025_10

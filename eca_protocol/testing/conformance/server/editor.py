@@ -9,7 +9,7 @@ from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import ChatSession, ClientSession, Harness
 from eca_protocol.testing.conformance.personalities import COUNTS_FROM_ZERO, PLAIN
 from eca_protocol.testing.conformance.recorder import ReceivedMessage
-from eca_protocol.testing.conformance.server.reading import call_results, calls, id_of
+from eca_protocol.testing.conformance.server.reading import call_results, calls, start_call
 from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.script import reply
 
@@ -43,22 +43,12 @@ async def _start_call(session: ClientSession, **arguments: Any) -> ChatSession:
     session.tool("editor diagnostics")
     session.replies[METHOD] = None
     chat = session.chat(calls((TOOL, arguments)), reply("Seen."))
-    await chat.prompt("Look.")
-    run = await chat.content("toolCallRun", expected="the call of the tool")
-    if run.content.get("manualApproval"):
-        await chat.approve(id_of(run.content))
+    await start_call(chat, "Look.", "the call of the tool")
     return chat
 
 
-async def _next_request(
-    session: ClientSession, after: ReceivedMessage | None = None, *, shows: str | None = None
-) -> ReceivedMessage:
-    return await session.until(
-        lambda message: message.get("method") == METHOD,
-        after=after,
-        shows=shows,
-        expected=f"a request {METHOD}",
-    )
+async def _next_request(session: ClientSession, **options: Any) -> ReceivedMessage:
+    return await session.wait_for(METHOD, expected=f"a request {METHOD}", **options)
 
 
 async def _answer(session: ClientSession, request: ReceivedMessage, result: Any) -> None:
@@ -74,8 +64,7 @@ async def _model_text(chat: ChatSession, *, shows: str | None = None) -> str:
 @case("EDIT-1", "EDIT-2", "W-42b", "W-42c", "W-42e", fresh=True, initialize=CLIENT_WITH_DIAGNOSTICS)
 async def the_editor_is_asked_for_diagnostics(harness: Harness, session: ClientSession) -> None:
     """Ask for one file, then for all; answer with diagnostics, then with junk."""
-    path = session.workspace / "faulty.py"
-    path.write_text("oops\n")
+    path = session.file("faulty.py", "oops\n")
     chat = await _start_call(session, path=str(path))
     request = await _next_request(session, shows="EDIT-1")
     got = request.params.get("uri")
@@ -83,58 +72,39 @@ async def the_editor_is_asked_for_diagnostics(harness: Harness, session: ClientS
     harness.check("EDIT-1", named, f"the uri {path.as_uri()}", request.params)
     await _answer(session, request, _diagnostics(str(path)))
     text = await _model_text(chat)
-    harness.check(
-        "W-42c",
-        str(LINE) in text and str(LINE + 1) not in text,
-        f"line {LINE}, counted from 1, in the tool result",
-        text,
-    )
+    expected = f"line {LINE}, counted from 1, in the tool result"
+    harness.check("W-42c", str(LINE) in text and str(LINE + 1) not in text, expected, text)
     chat = await _start_call(session)
-    request = await _next_request(session, request, shows="EDIT-2")
-    harness.check(
-        "EDIT-2",
-        request.params.get("uri") is None,
-        "no uri in the request for all diagnostics",
-        request.params,
-    )
+    request = await _next_request(session, after=request, shows="EDIT-2")
+    expected = "no uri in the request for all diagnostics"
+    harness.check("EDIT-2", request.params.get("uri") is None, expected, request.params)
     for members in (
         {"severity": "unknown", "code": None, "source": None},
         {"severity": "information", "code": 7},
     ):
         await _answer(session, request, _diagnostics(str(path), **members))
         text = await _model_text(chat)
-        harness.check(
-            "W-42b",
-            f"a problem in {path}" in text,
-            f"a diagnostic with {members} in the tool result",
-            text,
-        )
+        expected = f"a diagnostic with {members} in the tool result"
+        harness.check("W-42b", f"a problem in {path}" in text, expected, text)
         chat = await _start_call(session)
-        request = await _next_request(session, request)
+        request = await _next_request(session, after=request)
     await _answer(session, request, {"diagnostics": "junk"})
     text = await _model_text(chat, shows="W-42e")
-    harness.check(
-        "W-42e",
-        bool(chat.of("toolCalled")) and bool(text),
-        "toolCalled after an invalid answer, and the turn continues",
-        text,
-    )
+    expected = "toolCalled after an invalid answer, and the turn continues"
+    harness.check("W-42e", bool(chat.of("toolCalled")) and bool(text), expected, text)
 
 
-@case("BASE-29")
-async def answers_come_in_another_order(harness: Harness) -> None:
+@case("BASE-29", fresh=True, initialize=CLIENT_WITH_DIAGNOSTICS)
+async def answers_come_in_another_order(harness: Harness, session: ClientSession) -> None:
     """Ask for diagnostics in two chats; answer the second request first."""
-    async with harness.session(fresh=True, initialize=CLIENT_WITH_DIAGNOSTICS) as session:
-        paths = [session.workspace / name for name in ("one.py", "two.py")]
-        for path in paths:
-            path.write_text("oops\n")
-        first = await _start_call(session, path=str(paths[0]))
-        requests = [await _next_request(session)]
-        second = await _start_call(session, path=str(paths[1]))
-        requests.append(await _next_request(session, requests[0]))
-        for request, path in ((requests[1], paths[1]), (requests[0], paths[0])):
-            await _answer(session, request, _diagnostics(path.name))
-        text = [await _model_text(first), await _model_text(second)]
+    paths = [session.file(name, "oops\n") for name in ("one.py", "two.py")]
+    first = await _start_call(session, path=str(paths[0]))
+    requests = [await _next_request(session)]
+    second = await _start_call(session, path=str(paths[1]))
+    requests.append(await _next_request(session, after=requests[0]))
+    for request, path in ((requests[1], paths[1]), (requests[0], paths[0])):
+        await _answer(session, request, _diagnostics(path.name))
+    text = [await _model_text(first), await _model_text(second)]
     if not all("a problem in" in text for text in text):
         raise Unmet("a diagnostic in each chat's tool result", text)
     harness.check(
@@ -153,8 +123,7 @@ async def some_editors_count_from_zero(harness: Harness) -> None:
     """Report a diagnostic from an editor that counts lines from 0."""
     client = {**CLIENT_WITH_DIAGNOSTICS, "clientInfo": COUNTS_FROM_ZERO}
     async with harness.session(fresh=True, initialize=client) as session:
-        path = session.workspace / "faulty.py"
-        path.write_text("oops\n")
+        path = session.file("faulty.py", "oops\n")
         chat = await _start_call(session, path=str(path))
         await _answer(session, await _next_request(session), _diagnostics(str(path), LINE - 1))
         text = await _model_text(chat)
@@ -167,10 +136,7 @@ async def the_editor_is_not_asked_what_it_cannot(harness: Harness) -> None:
     without_diagnostics = {"capabilities": {"codeAssistant": {"editor": {"diagnostics": False}}}}
     async with harness.session(fresh=True, initialize=without_diagnostics) as session:
         chat = session.chat(calls((TOOL, {})), reply("Seen."))
-        await chat.prompt("Look.")
-        run = await chat.content("toolCallRun", expected="the call of the tool")
-        if run.content.get("manualApproval"):
-            await chat.approve(id_of(run.content))
+        await start_call(chat, "Look.", "the call of the tool")
         await chat.finished()
         requests = [received.message for received in session.messages if received.method == METHOD]
     harness.check("W-42d", not requests, f"no request {METHOD}", requests)

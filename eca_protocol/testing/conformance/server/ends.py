@@ -6,7 +6,7 @@ import contextlib
 import signal
 import sys
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import anyio
 
@@ -60,50 +60,35 @@ async def busy(session: ClientSession) -> ChatSession:
     return chat
 
 
-@case("LIFE-18", "LIFE-22", "LIFE-24", "W-13d", "W-13k", since=Revision.DRAFT)
-async def shutdown_and_exit(harness: Harness) -> None:
+@case("LIFE-18", "LIFE-22", "LIFE-24", "W-13d", "W-13k", since=Revision.DRAFT, fresh=True)
+async def shutdown_and_exit(harness: Harness, session: ClientSession) -> None:
     """Send `shutdown`, another request, and `exit`."""
-    async with harness.session(fresh=True) as session:
-        answer = await _answer_to_shutdown(harness, session)
-        harness.check(
-            "LIFE-18", answer.get("result", "no result") is None, "the result null", answer
-        )
-        await _check_refusal(harness, session)
-        await session.notify("exit")
-        code = await exit_code(harness, session, failing_row="LIFE-24")
+    answer = await session.ask("shutdown", seconds=6, shows="LIFE-18")
+    harness.check("LIFE-18", answer.get("result", "no result") is None, "the result null", answer)
+    await _check_refusal(harness, session)
+    await session.notify("exit")
+    code = await exit_code(harness, session, failing_row="LIFE-24")
     if code is not None:
         harness.check("LIFE-24", True, "the end of the process", "the end of the process")
         harness.check("W-13d", code == 0, "the exit code 0", code)
 
 
-@case("W-13a", needs="model", since=Revision.DRAFT)
-async def shutdown_while_a_turn_runs(harness: Harness) -> None:
+@case("W-13a", needs="model", since=Revision.DRAFT, fresh=True)
+async def shutdown_while_a_turn_runs(harness: Harness, session: ClientSession) -> None:
     """Send `shutdown` during a turn."""
-    async with harness.session(fresh=True) as session:
-        chat = await busy(session)
-        request = await session.request("shutdown")
-        began = session.wire.recorder.now
-        try:
-            await session.answer(request, seconds=6)
-            answered = f"the answer after {session.wire.recorder.now - began:.1f} s"
-        except Unmet:
-            answered = "no answer"
-        on_time = answered != "no answer" and session.wire.recorder.now - began <= 2
-        finished = _is_finished(chat)
-    harness.check(
-        "W-13a",
-        on_time and finished,
-        "the end of the turn, then the answer to `shutdown`, within 2 s",
-        f"{answered}; the turn {'ended' if finished else 'did not end'}",
-    )
-
-
-async def _answer_to_shutdown(harness: Harness, session: ClientSession) -> Mapping[str, Any]:
+    chat = await busy(session)
+    request = await session.request("shutdown")
+    began = session.wire.recorder.now
     try:
-        return await session.ask("shutdown", seconds=6)
-    except Unmet as stuck:
-        harness.check("LIFE-18", False, stuck.expected, stuck.got)
-        raise
+        await session.answer(request, seconds=6)
+        answered = f"the answer after {session.wire.recorder.now - began:.1f} s"
+    except Unmet:
+        answered = "no answer"
+    on_time = answered != "no answer" and session.wire.recorder.now - began <= 2
+    finished = _is_finished(chat)
+    expected = "the end of the turn, then the answer to `shutdown`, within 2 s"
+    got = f"{answered}; the turn {'ended' if finished else 'did not end'}"
+    harness.check("W-13a", on_time and finished, expected, got)
 
 
 def _is_finished(chat: ChatSession) -> bool:
@@ -120,80 +105,72 @@ async def _check_refusal(harness: Harness, session: ClientSession) -> None:
     harness.check("LIFE-22", refused, "an error for a request after `shutdown`", got)
 
 
-@case("W-13e", "W-13k", "W-14c", needs="model", since=Revision.DRAFT)
-async def input_ends_while_a_turn_runs(harness: Harness) -> None:
+@case("W-13e", "W-13k", "W-14c", needs="model", since=Revision.DRAFT, fresh=True)
+async def input_ends_while_a_turn_runs(harness: Harness, session: ClientSession) -> None:
     """Close the server's input during a turn."""
-    async with harness.session(fresh=True) as session:
-        await busy(session)
-        await session.close_input()
-        code = await exit_code(harness, session, failing_row="W-14c")
+    await busy(session)
+    await session.close_input()
+    code = await exit_code(harness, session, failing_row="W-14c")
     if code is not None:
         harness.check("W-14c", True, "the end of the process", "the end of the process")
         harness.check("W-13e", code == 0, "the exit code 0", code)
 
 
-@case("W-13f", "W-13k", needs="model", since=Revision.DRAFT)
-async def exit_comes_without_shutdown(harness: Harness) -> None:
+@case("W-13f", "W-13k", needs="model", since=Revision.DRAFT, fresh=True)
+async def exit_comes_without_shutdown(harness: Harness, session: ClientSession) -> None:
     """Send `exit` without `shutdown` during a turn."""
-    async with harness.session(fresh=True) as session:
-        await busy(session)
-        await session.notify("exit")
-        code = await exit_code(harness, session, failing_row="W-13k")
+    await busy(session)
+    await session.notify("exit")
+    code = await exit_code(harness, session, failing_row="W-13k")
     if code is not None:
         harness.check("W-13f", code == 1, "the exit code 1", code)
 
 
-@case("W-3a", since=Revision.DRAFT)
-async def exit_has_empty_params(harness: Harness) -> None:
+@case("W-3a", since=Revision.DRAFT, fresh=True)
+async def exit_has_empty_params(harness: Harness, session: ClientSession) -> None:
     """Send `shutdown` with null and `exit` with an empty array, as some clients do."""
-    async with harness.session(fresh=True) as session:
-        await session.ask("shutdown", None)
-        await session.notify("exit", [])
-        ends = await session.exit_code(END_SECONDS) is not None
-        if not ends:
-            await session.notify("exit")
-            if await session.exit_code(END_SECONDS) is None:
-                raise Unmet(
-                    "the end of the process after `exit` without params", "a running process"
-                )
+    await session.ask("shutdown", None)
+    await session.notify("exit", [])
+    ends = await session.exit_code(END_SECONDS) is not None
+    if not ends:
+        await session.notify("exit")
+        if await session.exit_code(END_SECONDS) is None:
+            raise Unmet("the end of the process after `exit` without params", "a running process")
     got = "the end of the process" if ends else "an end only after `exit` without params"
     harness.check("W-3a", ends, "the end of the process after `exit` with []", got)
 
 
-@case("CLIENT-25", "W-13k", since=Revision.DRAFT, needs="process")
-async def exit_is_followed_by_a_signal(harness: Harness) -> None:
+@case("CLIENT-25", "W-13k", since=Revision.DRAFT, needs="process", fresh=True)
+async def exit_is_followed_by_a_signal(harness: Harness, session: ClientSession) -> None:
     """Send `shutdown` and `exit`, and SIGTERM at once."""
-    async with harness.session(fresh=True) as session:
-        await session.ask("shutdown")
-        await session.notify("exit")
-        session.process.signal(signal.SIGTERM)
-        code = await exit_code(harness, session, failing_row="CLIENT-25")
+    await session.ask("shutdown")
+    await session.notify("exit")
+    session.process.signal(signal.SIGTERM)
+    code = await exit_code(harness, session, failing_row="CLIENT-25")
     if code is not None:
         harness.check("CLIENT-25", True, "the end of the process", "the end of the process")
 
 
-@case("W-13j", "W-13k", since=Revision.DRAFT)
-async def input_ends_inside_a_body(harness: Harness) -> None:
+@case("W-13j", "W-13k", since=Revision.DRAFT, fresh=True)
+async def input_ends_inside_a_body(harness: Harness, session: ClientSession) -> None:
     """Send half a frame, then close the input."""
-    async with harness.session(fresh=True) as session:
-        await session.write(b"Content-Length: 500\r\n\r\n" + bytes_of(query("half"))[:20])
-        await session.close_input()
-        code = await exit_code(harness, session, failing_row="W-14c")
+    await session.write(b"Content-Length: 500\r\n\r\n" + bytes_of(query("half"))[:20])
+    await session.close_input()
+    code = await exit_code(harness, session, failing_row="W-14c")
     if code is not None:
         harness.check("W-13j", code == 1, "the exit code 1", code)
 
 
-@case("W-13g", "W-13k", since=Revision.DRAFT, needs="process")
-async def the_reader_of_the_output_is_gone(harness: Harness) -> None:
+@case("W-13g", "W-13k", since=Revision.DRAFT, needs="process", fresh=True)
+async def the_reader_of_the_output_is_gone(harness: Harness, session: ClientSession) -> None:
     """Close the reading end of the server's output, then send requests."""
-    async with harness.session(fresh=True) as session:
-        session.process.close_output()
-        for number in range(3):
-            try:
-                await session.send(query(f"unread {number}"))
-            except Unmet:
-                break
-        code = await exit_code(harness, session, failing_row="W-13g")
+    session.process.close_output()
+    for number in range(3):
+        try:
+            await session.send(query(f"unread {number}"))
+        except Unmet:
+            break
+    code = await exit_code(harness, session, failing_row="W-13g")
     if code is not None:
         harness.check("W-13g", code == 1, "the exit code 1", code)
 
@@ -216,12 +193,8 @@ async def signals_end_it(harness: Harness) -> None:
             code = await exit_code(harness, session, failing_row="W-13h")
         if code is not None:
             when = "after `shutdown`" if shut_down else "while a turn runs"
-            harness.check(
-                "W-13h",
-                code == expected_code,
-                f"the exit code {expected_code} for {number.name} {when}",
-                code,
-            )
+            expected = f"the exit code {expected_code} for {number.name} {when}"
+            harness.check("W-13h", code == expected_code, expected, code)
 
 
 @case("W-14a", since=Revision.DRAFT)
@@ -247,9 +220,8 @@ async def its_parent_ends(harness: Harness) -> None:
 @case("W-14b", since=Revision.DRAFT, handshake=False)
 async def its_parent_was_never_seen(harness: Harness, session: ClientSession) -> None:
     """Send a `processId` that names no process, as in a container."""
-    params = {**harness.initialize_params(session.root), "processId": _UNUSED_PID}
     with contextlib.suppress(ServerExited):
-        await session.ask("initialize", params, seconds=30)
+        await session.initialize(processId=_UNUSED_PID)
     code = await session.exit_code(2.5)
     harness.check(
         "W-14b",

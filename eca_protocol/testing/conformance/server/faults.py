@@ -14,15 +14,7 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
-from eca_protocol.testing.conformance.server.reading import (
-    contents,
-    finishes,
-    poll,
-    result_of,
-    system_text,
-    text_of_role,
-    wait_for_gate,
-)
+from eca_protocol.testing.conformance.server.reading import poll, result_of
 from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.script import Reply, close, raw, reply, wait
 
@@ -56,7 +48,7 @@ def is_retried(chat: ChatSession) -> bool:
 
 async def ends_before(chat: ChatSession, deadline: float) -> bool | None:
     """Return whether the turn ends; None if the server still retries at the deadline."""
-    look = partial(finishes, chat, seconds=0.1)
+    look = partial(chat.finishes, seconds=0.1)
     ended = await poll(look, lambda ended: ended or is_retried(chat), seconds=6)
     if ended or not is_retried(chat):
         return ended
@@ -65,7 +57,7 @@ async def ends_before(chat: ChatSession, deadline: float) -> bool | None:
         pause = max(later - sooner for sooner, later in pairwise(tries))
         quiet = tries[-1] + QUIET_SECONDS + 3 * pause
         now = anyio.current_time()
-        if await finishes(chat, seconds=max(0, min(quiet, deadline) - now)):
+        if await chat.finishes(seconds=max(0, min(quiet, deadline) - now)):
             return True
         if now >= quiet:
             return False
@@ -82,7 +74,7 @@ async def an_error_of_the_model_is_shown_and_ends_the_turn(
     for error, answer in ERRORS.items():
         chat = session.chat(*[answer] * MAX_TRIES)
         status = result_of(await chat.prompt("Hi.")).get("status")
-        await finishes(chat, seconds=AT_ONCE_SECONDS)
+        await chat.finishes(seconds=AT_ONCE_SECONDS)
         trials.append((error, chat, status))
     deadline = anyio.current_time() + RETRY_SECONDS  # for all of them: they run side by side
     for error, chat, status in trials:
@@ -91,13 +83,11 @@ async def an_error_of_the_model_is_shown_and_ends_the_turn(
             harness.untestable("W-21d", f"{error}: the server still retries")
             await chat.stop()
             continue
-        harness.check(
-            "W-21d",
-            status in ("prompting", "login") and ended and system_text(chat).strip(),
-            "the status prompting, an error text of the role system, and `finished`",
-            f"{error}: the status {status}, then {contents(chat)}",
-        )
-        if text_of_role(chat, "assistant") and system_text(chat).strip():
+        is_right = status in ("prompting", "login") and ended and chat.text("system").strip()
+        expected = "the status prompting, an error text of the role system, and `finished`"
+        got = f"{error}: the status {status}, then {chat.of()}"
+        harness.check("W-21d", is_right, expected, got)
+        if chat.text("assistant") and chat.text("system").strip():
             harness.record_pass("W-26d")
     await session.settle()
 
@@ -113,25 +103,21 @@ async def a_prompt_for_an_unknown_model_is_one_like_any_other(
     if not isinstance(model, str):
         raise Unmet("a model in the answer to a prompt", answer)
     harness.check("W-21e", model == NO_MODEL, f"the model {NO_MODEL} in the answer", answer)
-    if not await finishes(alone):
+    if not await alone.finishes():
         raise Unmet("the end of the turn of the failed prompt")
 
     chat = session.chat(reply("first", wait("go")))
     await chat.prompt("Hi.")
-    await wait_for_gate(chat, "go")
+    await chat.model.wait_for_gate("go")
     await chat.prompt("Hi, you.", model=NO_MODEL)
     await session.settle()
     early = chat.ends
     chat.model.open("go")
-    await finishes(chat, 2)
-    busy_is_echoed = text_of_role(chat, "user").startswith(chat.prompts[0])
-    echoed = bool(text_of_role(alone, "user")) or not busy_is_echoed
-    harness.check(
-        "W-21f",
-        echoed and not early,
-        "the prompt's echo and `finished`, after the running turn",
-        f"{contents(alone)}; {contents(chat)}",
-    )
+    await chat.finishes(2)
+    busy_is_echoed = chat.text("user").startswith(chat.prompts[0])
+    echoed = bool(alone.text("user")) or not busy_is_echoed
+    expected = "the prompt's echo and `finished`, after the running turn"
+    harness.check("W-21f", echoed and not early, expected, f"{alone.of()}; {chat.of()}")
 
 
 @case("W-21g", since=Revision.CURRENT)

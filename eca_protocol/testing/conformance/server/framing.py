@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from functools import partial
 from typing import Final
 
 import anyio
@@ -13,7 +12,9 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.asking import (
+    Trial,
     bytes_of,
+    check_trials,
     frame,
     is_read,
     query,
@@ -23,6 +24,7 @@ from eca_protocol.testing.conformance.server.asking import (
 from eca_protocol.testing.conformance.server.ends import exit_code
 from eca_protocol.testing.conformance.verdicts import Unmet
 
+_BODY: Final = bytes_of(query("x"))
 _TYPE: Final = b"Content-Type: application/vscode-jsonrpc"
 
 
@@ -72,43 +74,30 @@ async def headers_come_in_every_spelling(harness: Harness) -> None:
             header.row, served, f"a result for a query with {header.description}", outcome
         )
         if served:
-            harness.check(
-                "BASE-10",
-                outcome.still_serves,
-                f"a result for a query without Content-Type after {header.description}",
-                outcome,
-            )
+            expected = f"a result for a query without Content-Type after {header.description}"
+            harness.check("BASE-10", outcome.still_serves, expected, outcome)
         return served and outcome.still_serves
 
     await run_trials(harness, SPELLINGS, attempt)
     harness.record_pass("W-1")
 
 
-@case("BASE-2", "BASE-6", "CLIENT-34", since=Revision.DRAFT)
-async def frames_come_in_any_pieces(harness: Harness) -> None:
+@case("BASE-2", "BASE-6", "CLIENT-34", since=Revision.DRAFT, fresh=True)
+async def frames_come_in_any_pieces(harness: Harness, session: ClientSession) -> None:
     """Send a frame byte by byte, 60 frames at once, and bodies with multi-byte characters."""
-    async with harness.session(fresh=True) as session:
-        for byte in frame(query("byte by byte")):
-            await session.write(bytes([byte]))
-        outcome = await try_bytes(session)
-        harness.check(
-            "BASE-2",
-            await _is_served(session, "byte by byte"),
-            "a result for a query that is written byte by byte",
-            outcome,
-        )
-        together = [f"together {number}" for number in range(60)]
-        outcome = await try_bytes(
-            session, *(frame(query(each)) for each in together), answers_due=60
-        )
-        answered = {str(answer.get("id")) for answer in outcome.answers if is_read(answer)}
-        harness.check(
-            "BASE-2",
-            answered == set(together),
-            "60 results for 60 queries in one write",
-            f"{len(answered)} results",
-        )
-    await run_trials(harness, BODIES, partial(_body_is_read, harness))
+    for byte in frame(query("byte by byte")):
+        await session.write(bytes([byte]))
+    outcome = await try_bytes(session)
+    expected = "a result for a query that is written byte by byte"
+    harness.check("BASE-2", await _is_served(session, "byte by byte"), expected, outcome)
+    together = [f"together {number}" for number in range(60)]
+    outcome = await try_bytes(session, *(frame(query(each)) for each in together), answers_due=60)
+    answered = {str(answer.get("id")) for answer in outcome.answers if is_read(answer)}
+    expected = "60 results for 60 queries in one write"
+    harness.check("BASE-2", answered == set(together), expected, f"{len(answered)} results")
+    await check_trials(
+        harness, BODIES, "a result for a body with", lambda _, outcome: is_read(outcome.to("x"))
+    )
 
 
 async def _is_served(session: ClientSession, request_id: str) -> bool:
@@ -118,36 +107,18 @@ async def _is_served(session: ClientSession, request_id: str) -> bool:
         return False
 
 
-@attrs.frozen
-class Body:
-    """A body with the id `x`, its requirement, and description."""
-
-    row: str
-    data: bytes
-    description: str
-
-
 BODIES: Final = (
-    Body(
+    Trial(
         "BASE-6",
-        bytes_of(query("x")).replace(b"no such", "Grüße \u20ac \U0001f600".encode()),
+        frame(_BODY.replace(b"no such", "Grüße \u20ac \U0001f600".encode())),
         "characters of two, three and four bytes",
     ),
-    Body("CLIENT-34", bytes_of(query("x")) + b"\n", "a line end inside the counted body"),
-    Body("CLIENT-34", bytes_of(query("x")).replace(b"/", b"\\/"), "escaped slashes"),
-    Body(
-        "CLIENT-34",
-        bytes_of(query("x")).replace(b"{", b" {\r\n\t", 1),
-        "white space between the tokens",
+    Trial("CLIENT-34", frame(_BODY + b"\n"), "a line end inside the counted body"),
+    Trial("CLIENT-34", frame(_BODY.replace(b"/", b"\\/")), "escaped slashes"),
+    Trial(
+        "CLIENT-34", frame(_BODY.replace(b"{", b" {\r\n\t", 1)), "white space between the tokens"
     ),
 )
-
-
-async def _body_is_read(harness: Harness, session: ClientSession, body: Body) -> bool:
-    outcome = await try_bytes(session, frame(body.data))
-    served = is_read(outcome.to("x"))
-    harness.check(body.row, served, f"a result for a body with {body.description}", outcome)
-    return served and outcome.still_serves
 
 
 ODD: Final = (
@@ -209,17 +180,10 @@ async def _meets_a_fatal_fault(harness: Harness, header: Header) -> None:
     served = [answer for answer in came if answer.get("id") in ("lost", "behind")]
     errors = [answer for answer in came if "error" in answer]
     is_refused = not served and (bool(errors) or code is not None)
-    harness.check(
-        header.row,
-        is_refused,
-        f"an error, or the end of the process, for {header.description}",
-        came or "no answer",
-    )
+    expected = f"an error, or the end of the process, for {header.description}"
+    harness.check(header.row, is_refused, expected, came or "no answer")
     if is_refused:
         ids = [answer.get("id", "no id") for answer in errors]
-        harness.check(
-            "W-13i",
-            set(ids) == {None} and code == 1,
-            "an error with id null, then the exit code 1",
-            f"errors with the ids {ids}, then the exit code {code}",
-        )
+        expected = "an error with id null, then the exit code 1"
+        got = f"errors with the ids {ids}, then the exit code {code}"
+        harness.check("W-13i", set(ids) == {None} and code == 1, expected, got)

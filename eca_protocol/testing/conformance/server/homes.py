@@ -10,7 +10,7 @@ from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.configuration import BROKEN_FILE, write_configuration
-from eca_protocol.testing.conformance.server.reading import conversation, finishes, result_of
+from eca_protocol.testing.conformance.server.reading import conversation, result_of
 from eca_protocol.testing.conformance.verdicts import NotApplicable, Unmet
 from eca_protocol.testing.script import reply, wait
 
@@ -28,19 +28,15 @@ async def two_servers_share_a_home(harness: Harness) -> None:
     ):
         alone = first.chat(reply("Hello."))
         await alone.prompt("Hi.")
-        ends_alone = await finishes(alone)
+        ends_alone = await alone.finishes()
         await _check_start(harness, second, "beside another server of the same home")
         if not ends_alone:
             raise Unmet("a turn of the first server that ends without the user")
         for session in (second, first):
             chat = session.chat(reply("Hello."))
             answer = await chat.prompt("Hi.")
-            harness.check(
-                "W-21a",
-                result_of(answer) and await finishes(chat),
-                "an answer and a turn at each of two servers in one home",
-                answer,
-            )
+            expected = "an answer and a turn at each of two servers in one home"
+            harness.check("W-21a", result_of(answer) and await chat.finishes(), expected, answer)
 
 
 @case("LIFE-3", needs="config", seconds=40)

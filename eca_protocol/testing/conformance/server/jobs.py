@@ -16,12 +16,8 @@ async def jobs_are_listed(harness: Harness, session: ClientSession) -> None:
     await request_result(session, "jobs/list")
     read = await session.ask("jobs/readOutput", {"jobId": "job-none"})
     known = {key: result_of(read).get(key, "missing") for key in ("lines", "status")}
-    harness.check(
-        "W-44c",
-        known == {"lines": [], "status": None},
-        "an empty list of lines and a null status for an unknown job",
-        read,
-    )
+    expected = "an empty list of lines and a null status for an unknown job"
+    harness.check("W-44c", known == {"lines": [], "status": None}, expected, read)
     ended = await request_result(session, "jobs/kill", jobId="job-none")
     answer = await session.ask("jobs/kill", {"job-id": "job-none"})
     harness.check(

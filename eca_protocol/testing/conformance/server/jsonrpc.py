@@ -33,43 +33,38 @@ NUMBERS: Final = (0, -1, 7, 1 - 2**53, 2**53 - 1)
 TEXTS: Final = ("", "0", "-1", "7", "null", "x" * 1000)
 
 
-@case("W-2a", "W-2b", since=Revision.DRAFT)
-async def ids_come_back_as_they_came(harness: Harness) -> None:
+@case("W-2a", "W-2b", since=Revision.DRAFT, fresh=True)
+async def ids_come_back_as_they_came(harness: Harness, session: ClientSession) -> None:
     """Send queries with numbers and texts as ids."""
-    async with harness.session(fresh=True) as session:
-        for ids in (NUMBERS, TEXTS):
-            outcome = await try_bytes(
-                session, *(frame(query(id_)) for id_ in ids), answers_due=len(ids)
-            )
-            returned = [answer.get("id") for answer in outcome.answers]
-            for id_ in ids:
-                harness.check(
-                    "W-2b",
-                    any(type(each) is type(id_) and each == id_ for each in returned),
-                    f"an answer with the id {id_!r}, of the same type",
-                    returned,
-                )
+    for ids in (NUMBERS, TEXTS):
+        outcome = await try_bytes(
+            session, *(frame(query(id_)) for id_ in ids), answers_due=len(ids)
+        )
+        returned = [answer.get("id") for answer in outcome.answers]
+        for id_ in ids:
+            is_right = any(type(each) is type(id_) and each == id_ for each in returned)
+            expected = f"an answer with the id {id_!r}, of the same type"
+            harness.check("W-2b", is_right, expected, returned)
     harness.record_pass("W-2a")
 
 
-@case("BASE-31", "W-2c", needs="model", since=Revision.DRAFT)
-async def requests_that_wait_keep_their_ids(harness: Harness) -> None:
+@case("BASE-31", "W-2c", needs="model", since=Revision.DRAFT, fresh=True)
+async def requests_that_wait_keep_their_ids(harness: Harness, session: ClientSession) -> None:
     """Repeat and cancel the ids of queries and of deletes of running chats.
 
     Any of the requests may be fast: one that was answered before the next message was read
     shows nothing.
     """
-    async with harness.session(fresh=True) as session:
-        chats = [await busy(session), await busy(session)]
-        deletes = [message("chat/delete", {"chatId": chat.id}) for chat in chats]
-        requests: list[Any] = []
-        for number, request in enumerate((deletes[0], query()), 5):
-            again = message("chat/queryCommands", {"query": ""}, id=number)
-            requests += [{**request, "id": number}, again]
-        for id_, request in (("delete", deletes[1]), ("query", query())):
-            requests += [{**request, "id": id_}, message("$/cancelRequest", {"id": id_})]
-        requests.append(message("chat/delete", {"chatId": "no-such-chat"}, id="plain"))
-        outcome = await try_bytes(session, *map(frame, requests), answers_due=7)
+    chats = [await busy(session), await busy(session)]
+    deletes = [message("chat/delete", {"chatId": chat.id}) for chat in chats]
+    requests: list[Any] = []
+    for number, request in enumerate((deletes[0], query()), 5):
+        again = message("chat/queryCommands", {"query": ""}, id=number)
+        requests += [{**request, "id": number}, again]
+    for id_, request in (("delete", deletes[1]), ("query", query())):
+        requests += [{**request, "id": id_}, message("$/cancelRequest", {"id": id_})]
+    requests.append(message("chat/delete", {"chatId": "no-such-chat"}, id="plain"))
+    outcome = await try_bytes(session, *map(frame, requests), answers_due=7)
     for number in (5, 6):
         answers = [each for each in outcome.answers if str(each.get("id")) == str(number)]
         if len(answers) == 1 and outcome.to("plain") is None:
@@ -86,24 +81,18 @@ def _check_repeated_id(harness: Harness, answers: Sequence[Mapping[str, Any]]) -
     if len(results) == 2 and "commands" in results[1]:
         harness.untestable("W-2c", "The first was answered before the second was read.")
         return
-    harness.check(
-        "W-2c",
-        {code_of(answer) for answer in answers} == {INVALID_REQUEST, 0},
-        "one result and one error -32600 for two requests with one id",
-        answers,
-    )
+    is_right = {code_of(answer) for answer in answers} == {INVALID_REQUEST, 0}
+    expected = "one result and one error -32600 for two requests with one id"
+    harness.check("W-2c", is_right, expected, answers)
 
 
 def _check_cancelled(harness: Harness, answer: Mapping[str, Any] | None) -> None:
     if answer is not None and "result" in answer:
         harness.untestable("BASE-31", "The request was answered before it was cancelled.")
         return
-    harness.check(
-        "BASE-31",
-        answer is not None and code_of(answer) == CANCELLED,
-        "the error -32800 for a request that was cancelled while it ran",
-        answer or "no answer",
-    )
+    is_right = answer is not None and code_of(answer) == CANCELLED
+    expected = "the error -32800 for a request that was cancelled while it ran"
+    harness.check("BASE-31", is_right, expected, answer or "no answer")
 
 
 @case("BASE-1", needs="model", since=Revision.DRAFT)
@@ -115,12 +104,8 @@ async def requests_are_served_while_a_turn_runs(harness: Harness, session: Clien
     await session.notify("chat/promptStop", {"chatId": "another"})
     for params in ({"query": "meanwhile"}, {"query": "meanwhile", "chatId": chat.id}):
         got = await answer_to(session, QUERY, params)
-        harness.check(
-            "BASE-1",
-            "result" in got,
-            f"a result for {params} while a turn runs",
-            got or "no answer",
-        )
+        expected = f"a result for {params} while a turn runs"
+        harness.check("BASE-1", "result" in got, expected, got or "no answer")
     chat.model.open("rest")
     await chat.finished(shows="BASE-1")
 
@@ -153,20 +138,13 @@ async def params_that_do_not_fit_are_refused(harness: Harness, session: ClientSe
     """Send requests that lack a required member, or have one of a wrong type."""
     for method, params, field in UNFIT:
         got = await answer_to(session, method, params)
-        fits = harness.check(
-            "BASE-26",
-            code_of(got) == INVALID_PARAMS,
-            f"the error -32602 for {method} with {params}",
-            got,
-        )
+        expected = f"the error -32602 for {method} with {params}"
+        fits = harness.check("BASE-26", code_of(got) == INVALID_PARAMS, expected, got)
         error = got.get("error", {})
         if fits and "message" in error:  # without a message, another requirement fails
-            harness.check(
-                "BASE-32",
-                field in f"{error.get('message')} {error.get('data')}",
-                f"an error text that names {field!r} for {method} with {params}",
-                error,
-            )
+            is_right = field in f"{error.get('message')} {error.get('data')}"
+            expected = f"an error text that names {field!r} for {method} with {params}"
+            harness.check("BASE-32", is_right, expected, error)
 
 
 @case("W-3a", "W-3b", "W-3c", "W-3e", since=Revision.DRAFT)
@@ -174,20 +152,17 @@ async def what_means_nothing_may_be_missing(harness: Harness, session: ClientSes
     """Send requests without params, with empty ones, nulls, and unknown members."""
     results = []
     for params in (ABSENT, None, {}, []):
-        request = message("chat/queryCommands", params, id=session.wire.router.next_id())
+        request = message("chat/queryCommands", params, id=session.wire.next_id())
         await session.send(request)
         answer = await session.answer(request["id"])
         results.append((answer.get("result"), code_of(answer)))
-    harness.check(
-        "W-3a",
-        all(result == results[0] for result in results),
-        "one result for no params, null, an empty object and an empty array",
-        [str(result)[:60] for result in results],
-    )
+    is_right = all(result == results[0] for result in results)
+    expected = "one result for no params, null, an empty object and an empty array"
+    harness.check("W-3a", is_right, expected, [str(result)[:60] for result in results])
     for row, method, params, description in LENIENT:
         got = await answer_to(session, method, params)
         harness.check(row, "result" in got, f"a result for {method} with {description}", got)
-    request = {**query(session.wire.router.next_id()), "odd": 1, "Params": [], "": None}
+    request = {**query(session.wire.next_id()), "odd": 1, "Params": [], "": None}
     await session.send(request)
     got = await session.answer(request["id"])
     harness.check("W-3e", "result" in got, "a result for a request with unknown members", got)
@@ -262,20 +237,19 @@ async def some_messages_are_never_answered(harness: Harness) -> None:
     )
 
 
-@case("W-4a", since=Revision.DRAFT)
-async def a_prompt_has_no_id(harness: Harness) -> None:
+@case("W-4a", since=Revision.DRAFT, fresh=True)
+async def a_prompt_has_no_id(harness: Harness, session: ClientSession) -> None:
     """Send a prompt as a notification, and wait for its turn."""
-    async with harness.session(fresh=True) as session:
-        await session.take_turn("Hi.", reply("Hello."))  # one that ends without the user
-        chat = session.chat(reply("Hello."))
-        await session.notify("chat/prompt", {"chatId": chat.id, "message": chat.with_marker("Hi.")})
-        await chat.finished(shows="W-4a")
-        await session.settle()
-        answers = [
-            received.message
-            for received in session.messages
-            if not received.method and received.message.get("id") is None
-        ]
+    await session.take_turn("Hi.", reply("Hello."))  # one that ends without the user
+    chat = session.chat(reply("Hello."))
+    await session.notify("chat/prompt", {"chatId": chat.id, "message": chat.with_marker("Hi.")})
+    await chat.finished(shows="W-4a")
+    await session.settle()
+    answers = [
+        received.message
+        for received in session.messages
+        if not received.method and received.message.get("id") is None
+    ]
     harness.check("W-4a", not answers, "no answer to a request without an id", answers)
     harness.record_pass("BASE-18")
 

@@ -18,6 +18,7 @@ from eca_protocol.testing.conformance.server.asking import (
     query,
 )
 from eca_protocol.testing.conformance.server.reading import INTRODUCTION_SECONDS
+from eca_protocol.testing.members import at
 
 NOT_INITIALIZED = -32002
 INVALID_REQUEST = -32600
@@ -28,31 +29,19 @@ async def initialize_comes_once_and_first(harness: Harness, session: ClientSessi
     """Send requests before `initialize` and before `initialized`, and `initialize` twice."""
     for method in (QUERY, "chat/queryCommands"):
         got = await answer_to(session, method, {"query": ""})
-        harness.check(
-            "LIFE-2",
-            code_of(got) == NOT_INITIALIZED,
-            f"the error {NOT_INITIALIZED} for {method} before `initialize`",
-            got,
-        )
+        expected = f"the error {NOT_INITIALIZED} for {method} before `initialize`"
+        harness.check("LIFE-2", code_of(got) == NOT_INITIALIZED, expected, got)
     await _check_welcome(harness, session)
     got = await answer_to(session, QUERY, {"query": "early"})
-    harness.check(
-        "W-10d",
-        is_read(got) and code_of(got) != NOT_INITIALIZED,
-        "a result for a query after the answer to `initialize`",
-        got,
-    )
+    expected = "a result for a query after the answer to `initialize`"
+    harness.check("W-10d", is_read(got) and code_of(got) != NOT_INITIALIZED, expected, got)
     got = await answer_to(session, "initialize", INITIALIZE_PARAMS)
-    harness.check(
-        "LIFE-4",
-        code_of(got) == INVALID_REQUEST,
-        f"the error {INVALID_REQUEST} for a second `initialize`",
-        got,
-    )
+    expected = f"the error {INVALID_REQUEST} for a second `initialize`"
+    harness.check("LIFE-4", code_of(got) == INVALID_REQUEST, expected, got)
 
 
 async def _check_welcome(harness: Harness, session: ClientSession) -> None:
-    answer = await session.ask("initialize", harness.initialize_params(session.root), seconds=30)
+    answer = await session.initialize()
     result = answer.get("result")
     is_object = harness.check(
         "LIFE-3", isinstance(result, Mapping), "an object as the result of `initialize`", answer
@@ -60,7 +49,7 @@ async def _check_welcome(harness: Harness, session: ClientSession) -> None:
     if harness.edition is Revision.DRAFT:
         harness.not_applicable("W-10a", "The draft's answer to `initialize` has no members (W-50).")
     elif is_object:
-        welcome = result.get("chatWelcomeMessage") if isinstance(result, Mapping) else None
+        welcome = at(result, "chatWelcomeMessage")
         harness.check("W-10a", isinstance(welcome, str), "a text as `chatWelcomeMessage`", result)
 
 
@@ -71,7 +60,7 @@ async def nothing_overtakes_the_handshake(harness: Harness, session: ClientSessi
     A missing folder gives the server a reason for a notification.
     """
     folders = [{"name": "gone", "uri": (session.root / "no such folder").as_uri()}]
-    params = {**harness.initialize_params(session.root), "workspaceFolders": folders}
+    params = session.initialize_params(workspaceFolders=folders)
     requests = [message("initialize", params, id="hello"), query("early"), query("early too")]
     await session.write(b"".join(map(frame, requests)))
     first = await session.until(lambda _: True, seconds=30, expected="the first message")
@@ -80,12 +69,8 @@ async def nothing_overtakes_the_handshake(harness: Harness, session: ClientSessi
     )
     early = [await session.answer(id_) for id_ in ("early", "early too")]
     late = await session.ask(QUERY, {"query": "late"})
-    harness.check(
-        "W-10c",
-        all(code_of(got) == code_of(late) for got in early),
-        "the same result for queries sent before and after the answer to `initialize`",
-        early,
-    )
+    expected = "the same result for queries sent before and after the answer to `initialize`"
+    harness.check("W-10c", all(code_of(got) == code_of(late) for got in early), expected, early)
     notifications = [received.method for received in session.messages[1:] if received.method]
     harness.check("W-10e", not notifications, "no notification before `initialized`", notifications)
     if harness.edition is Revision.DRAFT:
@@ -93,10 +78,8 @@ async def nothing_overtakes_the_handshake(harness: Harness, session: ClientSessi
         return
     await session.answer("hello")
     await session.notify("initialized", {})
-    await session.until(
-        lambda message: message.get("method") == "config/updated",
-        seconds=INTRODUCTION_SECONDS,
-        shows="LIFE-14",
-        expected="`config/updated`, although `initialized` came late",
+    expected = "`config/updated`, although `initialized` came late"
+    await session.wait_for(
+        "config/updated", seconds=INTRODUCTION_SECONDS, shows="LIFE-14", expected=expected
     )
     harness.record_pass("LIFE-14")

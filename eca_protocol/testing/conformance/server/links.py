@@ -27,15 +27,8 @@ async def a_citation_is_a_link(harness: Harness) -> None:
                 "a link in the text", "none: the server may not read citations of this model"
             )
         links = [(each.get("title"), each.get("url")) for each in chat.of("url")]
-        harness.check(
-            "CHAT-17",
-            all(title and url for title, url in links),
-            "a url content with a title and a URL",
-            links,
-        )
-        harness.check(
-            "W-26c",
-            [url for _, url in links] == [PAGE] and f"({PAGE})" in chat.assistant_text,
-            f"one url content, and a link to {PAGE} in the text",
-            f"url contents {links}, the text {chat.assistant_text!r}",
-        )
+        expected = "a url content with a title and a URL"
+        harness.check("CHAT-17", all(title and url for title, url in links), expected, links)
+        is_right = [url for _, url in links] == [PAGE] and f"({PAGE})" in chat.assistant_text
+        got = f"url contents {links}, the text {chat.assistant_text!r}"
+        harness.check("W-26c", is_right, f"one url content, and a link to {PAGE} in the text", got)

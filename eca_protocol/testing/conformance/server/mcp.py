@@ -23,19 +23,15 @@ from eca_protocol.testing.conformance.server.queries import commands, find_conte
 from eca_protocol.testing.conformance.server.reading import (
     all_text,
     calls,
-    comes,
-    contents,
     conversation,
-    id_of,
-    next_content,
     offered_tools,
-    params_of,
-    wait_for_requests,
+    start_call,
 )
 from eca_protocol.testing.conformance.server.stops import stop_turn
 from eca_protocol.testing.conformance.server.tools import take_approved_turn
 from eca_protocol.testing.conformance.session import ClientSession
 from eca_protocol.testing.conformance.verdicts import Unmet
+from eca_protocol.testing.members import at, list_at
 from eca_protocol.testing.script import reply
 
 PROGRAM: Final = Path(__file__).parents[1] / "mcp_server.py"
@@ -79,10 +75,10 @@ async def wait_for_status(
         if received.params.get("status") in statuses and received.index > earliest:
             return received
     return await session.until(
-        lambda message: (
-            message.get("method") == UPDATED
-            and params_of(message).get("name") == name
-            and params_of(message).get("status") in statuses
+        lambda each: (
+            each.method == UPDATED
+            and each.params.get("name") == name
+            and each.params.get("status") in statuses
         ),
         seconds=15,
         after=after,
@@ -93,22 +89,16 @@ async def wait_for_status(
 
 async def wait_for_server(session: ClientSession, name: str) -> None:
     """Wait for any update of an MCP server: without one, its status is not judged."""
-    await session.until(
-        lambda message: message.get("method") == UPDATED and params_of(message).get("name") == name,
-        seconds=15,
-        expected=f"any status of the MCP server {name}",
-    )
+    expected = f"any status of the MCP server {name}"
+    await session.wait_for(UPDATED, {"name": name}, seconds=15, expected=expected)
 
 
 @case("CONF-9", "CONF-10", needs="config", seconds=30, config=CONFIG)
 async def mcp_servers_are_shown_as_they_come(harness: Harness, session: ClientSession) -> None:
     """Configure a working MCP server, a missing program, and a disabled server."""
     running = await wait_for_status(session, "kit", "running", shows="CONF-10")
-    listed = running.params.get("tools")
     tools = [
-        tool.get("name")
-        for tool in (listed if isinstance(listed, list) else ())
-        if isinstance(tool, Mapping)
+        each.get("name") for each in list_at(running.params, "tools") if isinstance(each, Mapping)
     ]
     expected_names = ["echo", "sleep", "odd name!", "odd name?"]
     has_them = sorted(map(str, tools)) == sorted(expected_names)
@@ -116,12 +106,8 @@ async def mcp_servers_are_shown_as_they_come(harness: Harness, session: ClientSe
     await wait_for_status(session, "broken", "failed", shows="CONF-9")
     await wait_for_status(session, "off", "disabled", shows="CONF-9")
     statuses = [received.params.get("status") for received in updates(session, "kit")]
-    harness.check(
-        "CONF-9",
-        statuses[:2] == ["starting", "running"],
-        "the status starting, then running",
-        statuses,
-    )
+    expected = "the status starting, then running"
+    harness.check("CONF-9", statuses[:2] == ["starting", "running"], expected, statuses)
 
 
 @case("W-37", "TOOL-10", "TOOL-11", needs="config", seconds=30, config=CONFIG)
@@ -147,20 +133,14 @@ async def a_tool_of_an_mcp_server_is_called(harness: Harness, session: ClientSes
     called = (chat.of("toolCalled") or [{}])[-1]
     if "echo: hello" not in all_text(called.get("outputs")):
         raise Unmet("the output of the tool", called)
-    call_contents = [
-        each for each in contents(chat) if str(each.get("type")).startswith("toolCall")
-    ]
+    call_contents = [each for each in chat.of() if str(each.get("type")).startswith("toolCall")]
     for row, key, expected in (
         ("TOOL-10", "origin", "mcp"),
         ("TOOL-11", "server", "kit"),
     ):
         values = [each.get(key) for each in call_contents]
-        harness.check(
-            row,
-            all(each == expected for each in values),
-            f"{key} {expected!r} in every content of the call",
-            values,
-        )
+        is_right = all(each == expected for each in values)
+        harness.check(row, is_right, f"{key} {expected!r} in every content of the call", values)
 
 
 def name_of(body: Any, server: str, tool: str) -> str:
@@ -174,11 +154,8 @@ async def a_stop_ends_a_call_of_an_mcp_server(harness: Harness, session: ClientS
     """Stop the turn while a tool runs that takes half a minute."""
     await wait_for_status(session, "kit", "running")
     chat = session.chat(lambda request: calls((name_of(request.body, "kit", "sleep"), {})))
-    await chat.prompt("Sleep.")
-    run = await next_content(chat, "toolCallRun")
-    if run.get("manualApproval"):
-        await chat.approve(id_of(run))
-    await comes(chat, "toolCallRunning")
+    await start_call(chat, "Sleep.")
+    await chat.comes("toolCallRunning")
     took = await stop_turn(chat)
     harness.check(
         "W-23c",
@@ -249,25 +226,18 @@ async def a_prompt_of_an_mcp_server_is_a_command(harness: Harness, session: Clie
         "CHAT-31", matching, "a command of the MCP server kit for its prompt greet", names
     )
     if matching:
-        argument_lists = [command.get("arguments") for command in listed]
-        arguments = [each for its in argument_lists if isinstance(its, list) for each in its]
+        arguments = [each for command in listed for each in list_at(command, "arguments")]
         without_required = [
-            each
-            for each in arguments
-            if not isinstance(each, Mapping) or not isinstance(each.get("required"), bool)
+            each for each in arguments if not isinstance(at(each, "required"), bool)
         ]
         are_said = arguments and not without_required
         harness.check("W-40d", are_said, "a boolean `required` in each argument", arguments)
         chat = session.chat(reply("Hello!"))
         await chat.prompt(f"/{matching[0]} {chat.model.marker}", marker=False)
-        await wait_for_requests(chat)
+        await chat.model.wait_for_requests()
         sent = conversation(chat.model.first.body)
-        harness.check(
-            "CHAT-31",
-            f"Say hello to {chat.model.marker}." in sent,
-            "the MCP prompt's text in the request to the model",
-            sent,
-        )
+        expected = "the MCP prompt's text in the request to the model"
+        harness.check("CHAT-31", f"Say hello to {chat.model.marker}." in sent, expected, sent)
         await chat.finished()
 
 
@@ -291,12 +261,10 @@ async def a_resource_of_an_mcp_server_is_a_context(
     ]
     chat = await session.take_turn("What is on?", reply("I see."), contexts=[resource])
     sent = all_text(chat.model.first.body)
-    harness.check(
-        "CTX-7",
-        "Today we test." in sent and any(each.get("server") == "kit" for each in listed),
-        "the resource in the list of contexts, and its text in the request",
-        f"contexts {listed}; the request {conversation(chat.model.first.body)}",
-    )
+    is_right = "Today we test." in sent and any(each.get("server") == "kit" for each in listed)
+    expected = "the resource in the list of contexts, and its text in the request"
+    got = f"contexts {listed}; the request {conversation(chat.model.first.body)}"
+    harness.check("CTX-7", is_right, expected, got)
 
 
 @asynccontextmanager
@@ -327,7 +295,7 @@ async def _lock(request: HTTPRequest, responder: Responder) -> None:
         },
         "register": {
             "client_id": "conformance",
-            "redirect_uris": _redirects(request.body),
+            "redirect_uris": list_at(json.loads(request.body or b"{}"), "redirect_uris"),
             "token_endpoint_auth_method": "none",
         },
     }
@@ -337,12 +305,6 @@ async def _lock(request: HTTPRequest, responder: Responder) -> None:
         return
     status = 201 if request.path == "/register" else 200
     await responder.respond(status, json.dumps(document), {"content-type": "application/json"})
-
-
-def _redirects(body: bytes) -> list[Any]:
-    registration = json.loads(body) if body else {}
-    uris = registration.get("redirect_uris", []) if isinstance(registration, dict) else []
-    return list(uris)
 
 
 @case("W-36a", "W-36b", until=Revision.R2025_10, needs="config", seconds=30)
@@ -356,13 +318,9 @@ async def an_mcp_server_that_wants_a_login_has_failed(harness: Harness) -> None:
         params = (await wait_for_status(session, "locked", "failed", shows="W-36b")).params
         shape = (params.get("command"), params.get("args"))
         harness.check("W-36a", shape == (url, []), f"the command {url} and the arguments []", shape)
-        await session.until(
-            lambda message: (
-                message.get("method") == "$/showMessage" and "/authorize?" in str(message)
-            ),
-            seconds=10,
-            shows="W-36b",
-            expected="a message for the user, with the link to log in with",
+        expected = "a message for the user, with the link to log in with"
+        await session.wait_for(
+            "$/showMessage", text="/authorize?", seconds=10, shows="W-36b", expected=expected
         )
         harness.record_pass("W-36b")
 

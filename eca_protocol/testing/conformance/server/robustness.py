@@ -10,6 +10,7 @@ import anyio
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
+from eca_protocol.testing.conformance.recorder import ReceivedMessage
 from eca_protocol.testing.conformance.server.asking import (
     QUERY,
     bytes_of,
@@ -27,20 +28,14 @@ BYTES: Final = 8 * 2**20
 DEAF_SECONDS: Final = 0.3
 
 
-@case("BASE-17", "BASE-2", "W-2d", since=Revision.DRAFT, seconds=30)
-async def hundreds_of_requests_at_once(harness: Harness) -> None:
+@case("BASE-17", "BASE-2", "W-2d", since=Revision.DRAFT, seconds=30, fresh=True)
+async def hundreds_of_requests_at_once(harness: Harness, session: ClientSession) -> None:
     """Send 500 requests of every kind in one write, invalid ones included."""
-    async with harness.session(fresh=True) as session:
-        outcome = await try_bytes(
-            session, *map(frame, _mixed_requests()), answers_due=MANY, seconds=20
-        )
+    outcome = await try_bytes(session, *map(frame, _mixed_requests()), answers_due=MANY, seconds=20)
     ids = [answer.get("id") for answer in outcome.answers]
-    harness.check(
-        "BASE-17",
-        len(ids) == len(set(map(str, ids))) == MANY,
-        f"one answer to each of {MANY} requests",
-        f"{len(ids)} answers to {len(set(map(str, ids)))} requests",
-    )
+    expected = f"one answer to each of {MANY} requests"
+    got = f"{len(ids)} answers to {len(set(map(str, ids)))} requests"
+    harness.check("BASE-17", len(ids) == len(set(map(str, ids))) == MANY, expected, got)
     harness.record_pass("BASE-2", "W-2d")
 
 
@@ -55,55 +50,44 @@ def _mixed_requests() -> list[dict[str, Any]]:
     return [message(*kinds[number % len(kinds)], id=f"many {number}") for number in range(MANY)]
 
 
-@case("W-4c", since=Revision.DRAFT, seconds=30)
-async def a_storm_of_unknown_notifications(harness: Harness) -> None:
+@case("W-4c", since=Revision.DRAFT, seconds=30, fresh=True)
+async def a_storm_of_unknown_notifications(harness: Harness, session: ClientSession) -> None:
     """Send 4000 unknown notifications, and a query after them."""
-    async with harness.session(fresh=True) as session:
-        notifications = frame(message("no/such", {"text": "x" * 200})) + frame(message("$/no/such"))
-        outcome = await try_bytes(session, notifications * 2000, answers_due=0, seconds=20)
-    harness.check(
-        "W-4c",
-        outcome.still_serves and not outcome.answers,
-        "no answer to a notification, and a result for the query after them",
-        outcome,
-    )
+    notifications = frame(message("no/such", {"text": "x" * 200})) + frame(message("$/no/such"))
+    outcome = await try_bytes(session, notifications * 2000, answers_due=0, seconds=20)
+    expected = "no answer to a notification, and a result for the query after them"
+    harness.check("W-4c", outcome.still_serves and not outcome.answers, expected, outcome)
 
 
-@case("BASE-6", since=Revision.DRAFT, seconds=30)
-async def a_large_message(harness: Harness) -> None:
+@case("BASE-6", since=Revision.DRAFT, seconds=30, fresh=True)
+async def a_large_message(harness: Harness, session: ClientSession) -> None:
     """Send a query of 8 MiB."""
-    async with harness.session(fresh=True) as session:
-        body = bytes_of(query("large", odd="%"))
-        outcome = await try_bytes(session, frame(body.replace(b"%", b"x" * BYTES)), seconds=20)
+    body = bytes_of(query("large", odd="%"))
+    outcome = await try_bytes(session, frame(body.replace(b"%", b"x" * BYTES)), seconds=20)
     harness.check("BASE-6", is_read(outcome.to("large")), "a result for a query of 8 MiB", outcome)
 
 
-@case("BASE-17", since=Revision.DRAFT, seconds=30)
-async def a_client_that_does_not_read_for_a_while(harness: Harness) -> None:
+@case("BASE-17", since=Revision.DRAFT, seconds=30, fresh=True)
+async def a_client_that_does_not_read_for_a_while(harness: Harness, session: ClientSession) -> None:
     """Request more than a pipe holds, and pause reading."""
-    async with harness.session(fresh=True) as session:
-        ids = [f"unread {number}" for number in range(UNREAD)]
-        long_name = {"chatId": "x" * 500}
-        requests = (message("chat/queryCommands", long_name, id=id_) for id_ in ids)
-        session.process.reading = False
-        async with anyio.create_task_group() as group:
-            group.start_soon(session.write, b"".join(map(frame, requests)))
-            await anyio.sleep(DEAF_SECONDS)
-            session.process.reading = True
-            unanswered = await _unanswered(session, ids)
-    harness.check(
-        "BASE-17",
-        not unanswered,
-        f"{UNREAD} answers after the pause",
-        f"{len(unanswered)} requests without an answer",
-    )
+    ids = [f"unread {number}" for number in range(UNREAD)]
+    long_name = {"chatId": "x" * 500}
+    requests = (message("chat/queryCommands", long_name, id=id_) for id_ in ids)
+    session.process.reading = False
+    async with anyio.create_task_group() as group:
+        group.start_soon(session.write, b"".join(map(frame, requests)))
+        await anyio.sleep(DEAF_SECONDS)
+        session.process.reading = True
+        unanswered = await _unanswered(session, ids)
+    got = f"{len(unanswered)} requests without an answer"
+    harness.check("BASE-17", not unanswered, f"{UNREAD} answers after the pause", got)
 
 
 async def _unanswered(session: ClientSession, ids: list[str]) -> list[str]:
     remaining = set(ids)
 
-    def all_came(answer: Any) -> bool:
-        remaining.discard(str(answer.get("id")))
+    def all_came(received: ReceivedMessage) -> bool:
+        remaining.discard(str(received.message.get("id")))
         return not remaining
 
     with contextlib.suppress(Unmet):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.asking import QUERY
 from eca_protocol.testing.conformance.server.reading import poll
 from eca_protocol.testing.conformance.verdicts import Unmet
+from eca_protocol.testing.members import at
 
 
 def _create_directory(path: Path) -> Path:
@@ -23,9 +23,7 @@ def _create_directory(path: Path) -> Path:
 async def _is_found(session: ClientSession, folder: str) -> bool:
     name = f"in-{folder[-6:]}"
     answer = await session.ask(QUERY, {"query": name})
-    result = answer.get("result")
-    contexts = result.get("contexts") if isinstance(result, dict) else None
-    return name in str(contexts)
+    return name in str(at(answer, "result", "contexts"))
 
 
 @case("LIFE-10", "W-15a", "W-15c", needs="contexts", seconds=30, handshake=False)
@@ -40,13 +38,8 @@ async def folders_are_roots(harness: Harness, session: ClientSession) -> None:
         {"name": "escaped", "uri": escaped.as_uri()},
         {"name": "local", "uri": local.as_uri().replace("file://", "file://localhost", 1)},
     ]
-    params = {
-        **harness.initialize_params(session.root),
-        "workspaceFolders": folders,
-        "rootUri": other.as_uri(),
-        "rootPath": str(other),
-    }
-    await session.ask("initialize", params, seconds=30)
+    ignored = {"rootUri": other.as_uri(), "rootPath": str(other)}
+    await session.initialize(workspaceFolders=folders, **ignored)
     await session.notify("initialized", {})
     for row, folder, words in (
         ("LIFE-10", plain, "a folder of `workspaceFolders`"),
@@ -62,35 +55,25 @@ async def folders_are_roots(harness: Harness, session: ClientSession) -> None:
         )
         if folder is plain and not is_found:
             raise Unmet("roots", "none")
-    harness.check(
-        "W-15c",
-        not await _is_found(session, other.name),
-        "`rootUri` and `rootPath` are ignored",
-        "a result for a query about them",
-    )
+    is_right = not await _is_found(session, other.name)
+    got = "a result for a query about them"
+    harness.check("W-15c", is_right, "`rootUri` and `rootPath` are ignored", got)
 
 
-def _shows(name: str, message: Mapping[str, Any]) -> bool:
-    return message.get("method") == "$/showMessage" and name in str(message)
-
-
-@case("GEN-1", "W-15b", "W-15d")
-async def folders_that_cannot_be_used_are_named(harness: Harness) -> None:
+@case("GEN-1", "W-15b", "W-15d", handshake=False)
+async def folders_that_cannot_be_used_are_named(harness: Harness, session: ClientSession) -> None:
     """Name a missing folder and one of a different scheme, with a valid one."""
-    async with harness.session(handshake=False) as session:
-        folders: list[Any] = [
-            {"name": "gone", "uri": (session.root / "gone-folder").as_uri()},
-            {"name": "far", "uri": "vscode-remote://machine/far-folder"},
-            {"name": "good", "uri": session.root.as_uri()},
-        ]
-        params = {**harness.initialize_params(session.root), "workspaceFolders": folders}
-        await session.ask("initialize", params, seconds=30)
-        await session.notify("initialized", {})
-        for name in ("gone-folder", "far-folder"):
-            await session.until(
-                partial(_shows, name), shows="W-15b", expected=f"`$/showMessage` names {name}"
-            )
-        shown = [received for received in session.messages if received.method == "$/showMessage"]
+    folders: list[Any] = [
+        {"name": "gone", "uri": (session.root / "gone-folder").as_uri()},
+        {"name": "far", "uri": "vscode-remote://machine/far-folder"},
+        {"name": "good", "uri": session.root.as_uri()},
+    ]
+    await session.initialize(workspaceFolders=folders)
+    await session.notify("initialized", {})
+    for name in ("gone-folder", "far-folder"):
+        expected = f"`$/showMessage` names {name}"
+        await session.wait_for("$/showMessage", text=name, shows="W-15b", expected=expected)
+    shown = [received for received in session.messages if received.method == "$/showMessage"]
     harness.record_pass("W-15b", "GEN-1")
     with_id = [received.message for received in shown if "id" in received.message]
     harness.check("W-15d", not with_id, "`$/showMessage` without an id", with_id)

@@ -12,22 +12,9 @@ import attrs
 from eca_protocol.errors import DeadlineExceeded
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import case
-from eca_protocol.testing.conformance.chat_session import ChatSession
+from eca_protocol.testing.conformance.chat_session import ChatSession, Content
 from eca_protocol.testing.conformance.harness import Harness
-from eca_protocol.testing.conformance.server.reading import (
-    Content,
-    calls,
-    comes,
-    contents,
-    conversation,
-    ends,
-    finishes,
-    id_of,
-    kinds,
-    next_run,
-    system_text,
-    wait_for_requests,
-)
+from eca_protocol.testing.conformance.server.reading import calls, conversation, id_of
 from eca_protocol.testing.conformance.session import ClientSession
 from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.script import Reply, hang, reasoning, reply, wait
@@ -71,23 +58,15 @@ async def a_stop_ends_the_turn_in_each_state_of_the_answer(harness: Harness) -> 
     if not trials:
         raise Unmet("a running answer to stop", "turns that were over before")
     unfinished = [trial.state for trial in trials if trial.seconds is None]
-    harness.check(
-        "W-23a",
-        not unfinished,
-        "`finished` after a stop in each state",
-        f"no `finished`: {unfinished}",
-    )
+    got = f"no `finished`: {unfinished}"
+    harness.check("W-23a", not unfinished, "`finished` after a stop in each state", got)
     slow = [(trial.state, trial.seconds) for trial in trials if trial.is_slow]
     harness.check("W-23e", not slow, f"`finished` within {STOP_SECONDS} s of the stop", slow)
     with_usage = [trial.state for trial in trials if trial.tells_usage]
     harness.check("W-23d", not with_usage, "no usage of a stopped turn", f"usage: {with_usage}")
     left_open = [trial.state for trial in trials if not trial.hangs_up]
-    harness.check(
-        "W-23f",
-        not left_open,
-        "a closed connection to the model",
-        f"an open connection: {left_open}",
-    )
+    got = f"an open connection: {left_open}"
+    harness.check("W-23f", not left_open, "a closed connection to the model", got)
     not_continued = [trial.state for trial in trials if not trial.continues]
     expected = "a turn of the next prompt, with one more request to the model"
     harness.check("CHAT-34", not not_continued, expected, f"no such turn: {not_continued}")
@@ -128,8 +107,8 @@ async def _try_state(session: ClientSession, state: str) -> _Trial:
     answer, sign = STATES[state]
     chat = session.chat(answer, reply("next"))
     await chat.prompt("Hi.")
-    await wait_for_requests(chat)
-    if sign and not await comes(chat, sign):
+    await chat.model.wait_for_requests()
+    if sign and not await chat.comes(sign):
         return _Trial(state=state, was_tried=False)
     await session.settle()
     if chat.ends:
@@ -144,7 +123,7 @@ async def _try_state(session: ClientSession, state: str) -> _Trial:
     late = [each for each in contents_after_end(chat) if each.get("state") != "finished"]  # W-22e
     before = len(chat.model.requests)
     await chat.prompt("Continue.")
-    continues = await finishes(chat, 2)
+    continues = await chat.finishes(2)
     requests = len(chat.model.requests)
     continues = continues and (requests > before if answer is BUSY else requests == 2)
     return _Trial(
@@ -168,9 +147,9 @@ async def _let_model_continue(chat: ChatSession) -> None:
 
 def contents_after_end(chat: ChatSession) -> list[Content]:
     """Return the contents after the first `finished`, without titles."""
-    kinds_so_far = kinds(chat)
+    kinds_so_far = chat.kinds
     end = kinds_so_far.index("finished") + 1
-    return [each for each in contents(chat)[end:] if each.get("type") != "metadata"]
+    return [each for each in chat.of()[end:] if each.get("type") != "metadata"]
 
 
 async def stop_turn(chat: ChatSession) -> float | None:
@@ -178,7 +157,7 @@ async def stop_turn(chat: ChatSession) -> float | None:
     ended = chat.ends
     start = anyio.current_time()
     await chat.stop()
-    if not await finishes(chat, ended + 1, seconds=5):
+    if not await chat.finishes(ended + 1, seconds=5):
         return None
     took, start = anyio.current_time() - start, anyio.current_time()
     await chat.session.settle()
@@ -220,21 +199,21 @@ async def _stop_call(harness: Harness, session: ClientSession, state: str) -> fl
     """
     chat = session.chat(calls(("shell_command", {"command": "sleep 30"})))
     await chat.prompt("Sleep.")
-    run = await next_run(chat)
+    run = await chat.next_run()
     if state == "waiting" and run.get("manualApproval") is not True:
         await chat.stop()
         return 0.0
     if state == "running":
         await chat.approve(id_of(run))
-        await comes(chat, "toolCallRunning")
-        if ends(chat):
-            raise Unmet("a running call", ends(chat))
+        await chat.comes("toolCallRunning")
+        if chat.call_ends:
+            raise Unmet("a running call", chat.call_ends)
     seconds = await stop_turn(chat)
     if state == "waiting":
         await chat.reject(id_of(run))
     await session.settle()
     if seconds is not None:
-        closed = ends(chat)
+        closed = chat.call_ends
         is_right = len(closed) == 1 and _ENDS_OF[state](closed[0])
         harness.check("W-30g", is_right, _EXPECTED_END[state], closed)
     return seconds
@@ -277,20 +256,13 @@ async def a_stop_of_what_does_not_run_ends_no_turn(
         for received in [*unknown.messages, *chat.messages[before:]]
         if received.content.get("type") != "metadata"
     ]
-    harness.check(
-        "W-22f",
-        not later_contents,
-        "no content after a stop of an idle or unknown chat",
-        later_contents,
-    )
+    expected = "no content after a stop of an idle or unknown chat"
+    harness.check("W-22f", not later_contents, expected, later_contents)
     await chat.prompt("Second.")
-    ended = await finishes(chat, 2)
-    harness.check(
-        "W-22f",
-        ended and len(chat.model.requests) == 2,
-        "two turns and two requests to the model",
-        f"{chat.ends} turns, {len(chat.model.requests)} requests",
-    )
+    ended = await chat.finishes(2)
+    expected = "two turns and two requests to the model"
+    got = f"{chat.ends} turns, {len(chat.model.requests)} requests"
+    harness.check("W-22f", ended and len(chat.model.requests) == 2, expected, got)
 
 
 @case("W-22c", "W-22d", needs="model")
@@ -307,16 +279,13 @@ async def a_stop_empties_the_queue_and_repeats_what_it_drops(
             raise Unmet("a prompt that waits for its turn", answer)
     await chat.stop()
     await chat.finished()
-    repeated = system_text(chat)
+    repeated = chat.text("system")
     await chat.prompt("Fourth.")
-    await finishes(chat, 2)
+    await chat.finishes(2)
     await session.settle()
     queued = [conversation(request.body) for request in chat.model.requests[1:2]]
     dropped = all(chat.prompts[3] in each for each in queued)
     harness.check("W-22c", dropped, "the prompt after the stop in the next request", queued)
-    harness.check(
-        "W-22d",
-        not dropped or all(prompt in repeated for prompt in chat.prompts[1:3]),
-        f"a text of the role system with {chat.prompts[1:3]}, before `finished`",
-        repeated,
-    )
+    is_right = not dropped or all(prompt in repeated for prompt in chat.prompts[1:3])
+    expected = f"a text of the role system with {chat.prompts[1:3]}, before `finished`"
+    harness.check("W-22d", is_right, expected, repeated)

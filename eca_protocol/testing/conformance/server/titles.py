@@ -7,7 +7,7 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
-from eca_protocol.testing.conformance.server.reading import comes, offered_tools
+from eca_protocol.testing.conformance.server.reading import offered_tools
 from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.provider import ReceivedRequest
 from eca_protocol.testing.script import hang, reply, wait
@@ -37,24 +37,18 @@ async def a_title_is_one_request_more_and_may_come_late(
     await chat.finished()
     request = await title_request(chat)
     chat.model.open("late")
-    is_shown = await comes(chat, "metadata", title="A fine name")
+    is_shown = await chat.comes("metadata", title="A fine name")
     harness.check("CHAT-21", is_shown, "a metadata content with the title", chat.of("metadata"))
     await chat.prompt("Hi again.")
     await chat.finished(2)
     count, tools = len(chat.model.title_requests), offered_tools(request.body)
-    harness.check(
-        "W-25a",
-        count == 1 and not tools,
-        "exactly one request for a title, without tools",
-        f"{count} requests, with the tools {tools}",
-    )
+    expected = "exactly one request for a title, without tools"
+    got = f"{count} requests, with the tools {tools}"
+    harness.check("W-25a", count == 1 and not tools, expected, got)
     mention_title = [request.is_title for request in chat.model.requests]
-    harness.check(
-        "W-25b",
-        mention_title == [False, False],
-        "two requests whose instructions do not mention a title",
-        f"{len(mention_title)} requests, {sum(mention_title)} of which mention it",
-    )
+    expected = "two requests whose instructions do not mention a title"
+    got = f"{len(mention_title)} requests, {sum(mention_title)} of which mention it"
+    harness.check("W-25b", mention_title == [False, False], expected, got)
 
 
 @case("W-25d", needs="model", since=Revision.R2025_10)

@@ -7,13 +7,15 @@ messages. Requirements of a method that the server does not know are not applica
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from itertools import pairwise
 from pathlib import PurePosixPath, PureWindowsPath
-from typing import Any, Final
+from typing import Final
 
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
+from eca_protocol.testing.conformance.recorder import ReceivedMessage
 from eca_protocol.testing.conformance.server.current_requests import (
     CAPABLE_CLIENT,
     CURRENT,
@@ -24,14 +26,7 @@ from eca_protocol.testing.conformance.server.current_requests import (
     request_result,
 )
 from eca_protocol.testing.conformance.server.mcp import program, wait_for_status
-from eca_protocol.testing.conformance.server.reading import (
-    calls,
-    conversation,
-    ends,
-    params_of,
-    result_of,
-    wait_for_gate,
-)
+from eca_protocol.testing.conformance.server.reading import calls, conversation, result_of
 from eca_protocol.testing.conformance.server.tools import take_approved_turn
 from eca_protocol.testing.conformance.target import MODEL
 from eca_protocol.testing.conformance.verdicts import NotApplicable
@@ -54,19 +49,12 @@ async def chats_are_listed_and_opened_again(harness: Harness, session: ClientSes
         )
     opened = await request_result(session, "chat/open", chatId=chat.id, limit=2)
     result = (opened.get("found"), opened.get("chatId"))
-    harness.check(
-        "FIELD:ChatOpenResponse.found",
-        result == (True, chat.id),
-        "found true, and the chat's id",
-        opened,
-    )
+    expected = "found true, and the chat's id"
+    harness.check("FIELD:ChatOpenResponse.found", result == (True, chat.id), expected, opened)
     whole = await request_result(session, "chat/open", chatId=chat.id)
-    harness.check(
-        "W-44b",
-        (whole.get("meta"), bool(opened.get("meta"))) == (None, True),
-        "meta for a page, and none for the whole chat",
-        f"meta {opened.get('meta')} for a page, {whole.get('meta')} for the whole chat",
-    )
+    is_right = (whole.get("meta"), bool(opened.get("meta"))) == (None, True)
+    got = f"meta {opened.get('meta')} for a page, {whole.get('meta')} for the whole chat"
+    harness.check("W-44b", is_right, "meta for a page, and none for the whole chat", got)
     page = await request_result(session, "chat/history", chatId=chat.id, limit=2)
     meta = page.get("meta", {})
     for end, cursor in (("before", "beforeCursor"), ("after", "afterCursor")):
@@ -96,29 +84,21 @@ async def a_chat_is_named_and_marked(harness: Harness, session: ClientSession) -
     )
     await _set_flag(harness, chat, prompt, text)
     flags = [each.get("contentId") for each in chat.of("flag")]
-    harness.check(
-        "W-43b",
-        bool(flags) and prompt not in flags,
-        "a flag with a contentId that is not the prompt's",
-        flags,
-    )
+    expected = "a flag with a contentId that is not the prompt's"
+    harness.check("W-43b", bool(flags) and prompt not in flags, expected, flags)
     await request_result(session, "chat/open", chatId=chat.id)
     harness.check(
         "W-43d",
         ([each.get("contentId") for each in chat.of("flag")], chat.assistant_text)
         == (flags * 2, text * 3),
         "the texts and the flag in the chat that is opened again",
-        [received.content for received in chat.messages],
+        chat.of(),
     )
     before = len(chat.of("flag")), chat.assistant_text
     gone = {"chatId": chat.id, "contentId": (flags or [prompt])[0]}
     await request_result(session, "chat/removeFlag", **gone)
-    harness.check(
-        "W-43c",
-        (len(chat.of("flag")), chat.assistant_text) == (before[0], before[1] + text),
-        "the chat's texts again, without the flag",
-        [received.content for received in chat.messages],
-    )
+    is_right = (len(chat.of("flag")), chat.assistant_text) == (before[0], before[1] + text)
+    harness.check("W-43c", is_right, "the chat's texts again, without the flag", chat.of())
 
 
 @case("W-43a", "W-43d", since=CURRENT, needs="native-tools")
@@ -127,18 +107,14 @@ async def a_flag_follows_a_call(harness: Harness, session: ClientSession) -> Non
     chat = await take_approved_turn(
         session, "Look.", calls(("eca_directory_tree", {"path": str(session.root)})), reply("done")
     )
-    end_contents, before = ends(chat), len(chat.messages)
+    end_contents, before = chat.call_ends, len(chat.messages)
     [call] = {str(each.get("id")) for each in end_contents}
     await _set_flag(harness, chat, call, "done")
     shown = [received.content for received in chat.messages[before:]]
     ended = [each for each in shown if each.get("type") in _ENDS]
     harness.check("W-43d", ended == end_contents, f"the unchanged call {end_contents}", ended)
-    harness.check(
-        "W-43a",
-        [each for each, behind in pairwise(shown) if behind.get("type") == "flag"] == ended,
-        "the flag directly after its call",
-        shown,
-    )
+    is_right = [each for each, behind in pairwise(shown) if behind.get("type") == "flag"] == ended
+    harness.check("W-43a", is_right, "the flag directly after its call", shown)
 
 
 _ENDS: Final = ("toolCalled", "toolCallRejected")
@@ -157,27 +133,19 @@ async def _set_flag(harness: Harness, chat: ChatSession, content_id: str, text: 
         and received.params.get("role") == "assistant"
         and any(received.index > each.index for each in cleared)
     ]
-    harness.check(
-        "W-43c",
-        (len(cleared), "".join(shown)) == (1, text),
-        "one chat/cleared, then all contents again, before the answer",
-        [received.content for received in chat.messages],
-    )
+    expected = "one chat/cleared, then all contents again, before the answer"
+    harness.check("W-43c", (len(cleared), "".join(shown)) == (1, text), expected, chat.of())
 
 
 @case("FIELD:InitializeResponse.globalConfigPath", since=CURRENT, handshake=False)
 async def the_user_s_configuration_is_named(harness: Harness, session: ClientSession) -> None:
     """Read the configuration file's path in the answer to `initialize`."""
-    answer = await session.ask("initialize", harness.initialize_params(session.root), seconds=30)
-    path = result_of(answer).get("globalConfigPath")
+    path = result_of(await session.initialize()).get("globalConfigPath")
     if path is None:
         raise NotApplicable("the server names no file")
-    harness.check(
-        "FIELD:InitializeResponse.globalConfigPath",
-        isinstance(path, str) and _is_absolute(path),
-        "an absolute path of the configuration file",
-        path,
-    )
+    is_right = isinstance(path, str) and _is_absolute(path)
+    expected = "an absolute path of the configuration file"
+    harness.check("FIELD:InitializeResponse.globalConfigPath", is_right, expected, path)
 
 
 def _is_absolute(path: str) -> bool:
@@ -190,15 +158,12 @@ async def a_chat_is_forked(harness: Harness, session: ClientSession) -> None:
     chat = await chat_with_turns(session, reply("one"), reply("two"))
     forked = await request_result(session, "chat/fork", chatId=chat.id, contentId=content_id(chat))
     opened = await session.until(
-        lambda message: message.get("method") == "chat/opened" and _is_of_other_chat(message, chat),
+        lambda each: each.method == "chat/opened" and each.params.get("chatId") != chat.id,
         expected="chat/opened of the copy",
     )
-    harness.check(
-        "FIELD:ChatForkResponse.chatId",
-        forked.get("chatId") == opened.params.get("chatId"),
-        f"the id of the copy, {opened.params.get('chatId')!r}",
-        forked,
-    )
+    is_right = forked.get("chatId") == opened.params.get("chatId")
+    expected = f"the id of the copy, {opened.params.get('chatId')!r}"
+    harness.check("FIELD:ChatForkResponse.chatId", is_right, expected, forked)
 
 
 @case(
@@ -220,12 +185,8 @@ async def a_chat_is_prompted_inline(harness: Harness, session: ClientSession) ->
     await request_result(session, "chat/inlinePrompt", chatId=inline.id, **prompt, **more)
     await inline.finished(2)
     texts = "".join(str(each.get("text")) for each in inline.of("text"))
-    harness.check(
-        "FIELD:ChatInlinePromptParams.sourceChatId",
-        "one" not in texts,
-        "the new turn only, without the other chat's texts",
-        texts,
-    )
+    expected = "the new turn only, without the other chat's texts"
+    harness.check("FIELD:ChatInlinePromptParams.sourceChatId", "one" not in texts, expected, texts)
     sent = conversation(inline.model.first.body)
     harness.check(
         "FIELD:ChatInlinePromptParams.sourceChatId",
@@ -235,16 +196,9 @@ async def a_chat_is_prompted_inline(harness: Harness, session: ClientSession) ->
     )
     listed = await request_result(session, "chat/list", limit=500)
     kinds = {each.get("id"): each.get("kind") for each in listed.get("chats", ())}
-    harness.check(
-        "FIELD:ChatSummary.kind",
-        (kinds.get(inline.id), kinds.get(source.id)) == ("inline", None),
-        "the kind inline for the inline chat only",
-        kinds,
-    )
-
-
-def _is_of_other_chat(message: Mapping[str, Any], chat: ChatSession) -> bool:
-    return bool(params_of(message).get("chatId") != chat.id)
+    is_right = (kinds.get(inline.id), kinds.get(source.id)) == ("inline", None)
+    expected = "the kind inline for the inline chat only"
+    harness.check("FIELD:ChatSummary.kind", is_right, expected, kinds)
 
 
 @case("FIELD:ChatRollbackParams.*", "VALUE:ChatRollbackInclude=*", since=CURRENT)
@@ -260,15 +214,10 @@ async def a_chat_is_cleared(harness: Harness, session: ClientSession) -> None:
     """Clear all messages of a chat."""
     chat = await chat_with_turns(session, reply("one"), reply("two"))
     await request_result(session, "chat/clear", chatId=chat.id, messages=True)
-    message = await session.until(
-        lambda message: message.get("method") == "chat/cleared", expected="chat/cleared"
-    )
-    harness.check(
-        "FIELD:ChatClearedParams.messages",
-        message.params.get("messages") is True,
-        "messages true in chat/cleared",
-        message.params,
-    )
+    message = await session.wait_for("chat/cleared", expected="chat/cleared")
+    is_right = message.params.get("messages") is True
+    expected = "messages true in chat/cleared"
+    harness.check("FIELD:ChatClearedParams.messages", is_right, expected, message.params)
 
 
 @case(
@@ -281,7 +230,7 @@ async def a_turn_is_steered(harness: Harness, session: ClientSession) -> None:
     """Steer a running turn, and remove the steering message."""
     chat = session.chat(reply("one", wait("go")), reply("two"))
     await chat.prompt("Hi.")
-    await wait_for_gate(chat, "go")
+    await chat.model.wait_for_gate("go")
     await session.notify("chat/promptSteer", {"chatId": chat.id, "message": "Not so fast."})
     await session.notify("chat/promptSteerRemove", {"chatId": chat.id})
     await session.settle()
@@ -316,16 +265,10 @@ async def newer_clients_say_more(harness: Harness, session: ClientSession) -> No
     await session.notify(
         "chat/selectedModelChanged", {**chat_params, "model": MODEL, "variant": "x"}
     )
-    message = await session.until(
-        lambda message: _has_variants(message, chat), expected="the variants of the model"
-    )
-    listed = params_of(message.message)["chat"]
-    harness.check(
-        "W-11h",
-        listed.get("selectVariant", "missing") in (None, *listed["variants"]),
-        "a selectVariant from the list of variants, or null",
-        listed,
-    )
+    update = await session.until(partial(_has_variants, chat), expected="the variants of the model")
+    listed = update.params["chat"]
+    is_right = listed.get("selectVariant", "missing") in (None, *listed["variants"])
+    harness.check("W-11h", is_right, "a selectVariant from the list of variants, or null", listed)
     await session.notify("chat/selectedAgentChanged", {**chat_params, "agent": "plan"})
     other = session.wire.directories.home / "other"
     other.mkdir()
@@ -340,11 +283,10 @@ async def newer_clients_say_more(harness: Harness, session: ClientSession) -> No
     await chat.finished()
 
 
-def _has_variants(message: Mapping[str, Any], chat: ChatSession) -> bool:
-    params = params_of(message)
-    listed = params.get("chat") if message.get("method") == "config/updated" else None
+def _has_variants(chat: ChatSession, received: ReceivedMessage) -> bool:
+    listed = received.params.get("chat") if received.method == "config/updated" else None
     is_listed = isinstance(listed, Mapping) and isinstance(listed.get("variants"), list)
-    return is_listed and params.get("chatId") == chat.id
+    return is_listed and received.chat_id == chat.id
 
 
 @case("FIELD:Provider*", "FIELD:LoginMethod.*", "VALUE:Provider*", since=CURRENT, fresh=True)
@@ -352,12 +294,9 @@ async def providers_are_listed(harness: Harness, session: ClientSession) -> None
     """List the providers, and log in and out of one."""
     listed = await request_result(session, "providers/list")
     ids = [each.get("id") for each in listed.get("providers", ())]
-    harness.check(
-        "FIELD:ProvidersListResult.providers",
-        "conformance" in ids or not harness.target.takes_config,
-        "the configured provider in the list",
-        ids,
-    )
+    is_right = "conformance" in ids or not harness.target.takes_config
+    expected = "the configured provider in the list"
+    harness.check("FIELD:ProvidersListResult.providers", is_right, expected, ids)
     for each in listed.get("providers", ()):
         methods = (each.get("login") or {}).get("methods") or ()
         if any(method.get("key") == "api-key" for method in methods):
@@ -393,11 +332,8 @@ async def mcp_servers_are_added_changed_and_removed(
     await session.notify("mcp/enableServer", {"name": "mine"})
     await wait_for_status(session, "mine", "running", after=off)
     await request_result(session, "mcp/removeServer", name="mine")
-    await session.until(
-        lambda message: message.get("method") == "tool/serverRemoved",
-        shows="FIELD:ToolServerRemovedParams.name",
-        expected="tool/serverRemoved",
-    )
+    row, removed = "FIELD:ToolServerRemovedParams.name", "tool/serverRemoved"
+    await session.wait_for(removed, shows=row, expected=removed)
 
 
 @case(
@@ -448,9 +384,6 @@ async def a_text_is_rewritten(harness: Harness, session: ClientSession) -> None:
     }
     await request_result(session, "rewrite/prompt", **params)
     await session.until(
-        lambda message: (
-            message.get("method") == "rewrite/contentReceived"
-            and "finished" in str(params_of(message).get("content"))
-        ),
+        lambda each: each.method == "rewrite/contentReceived" and "finished" in str(each.content),
         expected="the end of the rewrite",
     )

@@ -18,13 +18,7 @@ from eca_protocol.testing.conformance.server.reading import (
     all_text,
     call_results,
     calls,
-    contents,
-    ends,
-    next_content,
-    next_end,
     offered_tools,
-    runs,
-    wait_for_gate,
 )
 from eca_protocol.testing.conformance.session import ClientSession
 from eca_protocol.testing.conformance.verdicts import Unmet
@@ -64,15 +58,14 @@ async def a_call_is_announced_while_the_model_still_writes(
 ) -> None:
     """Hold the model's answer back after a text and a tool call."""
     session.tool(READ)
-    path = session.workspace / "told.txt"
-    path.write_text("to be read\n")
+    path = session.file("told.txt", "to be read\n")
     arguments = json.dumps({"path": str(path)})
     chat = session.chat(
         reply("I look.", tool_call(READ, arguments), wait("end"), finish("tool_calls")),
         reply("Seen."),
     )
     await chat.prompt("Look at the file.")
-    await wait_for_gate(chat, "end")
+    await chat.model.wait_for_gate("end")
     names = offered_tools(chat.model.first.body)
     harness.check("ARROW:chat-tool-call-2", bool(names), "tools in the request to the model", names)
     with contextlib.suppress(Unmet):
@@ -82,26 +75,19 @@ async def a_call_is_announced_while_the_model_still_writes(
         )
     early = len(chat.of("toolCallPrepare"))
     chat.model.open("end")
-    run = await next_content(chat, "toolCallRun")
+    run = (await chat.content("toolCallRun")).content
     pieces = [str(each.get("argumentsText", "")) for each in chat.of("toolCallPrepare")]
     if not pieces:
         raise Unmet("`toolCallPrepare` of the call")
     harness.check(
         "TOOL-1", early, "toolCallPrepare before the model's answer ends", f"{early} of them"
     )
-    harness.check(
-        "W-30b",
-        _is_json("".join(pieces), run.get("arguments")),
-        f"pieces of argumentsText that join to {arguments}",
-        pieces,
-    )
+    expected = f"pieces of argumentsText that join to {arguments}"
+    harness.check("W-30b", _is_json("".join(pieces), run.get("arguments")), expected, pieces)
     await chat.finished()
-    harness.check(
-        "ARROW:chat-tool-call-4",
-        chat.assistant_text.startswith("I look."),
-        "the text that precedes the call",
-        chat.assistant_text,
-    )
+    is_right = chat.assistant_text.startswith("I look.")
+    expected = "the text that precedes the call"
+    harness.check("ARROW:chat-tool-call-4", is_right, expected, chat.assistant_text)
 
 
 def _is_json(text: str, value: Any) -> bool:
@@ -115,8 +101,7 @@ def _is_json(text: str, value: Any) -> bool:
 async def files_are_read(harness: Harness, session: ClientSession) -> None:
     """Read an existing file, and a missing one."""
     session.tool(READ)
-    path = session.workspace / "read.txt"
-    path.write_text("the text of the file\n")
+    path = session.file("read.txt", "the text of the file\n")
     chat = await take_approved_turn(
         session,
         "Read.",
@@ -124,7 +109,7 @@ async def files_are_read(harness: Harness, session: ClientSession) -> None:
         calls((READ, {"path": str(path.with_name("no-such-file"))})),
         reply("Read."),
     )
-    ends_of_calls = ends(chat)
+    ends_of_calls = chat.call_ends
     texts = [all_text(each.get("outputs")) for each in ends_of_calls]
     is_right = (
         [each.get("error") for each in ends_of_calls] == [False, True]
@@ -132,12 +117,8 @@ async def files_are_read(harness: Harness, session: ClientSession) -> None:
         and "the text of the file" in texts[0]
         and bool(texts[1].strip())
     )
-    harness.check(
-        "TOOL-7",
-        is_right,
-        "the file's text, then an error with a reason, both with totalTimeMs",
-        ends_of_calls,
-    )
+    expected = "the file's text, then an error with a reason, both with totalTimeMs"
+    harness.check("TOOL-7", is_right, expected, ends_of_calls)
     summary = [each.get("summary") for each in chat.of("toolCallRun")]
     harness.check("TOOL-12", all(summary), "a summary of each call", summary)
     harness.record_pass("W-33a", *WATCHED)
@@ -148,7 +129,7 @@ async def approve_all(chat: ChatSession) -> None:
     ended, approved = chat.ends, set[str]()
 
     def unapproved() -> list[str]:
-        announced = [str(run.get("id")) for run in runs(chat)]
+        announced = [str(run.get("id")) for run in chat.runs]
         return [call for call in announced if call not in approved]
 
     while chat.ends == ended:
@@ -178,9 +159,8 @@ async def two_calls_of_one_answer_are_announced_one_after_the_other(
 ) -> None:
     """Read two files in one answer, whose calls are interleaved."""
     session.tool(READ)
-    files = [session.workspace / f"{name}.txt" for name in ("one", "two")]
-    for path in files:
-        path.write_text(f"text of {path.name}\n")
+    names = ("one.txt", "two.txt")
+    files = [session.file(name, f"text of {name}\n") for name in names]
     arguments = [json.dumps({"path": str(path)}) for path in files]
     both = calls(*[(READ, {"path": str(path)}) for path in files])
     is_plain = harness.target.api == "openai-chat"
@@ -190,8 +170,8 @@ async def two_calls_of_one_answer_are_announced_one_after_the_other(
         partial(_interleaved_calls, arguments) if is_plain else both,
         reply("Read."),
     )
-    if len(runs(chat)) != len(files):
-        raise Unmet("two calls", len(runs(chat)))
+    if len(chat.runs) != len(files):
+        raise Unmet("two calls", len(chat.runs))
     harness.record_pass("W-30h")
 
 
@@ -201,9 +181,8 @@ async def each_result_of_one_answer_reaches_the_model(
 ) -> None:
     """Read three files in one answer."""
     session.tool(READ)
-    files = [session.workspace / f"{name}-of-three.txt" for name in ("one", "two", "three")]
-    for path in files:
-        path.write_text(f"text of {path.name}\n")
+    names = [f"{name}-of-three.txt" for name in ("one", "two", "three")]
+    files = [session.file(name, f"text of {name}\n") for name in names]
     chat = await take_approved_turn(
         session,
         "Read them.",
@@ -213,15 +192,10 @@ async def each_result_of_one_answer_reaches_the_model(
     if len(chat.model.requests) < 2:
         raise Unmet("the next request to the model")
     results = call_results(chat.model.requests[1].body)
-    missing = [
-        path.name for path in files if not any(f"text of {path.name}" in each for each in results)
-    ]
-    harness.check(
-        "ARROW:chat-tool-call-11",
-        not missing,
-        "the result of each of three calls in the next request",
-        f"no result: {missing}; {results}",
-    )
+    missing = [name for name in names if not any(f"text of {name}" in each for each in results)]
+    expected = "the result of each of three calls in the next request"
+    got = f"no result: {missing}; {results}"
+    harness.check("ARROW:chat-tool-call-11", not missing, expected, got)
 
 
 def _interleaved_calls(arguments: Sequence[str], request: ReceivedRequest) -> Reply:
@@ -258,14 +232,11 @@ async def what_cannot_be_called_is_called_with_an_error(
         chat = await take_approved_turn(
             session, "Do it.", calls((tool, arguments)), reply("I see.")
         )
-        closed = ends(chat)
-        harness.check(
-            "W-30e",
-            [(each["type"], each.get("error")) for each in closed] == [("toolCalled", True)],
-            f"exactly one toolCalled, with an error, for {tool} {arguments}",
-            closed,
-        )
-        run_arguments = [each.get("arguments") for each in runs(chat)]
+        closed = chat.call_ends
+        is_right = [(each["type"], each.get("error")) for each in closed] == [("toolCalled", True)]
+        expected = f"exactly one toolCalled, with an error, for {tool} {arguments}"
+        harness.check("W-30e", is_right, expected, closed)
+        run_arguments = [each.get("arguments") for each in chat.runs]
         harness.check("W-30c", run_arguments == [{}], "arguments {} in toolCallRun", run_arguments)
 
 
@@ -274,8 +245,10 @@ async def a_file_change_is_shown(harness: Harness, session: ClientSession) -> No
     """Write a file, and edit a line of another."""
     session.tool(WRITE)
     session.tool(EDIT)
-    new_file, path = session.workspace / "made.txt", session.workspace / "changed.txt"
-    path.write_text("one\ntwo\nthree\n")
+    path, new_file = (
+        session.file("changed.txt", "one\ntwo\nthree\n"),
+        session.workspace / "made.txt",
+    )
     edit = {"path": str(path), "original_content": "two", "new_content": "zwei"}
     chat = await take_approved_turn(
         session,
@@ -284,7 +257,7 @@ async def a_file_change_is_shown(harness: Harness, session: ClientSession) -> No
         calls((EDIT, edit)),
         reply("Changed."),
     )
-    details = [each.get("details", {}) for each in runs(chat)]
+    details = [each.get("details", {}) for each in chat.runs]
     if len(details) != 2:
         raise Unmet("two calls", len(details))
     counts = [(each.get("linesAdded"), each.get("linesRemoved")) for each in details]
@@ -304,12 +277,11 @@ async def a_file_change_is_shown(harness: Harness, session: ClientSession) -> No
 async def an_edit_that_cannot_be_done_says_why(harness: Harness, session: ClientSession) -> None:
     """Edit a text that is not in the file, and one that occurs seventeen times."""
     session.tool(EDIT)
-    path = session.workspace / "edited.txt"
-    path.write_text("other\n" * 20 + "same\n" * 17)
+    path = session.file("edited.txt", "other\n" * 20 + "same\n" * 17)
     for original, why in (("not in there", r"\w"), ("same", r"\b17\b")):
         edit = {"path": str(path), "original_content": original, "new_content": "x"}
         chat = await take_approved_turn(session, "Edit it.", calls((EDIT, edit)), reply("I see."))
-        end = await next_end(chat)
+        end = await chat.next_end()
         if original == "same" and end.get("error") is False:
             continue
         reason = _PATH.sub("", all_text(end.get("outputs")))
@@ -333,7 +305,7 @@ async def a_long_output_is_cut_and_says_so(harness: Harness, session: ClientSess
     chat = await take_approved_turn(
         session, "Count.", calls((SHELL, {"command": f"seq 1 {LONG}"})), reply("Long.")
     )
-    output = all_text((await next_end(chat)).get("outputs"))
+    output = all_text((await chat.next_end()).get("outputs"))
     if "1\n2\n3\n" not in output:
         raise Unmet("an output with the first numbers", output[:200])
     whole = str(LONG) in output and str(LONG // 2) in output
@@ -410,6 +382,6 @@ async def contents_have_the_names_without_a_prefix_in_current(
     chat = await take_approved_turn(
         session, "Read.", calls((READ, {"path": str(session.workspace / "none")})), reply("Hi.")
     )
-    names = {str(each.get("name")) for each in contents(chat) if "server" in each}
+    names = {str(each.get("name")) for each in chat.of() if "server" in each}
     has_prefix = [name for name in (*listed_tools(session), *names) if name.startswith("eca_")]
     harness.check("W-33d", not has_prefix, "names without the prefix eca_", has_prefix)

@@ -7,16 +7,7 @@ from typing import Final
 
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
-from eca_protocol.testing.conformance.server.reading import (
-    comes,
-    contents,
-    conversation,
-    finishes,
-    result_of,
-    text_of_role,
-    wait_for_gate,
-    wait_for_requests,
-)
+from eca_protocol.testing.conformance.server.reading import conversation, result_of
 from eca_protocol.testing.conformance.target import MODEL, OTHER_MODEL
 from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.script import Reply, reasoning, reply, text, wait
@@ -32,29 +23,24 @@ WATCHED: Final = (
 
 
 @case("CHAT-7", "W-20e", *WATCHED)
-async def a_turn_has_its_parts_in_order(harness: Harness) -> None:
+async def a_turn_has_its_parts_in_order(harness: Harness, session: ClientSession) -> None:
     """Prompt, and prompt again as soon as the turn has finished."""
-    async with harness.session() as session:
-        chat = session.chat(reply("Hel", "lo."), reply("Again."))
-        answer = result_of(await chat.prompt(TEXT))
-        models = session.config.get("models")
-        harness.check(
-            "CHAT-7",
-            answer.get("chatId") == chat.id
-            and "" not in answer.values()
-            and (not models or answer.get("model") in (None, *models)),
-            f"the chatId {chat.id!r}, a status, and an announced model",
-            answer,
-        )
-        await chat.finished()
-        await chat.prompt("And now?")
-        harness.check(
-            "W-20e",
-            await finishes(chat, 2, seconds=10),
-            "a turn of the prompt that directly followed `finished`",
-            chat.of("progress"),
-        )
-        await session.settle()
+    chat = session.chat(reply("Hel", "lo."), reply("Again."))
+    answer = result_of(await chat.prompt(TEXT))
+    models = session.config.get("models")
+    harness.check(
+        "CHAT-7",
+        answer.get("chatId") == chat.id
+        and "" not in answer.values()
+        and (not models or answer.get("model") in (None, *models)),
+        f"the chatId {chat.id!r}, a status, and an announced model",
+        answer,
+    )
+    await chat.finished()
+    await chat.prompt("And now?")
+    expected = "a turn of the prompt that directly followed `finished`"
+    harness.check("W-20e", await chat.finishes(2, seconds=10), expected, chat.of("progress"))
+    await session.settle()
     harness.record_pass(*WATCHED)
 
 
@@ -65,7 +51,7 @@ async def the_models_text_is_passed_on_as_it_comes(
     """Stream an answer with a pause in the middle."""
     chat = session.chat(reply("Hel", "lo, ", wait("rest"), "wörld \U0001f600"))
     answer = result_of(await chat.prompt(TEXT))
-    await wait_for_gate(chat, "rest")
+    await chat.model.wait_for_gate("rest")
     harness.check(
         "CHAT-8", answer.get("status") == "prompting", "the status prompting", answer.get("status")
     )
@@ -73,8 +59,8 @@ async def the_models_text_is_passed_on_as_it_comes(
     harness.check(
         "CHAT-3", chat.prompts[0] in sent, f"the prompt {chat.prompts[0]!r} in the request", sent
     )
-    running = await comes(chat, "progress", state="running")
-    harness.check("W-20a", running, "a progress with the state running", contents(chat))
+    running = await chat.comes("progress", state="running")
+    harness.check("W-20a", running, "a progress with the state running", chat.of())
     await session.until_holds(
         lambda: chat.assistant_text == "Hello, ",
         shows="CHAT-12",
@@ -101,31 +87,24 @@ async def each_piece_of_a_long_answer_is_passed_on(
     await chat.finished(seconds=30)
     text = chat.assistant_text
     lost = [piece for piece in PIECES if piece not in text]
-    harness.check(
-        "CHAT-12",
-        text == "".join(PIECES),
-        f"all {len(PIECES)} pieces of the model's text, in order",
-        f"{len(text)} characters, without {len(lost)} pieces, the first: {lost[:3]}",
-    )
+    expected = f"all {len(PIECES)} pieces of the model's text, in order"
+    got = f"{len(text)} characters, without {len(lost)} pieces, the first: {lost[:3]}"
+    harness.check("CHAT-12", text == "".join(PIECES), expected, got)
 
 
 LONG = "Ein langer Satz über nichts, 😀. " * 500
 
 
 @case("CHAT-12", "W-6a", needs="model")
-async def a_long_text_comes_in_small_pieces(harness: Harness) -> None:
+async def a_long_text_comes_in_small_pieces(harness: Harness, session: ClientSession) -> None:
     """Answer with 20 KiB in one piece, whose stream is cut within a character."""
-    async with harness.session() as session:
-        chat = await session.take_turn("Tell me much.", reply(text(LONG, torn=True)))
-        received = chat.assistant_text
-        pairs = zip(received, LONG, strict=False)
-        start = max(0, next((at for at, (a, b) in enumerate(pairs) if a != b), 0) - 10)
-        harness.check(
-            "CHAT-12",
-            received == LONG,
-            f"{len(LONG)} characters, with {LONG[start : start + 30]!r} at {start}",
-            f"{len(received)} characters, with {received[start : start + 30]!r} at {start}",
-        )
+    chat = await session.take_turn("Tell me much.", reply(text(LONG, torn=True)))
+    received = chat.assistant_text
+    pairs = zip(received, LONG, strict=False)
+    start = max(0, next((at for at, (a, b) in enumerate(pairs) if a != b), 0) - 10)
+    expected = f"{len(LONG)} characters, with {LONG[start : start + 30]!r} at {start}"
+    got = f"{len(received)} characters, with {received[start : start + 30]!r} at {start}"
+    harness.check("CHAT-12", received == LONG, expected, got)
     harness.record_pass("W-6a")
 
 
@@ -133,15 +112,11 @@ async def a_long_text_comes_in_small_pieces(harness: Harness) -> None:
 async def the_pieces_of_an_echo_join_to_the_text(harness: Harness, session: ClientSession) -> None:
     """Prompt with 20 KiB as a client that takes no large frames."""
     chat = await session.take_turn(LONG, reply("I see."))
-    echo = text_of_role(chat, "user")
+    echo = chat.text("user")
     if not echo:
         raise Unmet("an echo")
-    harness.check(
-        "W-6c",
-        chat.prompts[0] in echo,
-        "pieces that join to the prompt",
-        f"{len(echo)} of {len(chat.prompts[0])} characters",
-    )
+    got = f"{len(echo)} of {len(chat.prompts[0])} characters"
+    harness.check("W-6c", chat.prompts[0] in echo, "pieces that join to the prompt", got)
 
 
 @case("CHAT-2", needs="model")
@@ -151,15 +126,11 @@ async def a_chat_continues_with_its_history(harness: Harness, session: ClientSes
     for prompt in ("My name is Ann.", "What is my name?"):
         await chat.prompt(prompt)
         await chat.finished(len(chat.prompts))
-    await wait_for_requests(chat, 2)
+    await chat.model.wait_for_requests(2)
     sent = conversation(chat.model.requests[1].body)
     expected_texts = [*chat.prompts, "Pleased to"]
-    harness.check(
-        "CHAT-2",
-        all(each in sent for each in expected_texts),
-        f"{expected_texts} in the second request",
-        sent,
-    )
+    expected = f"{expected_texts} in the second request"
+    harness.check("CHAT-2", all(each in sent for each in expected_texts), expected, sent)
 
 
 @case("CHAT-39", needs="model")
@@ -171,8 +142,8 @@ async def a_chat_knows_nothing_of_another(harness: Harness, session: ClientSessi
     for chat, name in ((one, "one"), (other, "other"), (one, "one")):
         await chat.prompt(texts[name])
         await chat.finished(len(chat.prompts))
-    await wait_for_requests(other)
-    await wait_for_requests(one, 2)
+    await other.model.wait_for_requests()
+    await one.model.wait_for_requests(2)
     foreign = [
         text
         for chat, name in ((one, "other"), (other, "one"))
@@ -189,17 +160,14 @@ async def a_thought_is_started_sent_and_finished(harness: Harness, session: Clie
     chat = await session.take_turn(
         "Think.", reply(reasoning("hm, "), reasoning("well"), "So be it.")
     )
-    thoughts = [each for each in contents(chat) if str(each.get("type")).startswith("reason")]
+    thoughts = [each for each in chat.of() if str(each.get("type")).startswith("reason")]
     if not thoughts:
         raise Unmet("a thought", "none: the server may not show reasoning of this model")
     harness.record_pass("W-26b")
     whole = "".join(str(each.get("text", "")) for each in thoughts)
-    harness.check(
-        "CHAT-15",
-        len({str(each.get("id")) for each in thoughts}) == 1 and whole == "hm, well",
-        "the text 'hm, well' in reasoning contents with one id",
-        thoughts,
-    )
+    is_right = len({str(each.get("id")) for each in thoughts}) == 1 and whole == "hm, well"
+    expected = "the text 'hm, well' in reasoning contents with one id"
+    harness.check("CHAT-15", is_right, expected, thoughts)
     for ended in chat.of("reasonFinished"):
         milliseconds = ended.get("totalTimeMs")
         if type(milliseconds) is int:
@@ -216,7 +184,7 @@ async def any_chat_may_be_named_or_none(harness: Harness) -> None:
             chat = session.chat(reply("one"), reply("two"), id=name)
             for turn in (1, 2):
                 answer = await chat.prompt("Hi.")
-                if result_of(answer).get("chatId") != name or not await finishes(chat, turn):
+                if result_of(answer).get("chatId") != name or not await chat.finishes(turn):
                     refused[name] = answer
                     break
                 await session.ask("chat/delete", {"chatId": name})
@@ -226,12 +194,8 @@ async def any_chat_may_be_named_or_none(harness: Harness) -> None:
 
         nameless = session.chat(reply("Hi."), id=None)
         answer = await nameless.prompt("Hi.")
-        harness.check(
-            "CHAT-1",
-            nameless.id and await finishes(nameless),
-            "a chat id from the server, and a turn in that chat",
-            answer,
-        )
+        expected = "a chat id from the server, and a turn in that chat"
+        harness.check("CHAT-1", nameless.id and await nameless.finishes(), expected, answer)
 
 
 @case("CHAT-4", needs="config")
@@ -265,7 +229,7 @@ async def prompts_to_a_busy_chat_wait_for_their_turn(harness: Harness) -> None:
                 harness.check(row, False, "a result", answer)
                 return
         harness.check("W-21a", True, "an answer within 3 s", "an answer")
-        await wait_for_gate(chat, "go")
+        await chat.model.wait_for_gate("go")
         await session.settle()
         requests = len(chat.model.requests)
         harness.check(
@@ -281,12 +245,8 @@ async def prompts_to_a_busy_chat_wait_for_their_turn(harness: Harness) -> None:
         turns = [name for name, _ in itertools.groupby(order)]
         if "echo" not in turns:
             raise Unmet("echoes")
-        harness.check(
-            "W-22b",
-            turns == ["echo", "end"] * 3,
-            "each prompt's echo after the end of the previous turn",
-            order,
-        )
+        expected = "each prompt's echo after the end of the previous turn"
+        harness.check("W-22b", turns == ["echo", "end"] * 3, expected, order)
 
 
 @case("CHAT-11", "CLIENT-33", needs="model", seconds=30)
@@ -299,7 +259,7 @@ async def many_chats_at_once_are_never_mixed(harness: Harness, session: ClientSe
     for chat in chats:
         await chat.prompt("Count.")
     for chat in chats:
-        await wait_for_gate(chat, "all")
+        await chat.model.wait_for_gate("all")
     for chat in chats:
         chat.model.open("all")
     for chat in chats:

@@ -9,9 +9,9 @@ import attrs
 
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import case
-from eca_protocol.testing.conformance.chat_session import ChatSession
+from eca_protocol.testing.conformance.chat_session import ChatSession, Content
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
-from eca_protocol.testing.conformance.server.reading import Content, calls
+from eca_protocol.testing.conformance.server.reading import calls
 from eca_protocol.testing.conformance.server.tools import approve_all
 from eca_protocol.testing.conformance.target import OTHER_MODEL
 from eca_protocol.testing.conformance.verdicts import Unmet
@@ -48,21 +48,13 @@ async def tokens_are_counted_both_ways_over_the_chat(
     counts = first_usage.get("sessionTokens")
     if type(counts) is not int:
         raise Unmet("a number of tokens in `usage`", counts)
-    harness.check(
-        "CHAT-18",
-        counts >= 107,
-        "sessionTokens of at least 107: 100 input and 7 output tokens",
-        first_usage,
-    )
+    expected = "sessionTokens of at least 107: 100 input and 7 output tokens"
+    harness.check("CHAT-18", counts >= 107, expected, first_usage)
     chat = session.chat(reply_with_usage(100, 7), reply_with_usage(100, 7))
     chat.model.title = reply("A title", finish("stop"), usage(5000, 5000))
     totals = [each.get("sessionTokens") for each in await usage_of_turns(chat, turns=2)]
-    harness.check(
-        "W-27a",
-        totals == [counts, 2 * counts],
-        f"sessionTokens {counts}, then {2 * counts}, without the title's tokens",
-        totals,
-    )
+    expected = f"sessionTokens {counts}, then {2 * counts}, without the title's tokens"
+    harness.check("W-27a", totals == [counts, 2 * counts], expected, totals)
 
 
 @case("W-27f", "W-27g", since=Revision.CURRENT, needs="native-tools")

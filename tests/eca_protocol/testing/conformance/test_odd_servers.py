@@ -3,14 +3,15 @@
 import itertools
 import os
 import signal
+from collections.abc import Mapping
 from typing import Any
 
 import anyio
 import pytest
 
+from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.run import Run
 from eca_protocol.testing.conformance.server import faults, stops
-from eca_protocol.testing.conformance.server.reading import finishes
 from eca_protocol.testing.conformance.target import Target
 from tests.eca_protocol.testing.conformance.mutants.filters import (
     Filter,
@@ -187,7 +188,14 @@ def test_what_is_missing_is_a_breach_and_no_error_of_the_suite(odd, cases, rows)
 
 def test_a_turn_that_is_over_before_the_stop_shows_nothing(monkeypatch):
     monkeypatch.setattr(stops, "STATES", {"in a wait before another try": (stops.BUSY, "")})
-    monkeypatch.setattr(stops, "wait_for_requests", finishes)  # the stop is late
+    prompt = ChatSession.prompt
+
+    async def prompt_to_the_end(chat: ChatSession, text: str) -> Mapping[str, Any]:
+        answer = await prompt(chat, text)
+        await chat.finishes()  # the stop is late
+        return answer
+
+    monkeypatch.setattr(ChatSession, "prompt", prompt_to_the_end)
     case = "stops.a_stop_ends_the_turn_in_each_state_of_the_answer"
     run = run_of(HasNoPatience, (case,))
     shown = {each.verdict for each in run.findings if each.case == case}

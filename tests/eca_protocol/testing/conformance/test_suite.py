@@ -19,8 +19,7 @@ from eca_protocol.testing.conformance.cases import Case, server_cases
 from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.recorder import ReceivedMessage
 from eca_protocol.testing.conformance.run import Run
-from eca_protocol.testing.conformance.server import CHAPTERS
-from eca_protocol.testing.conformance.server.reading import next_run
+from eca_protocol.testing.conformance.server import CHAPTERS, RUN_ORDER
 from eca_protocol.testing.conformance.suite import open_suite, run_suite
 from eca_protocol.testing.conformance.target import MODEL, Target
 from eca_protocol.testing.conformance.verdicts import NotApplicable, Unmet
@@ -171,7 +170,7 @@ async def test_a_wait_among_many_messages_ends_in_time():
             session.messages += [each] * 6_000
             start = anyio.current_time()
             with anyio.move_on_after(0.1):
-                await next_run(chat)
+                await chat.next_run()
             seconds.append(anyio.current_time() - start)
 
     await verdicts(a_case(looks, "W-20a"))
@@ -185,7 +184,7 @@ async def test_a_server_that_starts_slowly_has_more_time_for_its_first_answer():
 
     async def asks(harness: Harness) -> None:
         async with harness.session(handshake=False) as session:
-            params = harness.initialize_params(session.root)
+            params = session.initialize_params()
             answer = await session.ask("initialize", params, seconds=0.1)
             harness.check("W-20a", "result" in answer, expected="an answer", got=answer)
 
@@ -443,7 +442,7 @@ async def test_what_every_client_needs_is_judged_before_what_is_dear():
     ran: list[str] = []
     await run_suite(REFERENCE, cases=cases, jobs=1, on_case=lambda case, _: ran.append(case.name))
     assert ran == ["here.x", "lifecycle.x", "lifecycle.y", "approvals.x", "mcp.x"]
-    assert sorted(CHAPTERS.values()) == list(range(1, len(CHAPTERS) + 1))
+    assert sorted(CHAPTERS) == sorted(RUN_ORDER)
 
 
 async def test_what_has_no_time_is_untestable():

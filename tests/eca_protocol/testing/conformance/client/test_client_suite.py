@@ -12,16 +12,12 @@ import pytest
 from eca_protocol.errors import StartFailed
 from eca_protocol.framing import encode_frame
 from eca_protocol.revisions import Revision
+from eca_protocol.testing.conformance.cases import Case
 from eca_protocol.testing.conformance.client.client_run import SERVER, run_client
 from eca_protocol.testing.conformance.client.oddities import MoreAfterTheEnd
 from eca_protocol.testing.conformance.client.scripted_server import ScriptedServer
-from eca_protocol.testing.conformance.client.suite import (
-    DUPLICATES,
-    UNTESTABLE,
-    ClientCase,
-    client_cases,
-    run_client_suite,
-)
+from eca_protocol.testing.conformance.client.suite import UNTESTABLE, client_cases, run_client_suite
+from eca_protocol.testing.conformance.duplicates import CLIENT_DUPLICATES
 from eca_protocol.testing.conformance.run import Run, binds
 from eca_protocol.testing.conformance.target import Directories, Target
 from eca_protocol.testing.requirements import REQUIREMENTS
@@ -60,7 +56,7 @@ def small_client(fault: str = "") -> Target:
     return Target(command=(sys.executable, "-I", "-S", str(script), SERVER, *fault.split()))
 
 
-def judge(target: Target, cases: Iterable[ClientCase] | None = None) -> Run:
+def judge(target: Target, cases: Iterable[Case] | None = None) -> Run:
     return anyio.run(lambda: run_client_suite(target, cases=cases), backend="trio")
 
 
@@ -69,10 +65,10 @@ def broken(run: Run) -> set[str]:
 
 
 def and_what_is_the_same(row: str) -> set[str]:
-    return {row} | {other for other, judged in DUPLICATES.items() if judged == row}
+    return {row} | {other for other, judged in CLIENT_DUPLICATES.items() if judged == row}
 
 
-def about(row: str) -> list[ClientCase]:
+def about(row: str) -> list[Case]:
     return [case for case in client_cases().values() if row in case.rows]
 
 
@@ -104,7 +100,7 @@ def test_a_client_without_an_error_passes() -> None:
         each.id for each in run_result.findings if each.verdict == "untestable" and not each.case
     }
     fields = {row for row in unjudged if row.startswith(("FIELD:", "VALUE:"))}
-    assert unjudged - fields <= set(UNTESTABLE) | set(DUPLICATES) | {"CONF-14", "CONF-17"}
+    assert unjudged - fields <= set(UNTESTABLE) | set(CLIENT_DUPLICATES) | {"CONF-14", "CONF-17"}
 
 
 @pytest.mark.long
@@ -237,6 +233,6 @@ async def test_a_caller_without_a_message_does_no_harm(tmp_path: Path) -> None:
 def test_only_rows_that_bind_clients_are_judged() -> None:
     bound = {id_ for id_ in REQUIREMENTS if binds(id_, Revision.CURRENT, side="client")}
     judged = {row for case in client_cases().values() for row in case.rows}
-    assert judged | set(DUPLICATES) | set(UNTESTABLE) <= bound
+    assert judged | set(CLIENT_DUPLICATES) | set(UNTESTABLE) <= bound
     assert not set(UNTESTABLE) & judged
-    assert set(DUPLICATES.values()) <= bound
+    assert set(CLIENT_DUPLICATES.values()) <= bound
