@@ -12,6 +12,7 @@ from eca_server.agent.chat.store.running import Running
 from eca_server.agent.chat.store.store import Store
 from eca_server.client.session import Session
 from eca_server.models.calls import MAX_NESTING
+from eca_server.system import threads
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import (
     ECHO,
@@ -82,6 +83,7 @@ async def test_a_turn_on_a_machine_without_a_free_thread_says_so(ours, monkeypat
 
     with monkeypatch.context() as patched:
         patched.setattr(trio.to_thread, "run_sync", refuse)
+        patched.setattr(threads, "_PAUSE", threads.THREAD_SECONDS)  # one more try
         received = await ours.turn("say hi", model=SCRIPT)
     assert "the system is at a limit: no thread can be started" in error_of(received)
     await assert_goes_on(ours)
@@ -181,7 +183,7 @@ async def test_arguments_that_no_message_could_hold_are_unreadable(ours):
     await assert_goes_on(ours)
 
 
-DELTAS, PIECE = 200_000, "x" * 300
+DELTAS, PIECE = 50_000, "x" * 300
 
 
 @pytest.mark.parametrize("model", [SCRIPT, "p/m"])

@@ -9,7 +9,7 @@ import pytest
 import trustme
 
 from eca_protocol.testing.provider import Provider, Reply, reply, tool_call
-from tests.eca_protocol.http_peers import mutual_tls, server, tls
+from tests.eca_protocol.http_peers import mutual_tls, server
 from tests.eca_server.agent.chat.editor import editor, provider_config
 from tests.eca_server.models.anthropic import scripted as claude
 from tests.eca_server.models.github_copilot.github import LOGIN, GitHub, github
@@ -133,36 +133,22 @@ async def test_a_model_in_memory_is_not_reported_as_loading() -> None:
     assert received.text == "HelloHi"
 
 
-async def test_a_configured_authority_is_trusted(tmp_path: Path) -> None:
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(str(tmp_path / "own.pem"))
-    async with server(tls(authority, "127.0.0.1")) as listener:
-        config = provider_config(f"https://127.0.0.1:{listener.port}/v1", retry={"maxRetries": 0})
-        async with editor(config) as ours:
-            assert "TLS failed" in (await ours.turn("hello")).text
-        assert listener.heads == []
-        config["network"] = {"caCertFile": str(tmp_path / "own.pem")}
-        async with editor(config) as ours:
-            await ours.turn("hello")
-        assert listener.heads[0].startswith("POST /v1/chat/completions ")
-
-
-async def test_a_configured_client_certificate_is_shown_to_a_provider(tmp_path: Path) -> None:
+async def test_a_configured_authority_and_client_certificate_count(tmp_path: Path) -> None:
     authority = trustme.CA()
     mine = authority.issue_cert("me@example.org")
     authority.cert_pem.write_to_path(str(tmp_path / "own.pem"))
     mine.cert_chain_pems[0].write_to_path(str(tmp_path / "me.pem"))
     mine.private_key_pem.write_to_path(str(tmp_path / "me.key"))
+    known = {"caCertFile": str(tmp_path / "own.pem"), "clientCert": str(tmp_path / "me.pem")}
+    missing = f"expected the key of the client certificate in PEM in {tmp_path}/me.pem"
     async with server(mutual_tls(authority, "127.0.0.1")) as listener:
         config = provider_config(f"https://127.0.0.1:{listener.port}/v1", retry={"maxRetries": 0})
-        named = {"caCertFile": "own.pem", "clientCert": "me.pem"}
-        config["network"] = {key: str(tmp_path / name) for key, name in named.items()}
-        async with editor(config) as ours:
-            answer = (await ours.turn("hello")).text
-        assert f"expected the key of the client certificate in PEM in {tmp_path}/me.pem" in answer
-        assert "Correct the configuration." in answer
+        for network, words in (({}, "TLS failed"), (known, missing)):
+            async with editor({**config, "network": network}) as ours:
+                assert words in (await ours.turn("hello")).text
         assert listener.heads == []
-        async with editor(config, ECA_CLIENT_KEY=str(tmp_path / "me.key")) as ours:
+        key = {"ECA_CLIENT_KEY": str(tmp_path / "me.key")}
+        async with editor({**config, "network": known}, **key) as ours:
             await ours.turn("hello")
         assert listener.heads[0].startswith("POST /v1/chat/completions ")
 

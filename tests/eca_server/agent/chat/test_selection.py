@@ -429,22 +429,3 @@ async def test_a_page_of_vs_code_loaded_again_gets_for_its_new_chat_what_it_forg
         assert servers == ["ECA"] * repeats
         await ours.ask("chat/queryContext", {"chatId": "newer", "query": ""})
         assert updates(ours, begun) == repeated  # the last was whole
-
-
-async def test_even_in_a_trusted_chat_a_path_outside_needs_approval_and_a_denial_holds(tmp_path):
-    (tmp_path / "in").mkdir()
-    outside = calls(
-        ("eca_write_file", {"path": str(tmp_path / "out"), "content": "x"}),
-        ("eca_write_file", {"path": ".eca/config.json", "content": "{}"}),
-        ("eca_grep", {"path": ".", "pattern": "x"}),
-    )
-    deny = {"toolCall": {"approval": {"deny": {"eca_grep": {"argsMatchers": {"pattern": ["x"]}}}}}}
-    async with session(tmp_path / "in", outside, **deny) as (ours, _):
-        await ours.ask("chat/update", {"chatId": "c", "trust": True})
-        await ours.prompt("go")
-        for _ in range(2):
-            call = await ours.content("toolCallRun", manualApproval=True)
-            await ours.reject(call)
-        await ours.expect_finished()
-        rejected = [each for each in of_calls(ours) if each["type"] == "toolCallRejected"]
-        assert sorted(each["reason"] for each in rejected) == ["user-choice"] * 2 + ["user-config"]

@@ -53,60 +53,40 @@ async def test_stops_at_once_end_a_turn_once_and_silently(
     assert (await ours.turn("say next", model=SCRIPT)).answer == "next"
 
 
-async def test_a_prompt_that_is_stopped_while_its_contexts_are_read_is_sent_with_the_next_one(
-    monkeypatch,
+GUARD = {"guard": {"type": "preRequest"}}
+SETTINGS, PAGES = (Prompts, "_settle_settings"), (web, "fetch_page")
+
+
+@pytest.mark.parametrize(
+    ("held", "hooks"),
+    [(None, {}), (None, GUARD), (SETTINGS, {}), (SETTINGS, GUARD), (PAGES, {})],
+    ids=["at once", "at once, a hook", "its settings", "its settings, a hook", "its contexts"],
+)
+async def test_a_prompt_that_is_stopped_while_it_is_read_is_sent_with_the_next_unless_hooks_wait(
+    held, hooks, monkeypatch
 ):
-    is_reading = trio.Event()
+    is_held = trio.Event()
 
     async def never(*_: object, **_options: object) -> None:
-        is_reading.set()
+        is_held.set()
         await trio.sleep_forever()
 
-    monkeypatch.setattr(web, "fetch_page", never)
-    async with (
-        Provider(otherwise=reply("ok")) as provider,
-        editor(provider_config(provider.url)) as ours,
-    ):
-        await ours.prompt("first", contexts=[{"type": "web", "url": "https://page.example"}])
-        await is_reading.wait()
-        await ours.expect_stopped()
-        await ours.turn("second")
-        conversation = str(provider.requests[-1].body["messages"])
-        assert "first" in conversation
-        assert "second" in conversation
-
-
-@pytest.mark.parametrize("hooks", [{}, {"guard": {"type": "preRequest"}}])
-async def test_a_prompt_that_is_stopped_at_once_is_sent_with_the_next_one_unless_hooks_wait(hooks):
     async with (
         Provider(otherwise=reply("ok")) as provider,
         editor(provider_config(provider.url, hooks=hooks)) as ours,
     ):
+        first = ours.prompt_request("first", contexts=[{"type": "web", "url": "https://a.test"}])
         stop = notification("chat/promptStop", {"chatId": "c"})
-        await ours.send(ours.prompt_request("first"), stop)
-        await ours.expect_finished()
-        await ours.turn("second")
-        conversation = str(provider.requests[-1].body["messages"])
-        assert ("first" in conversation) == (not hooks)
-
-
-@pytest.mark.parametrize("hooks", [{}, {"guard": {"type": "preRequest"}}])
-async def test_a_prompt_that_is_stopped_while_its_settings_are_read_is_sent_unless_hooks_wait(
-    hooks, monkeypatch
-):
-    async def never(*_: object) -> bool:
-        await trio.sleep_forever()
-
-    async with (
-        Provider(otherwise=reply("ok")) as provider,
-        editor(provider_config(provider.url, hooks=hooks)) as ours,
-    ):
         with monkeypatch.context() as patch:
-            patch.setattr(Prompts, "_settle_settings", never)
-            await ours.prompt("first")
-            await ours.expect_stopped()
+            if held:
+                patch.setattr(*held, never)
+                await ours.send(first)
+                await is_held.wait()
+            await ours.send(*([stop] if held else [first, stop]))
+            await ours.expect_finished()
         await ours.turn("second")
         conversation = str(provider.requests[-1].body["messages"])
+        assert "second" in conversation
         assert ("first" in conversation) == (not hooks)
 
 
