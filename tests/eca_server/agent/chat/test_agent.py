@@ -7,14 +7,12 @@ from typing import Any
 import pytest
 import trio
 
-from eca_protocol.testing.provider import hang, reply, tool_call
 from eca_server.agent.tools.read_file import ReadFile
 from eca_server.agent.tools.tool import ToolOutput
 from tests.eca_server.agent.chat.agent_session import (
     ALLOW,
     RUN,
     calls,
-    check_history,
     of_calls,
     order,
     results,
@@ -23,7 +21,6 @@ from tests.eca_server.agent.chat.agent_session import (
 )
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import SCRIPT, Editor, call
-from tests.eca_server.processes import assert_gone
 
 
 @pytest.mark.requirement("W-31c", "W-30f")
@@ -213,58 +210,6 @@ async def test_a_tool_that_crashes_fails_its_call_only(tmp_path, monkeypatch, wh
         assert of_calls(ours)[-1]["error"] is True
         assert "a bug" in results(provider)[0]
         assert len(provider.requests) == 2
-
-
-async def stop_before(ours: Editor, _: Path) -> None:
-    await ours.content("toolCallPrepare")
-
-
-async def stop_waiting(ours: Editor, _: Path) -> None:
-    await ours.content("toolCallRun")
-
-
-async def stop_running(ours: Editor, folder: Path) -> None:
-    await ours.approve(await ours.content("toolCallRun"))
-    while not (folder / "pid").exists() or not (folder / "pid").read_text().strip():
-        await trio.lowlevel.checkpoint()
-
-
-SLEEPER = {"command": "trap '' TERM; sleep 100 & echo $! > pid; wait"}
-UNFINISHED = reply(
-    tool_call("eca_read_file", '{"path": "a"}'), tool_call("x", "{", index=1, call_id="2"), hang()
-)
-
-
-@pytest.mark.requirement("TOOL-8")
-@pytest.mark.parametrize(
-    ("script", "reach", "end"),
-    [
-        (UNFINISHED, stop_before, "Rejected"),
-        (calls(("eca_shell_command", SLEEPER)), stop_waiting, "Rejected"),
-        (calls(("eca_shell_command", SLEEPER)), stop_running, "ed"),
-    ],
-)
-async def test_a_stop_closes_the_call_and_the_next_request_is_valid(tmp_path, script, reach, end):
-    async with session(tmp_path, script) as (ours, provider):
-        await ours.prompt("go")
-        await reach(ours, tmp_path)
-        turn = ours.connection.chats.open("c").turn
-        begun = trio.current_time()
-        await ours.expect_stopped()
-        assert turn.ended.is_set()
-        assert trio.current_time() - begun < 1
-        assert order(of_calls(ours))[-1] == end
-        if (tmp_path / "pid").exists():
-            assert_gone({int((tmp_path / "pid").read_text())})
-        length = len(ours.received)
-        await ours.ask("chat/queryCommands", {"query": ""})
-        assert len(ours.received) == length + 1
-        await ours.turn("next")
-        messages = provider.requests[-1].body["messages"]
-        made = [c["id"] for each in messages for c in each.get("tool_calls") or ()]
-        answered = [each["tool_call_id"] for each in messages if each["role"] == "tool"]
-        assert made == answered
-        check_history(ours.connection.chats.open("c").history)
 
 
 async def test_the_user_is_notified_once_that_ignore_rules_cannot_be_read(tmp_path, monkeypatch):

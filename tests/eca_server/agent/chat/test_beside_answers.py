@@ -1,7 +1,6 @@
 """Titles (W-25), usage (W-27) and notes of the server (W-26) beside an answer."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -136,27 +135,6 @@ async def test_a_changed_file_is_named_once(tmp_path, client, capabilities, summ
             assert [each["summary"] for each in ours.contents(kind=kind)] == summaries
         [result, _] = ours.contents(kind="toolCalled")
         assert result["outputs"][0]["text"].endswith("/file: 1 line added, 1 removed.")
-
-
-@pytest.mark.requirement("W-41")
-@pytest.mark.parametrize("lines", ["", ":L1-L2"])
-async def test_a_mention_with_blanks_is_its_context_as_emacs_writes_it(tmp_path, lines):
-    folder, outside = tmp_path / "my work", tmp_path / "my shot.png"
-    folder.mkdir()
-    path = folder / "a file (1).txt"
-    path.write_text("hello\nyou\n")
-    outside.write_bytes(b"\x89PNG\r\n\x1a\n")
-    message = f"see @{path}{lines} and @{outside}, @{folder} too"
-    contexts: list[dict[str, Any]] = [
-        {"type": "file", "path": str(path)},
-        {"type": "file", "path": str(outside)},
-        {"type": "directory", "path": str(folder)},
-    ]
-    if lines:
-        contexts[0]["linesRange"] = {"start": 1, "end": 2}
-    async with current(folder=folder, clientInfo={"name": "emacs"}) as ours:
-        await ours.turn(message, model=ECHO, contexts=contexts)
-        assert [each for each in system_texts(ours) if "was not read" in each] == []
 
 
 SYSTEM: Role = "system"

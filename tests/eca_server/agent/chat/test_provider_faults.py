@@ -79,7 +79,7 @@ async def test_a_provider_s_error_is_explained_and_the_chat_continues(
         assert elsewhere.requests == elsewhere.other_requests == []  # a redirect is not followed
 
 
-@pytest.mark.requirement("W-23a", "W-23d", "W-23g", "CHAT-33")
+@pytest.mark.requirement("W-23a", "W-23d", "W-23g", "CHAT-32", "CHAT-33")
 async def test_nothing_of_a_stream_at_full_speed_is_passed_on_once_the_stop_was_read():
     with provider_in_thread([reply(burst(200_000, "x"))], otherwise=reply("fine")) as provider:
         async with editor(provider_config(provider.url)) as ours:

@@ -16,42 +16,7 @@ from eca_server.models.events import ToolCallFinished
 from eca_server.models.history import Part
 from tests.eca_protocol.wire import notification
 from tests.eca_server.agent.chat.current import current
-from tests.eca_server.agent.chat.editor import SCRIPT, contents, editor, provider_config, types
-
-
-@pytest.mark.requirement("W-23a", "W-23d", "W-23e", "W-23g", "W-26b", "CHAT-32", "CHAT-34", "W-22e")
-@pytest.mark.parametrize(
-    ("script", "before", "last_types"),
-    [
-        ("wait forever", None, ["text", "finished"]),
-        ("progress\nwait forever", None, ["text", "finished"]),
-        ("say some\nwait forever", "text", ["text", "finished"]),
-        ("think some\nwait forever", "reasonFinished", ["text", "finished"]),
-        ("speed 2\nthink a b c d e f", "reasonText", ["reasonFinished", "text", "finished"]),
-        ("cite https://e.test\nwait forever", "url", ["text", "finished"]),
-        ("usage 5 5\nsay x\nwait forever", "text", ["text", "finished"]),
-        ("fail overloaded", "progress", ["text", "finished"]),
-    ],
-)
-async def test_stops_at_once_end_a_turn_once_and_silently(
-    ours, script, before, last_types, autojump_clock
-):
-    stop = notification("chat/promptStop", {"chatId": "c"})
-    await ours.prompt(script, model=SCRIPT)
-    if before:
-        await ours.content(before)
-    begun, moment = len(ours.received), trio.current_time()
-    await ours.send(stop, stop, stop)
-    await ours.expect_finished()
-    received = types([content for _, content in contents(ours.received[begun:])])
-    assert [each for each in received if each != "progress"][-len(last_types) :] == last_types
-    assert trio.current_time() - moment < 0.5
-    assert "usage" not in ours.contents().types
-    assert len({each["id"] for each in ours.contents() if "reason" in each["type"]}) <= 1
-    assert await ours.later() == []
-    assert ours.contents().finishes == 1
-    assert (await ours.turn("say next", model=SCRIPT)).answer == "next"
-
+from tests.eca_server.agent.chat.editor import SCRIPT, contents, editor, provider_config
 
 GUARD = {"guard": {"type": "preRequest"}}
 SETTINGS, PAGES = (Prompts, "_settle_settings"), (web, "fetch_page")

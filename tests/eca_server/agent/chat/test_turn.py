@@ -52,15 +52,6 @@ async def test_many_chats_at_once_never_mix(ours):
         assert thoughts == [f"t<{number}>"]
 
 
-async def test_contexts_and_unknown_members_of_a_prompt_do_no_harm(ours):
-    contexts = [{"type": "file", "path": "/a"}, {"type": "novel", "x": 1}]
-    received = await ours.turn("hi", model=ECHO, contexts=contexts, requestId=7, behavior=None)
-    notes = [each["text"] for each in received[2:] if each["type"] == "text"][:2]
-    assert "/a" in notes[0]
-    assert "novel" in notes[1]
-    assert received.answer == "".join([*notes, "\n\nhi"])
-
-
 async def test_thoughts_are_between_the_configured_tags_of_a_provider() -> None:
     tags = {"thinkTagStart": "[th]", "thinkTagEnd": "[/th]"}
     async with older(reply("[th", "]Hm[/t", "h]Hi"), provider=tags) as (ours, _):
