@@ -1,7 +1,5 @@
 """Titles (W-25), usage (W-27) and notes of the server (W-26) beside an answer."""
 
-from pathlib import Path
-
 import pytest
 
 from eca_protocol.messages import ChatProgressContent, ChatTextContent, ChatToolCallRunContent
@@ -24,15 +22,6 @@ from tests.eca_server.agent.chat.editor import (
 
 def titles(ours: Editor) -> list[str]:
     return [each["title"] for each in ours.contents(kind="metadata")]
-
-
-async def test_a_folder_called_title_does_not_make_a_prompt_ask_for_one(tmp_path: Path) -> None:
-    folder = tmp_path / "subtitles"
-    folder.mkdir()
-    async with editor(started=False) as ours:
-        await ours.start(workspaceFolders=[{"uri": folder.as_uri(), "name": "subtitles"}])
-        words = "one two three four five six seven eight"
-        assert (await ours.turn(words, model=ECHO)).answer == words
 
 
 @pytest.mark.requirement("W-25a")
@@ -209,16 +198,3 @@ async def test_a_block_of_code_that_an_answer_leaves_open_is_ended_where_it_woul
             assert shown.count("```") == (2 if fence else 1)
         assert (note or "") in written
         assert "```\n" not in repr(ours.connection.chats.get("c").history[-1].parts)
-
-
-async def test_an_open_block_of_code_of_a_deleted_chat_is_left_as_it_is(tmp_path):
-    async with (
-        Provider([reply(text("```py\nx = 1"), hang())]) as provider,
-        current(provider_config(provider.url), clientInfo={"name": "emacs"}) as ours,
-    ):
-        await ours.prompt("hi")
-        await ours.content("text", text="```py\nx = 1")
-        written = len(ours.contents(kind="text"))
-        await ours.ask("chat/delete", {"chatId": "c"})
-        assert len(ours.contents(kind="text")) == written
-        assert ours.contents(kind="progress")[-1]["state"] == "finished"

@@ -41,27 +41,6 @@ async def assert_goes_on(ours: Editor, chat: str = "c") -> None:
     assert received.types == ["progress", "text", "progress", "text", "usage", "finished"]
 
 
-@pytest.mark.requirement("W-21e", "W-21f")
-async def test_a_model_that_cannot_be_asked_is_reported_in_a_turn():
-    config = {"providers": {"broken": {"api": "openai-chat", "models": {"m": {}}}}}
-    async with editor(config) as ours:
-        for model, words in (
-            ("simulator/unknown", "simulator/unknown"),
-            ("nobody/nothing", "nobody/nothing"),
-            ("no slash", "no slash"),
-            ("openai/gpt-4o", "OPENAI_API_KEY"),
-            ("broken/m", "providers.broken.url"),
-        ):
-            begun = len(ours.contents())
-            answer = await ours.prompt("hi", model=model)
-            assert answer == {"chatId": "c", "model": model, "status": "prompting"}
-            await ours.expect_finished()
-            received = ours.contents()[begun:]
-            assert received.types == ["progress", "text", "finished"]
-            assert words in error_of(received)
-            await assert_goes_on(ours)
-
-
 async def test_a_turn_that_breaks_off_keeps_what_came_and_says_why(ours, autojump_clock):
     for script, words in (
         ("say some\nfail overloaded stop", "stop"),

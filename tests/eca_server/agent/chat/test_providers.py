@@ -55,17 +55,6 @@ async def test_the_login_stays_with_github_and_no_token_is_ever_shown(tmp_path, 
     assert "tid=planted1" not in output
 
 
-async def test_a_missing_or_refused_login_is_reported():
-    async with Provider([]) as provider, github(provider.url) as shop:
-        async with editor(config(shop)) as ours:
-            answer = (await ours.turn("hello", model="github-copilot/m")).text
-        assert "`/login github-copilot`" in answer
-        shop.refuses = (401, {"message": "Bad credentials"})
-        async with editor(config(shop), GITHUB_COPILOT_API_KEY=LOGIN) as ours:
-            answer = (await ours.turn("hello")).text
-    assert "GitHub refused the login" in answer
-
-
 async def test_a_model_is_asked_by_the_api_that_copilot_lists_for_it(tmp_path):
     def model(name: str, endpoint: str) -> dict[str, Any]:
         return {"id": name, "supported_endpoints": [endpoint]}
@@ -118,19 +107,6 @@ async def test_it_is_reported_that_a_model_is_loaded_and_what_it_cannot_do() -> 
     assert window == 40_960
     [usage] = [each for each in again if each["type"] == "usage"]
     assert usage["limit"] == {"context": 40_960, "output": 40_960}
-
-
-async def test_a_model_in_memory_is_not_reported_as_loading() -> None:
-    others = {
-        "/api/ps": Reply(body=ollama.running("m:latest", 32_768)),
-        "/api/show": Reply(body=ollama.shown("completion", "tools")),
-    }
-    async with Provider([ollama.reply(ollama.text("Hi"))], others=others) as provider:
-        async with editor(configured(provider)) as ours:
-            received = await ours.turn("Hello", model="p/m")
-        assert provider.requests[0].body["options"] == {"num_ctx": 32_768}
-    assert "Loading the model" not in [each["text"] for each in received if "text" in each]
-    assert received.text == "HelloHi"
 
 
 async def test_a_configured_authority_and_client_certificate_count(tmp_path: Path) -> None:

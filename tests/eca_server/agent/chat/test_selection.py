@@ -246,17 +246,6 @@ async def test_a_behaviour_s_variant_counts_where_none_was_selected():
     assert efforts == [None, "low", None, "high"]
 
 
-@pytest.mark.requirement("W-25a")
-async def test_a_title_is_requested_without_the_variant_of_its_prompt():
-    models = {"models": {"m": {"variants": {"high": {"reasoning_effort": "high"}}}}}
-    async with older(title=reply("A title"), provider=models) as (ours, provider):
-        await ours.tell("chat/selectedModelChanged", {"model": "p/m", "variant": "high"})
-        await ours.turn("hi")
-        assert await ours.title() == "A title"
-    requests = (*provider.requests, *provider.title_requests)
-    assert [each.body.get("reasoning_effort") for each in requests] == ["high", None]
-
-
 def behaviors(provider: Provider) -> list[str]:
     """The behaviour of each request the provider got."""
     names = {instructions(name, ()): name for name in ("agent", "plan")}
