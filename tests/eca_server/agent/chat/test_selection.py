@@ -256,13 +256,10 @@ def behaviors(provider: Provider) -> list[str]:
 @pytest.mark.parametrize(
     ("config", "options", "selected", "prompt", "expected"),
     [
-        ({}, {}, None, {}, "agent"),
-        ({"defaultBehavior": "plan"}, {}, None, {}, "plan"),
         ({"defaultBehavior": "plan"}, {"chatBehavior": "agent"}, None, {}, "agent"),
         ({}, {"chatAgent": "plan"}, None, {}, "plan"),
         ({}, {"chatBehavior": "plan"}, "agent", {}, "agent"),
         ({}, {"chatBehavior": "agent"}, "plan", {}, "plan"),
-        ({}, {}, "plan", {"behavior": "agent"}, "agent"),
         ({}, {}, "plan", {"agent": "agent"}, "agent"),
         ({}, {}, None, {"behavior": "agent", "agent": "plan"}, "plan"),
         ({}, {}, "plan", {"behavior": None, "agent": None}, "plan"),
