@@ -2,18 +2,17 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 
-from eca_protocol.testing.provider import hang, reply, tool_call
 from eca_server.agent.tools.read_file import ReadFile
 from eca_server.agent.tools.tool import ToolOutput
 from tests.eca_server.agent.chat.agent_session import (
     ALLOW,
     RUN,
     calls,
-    check_history,
     of_calls,
     order,
     results,
@@ -22,7 +21,6 @@ from tests.eca_server.agent.chat.agent_session import (
 )
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import SCRIPT, Editor, call
-from tests.eca_server.processes import assert_gone
 
 
 @pytest.mark.requirement("W-31c", "W-30f")
@@ -117,77 +115,51 @@ async def test_calls_are_asked_together_and_run_in_their_order_but_a_rejected_on
         assert (len(provider.requests), ours.contents()[-3]["text"]) == (2, "the end")
 
 
-async def test_an_approval_for_the_session_never_covers_what_is_outside(tmp_path):
-    inside, outside = tmp_path / "in", tmp_path / "out.txt"
-    inside.mkdir()
-    outside.write_text("secret")
-    one = calls(("eca_read_file", {"path": str(outside)}))
-    async with session(inside, one, one, **ALLOW) as (ours, _):
-        await ours.prompt("go")
-        pending_call = await ours.content("toolCallRun", manualApproval=True)
-        assert "outside the workspace" in pending_call["summary"]
-        await ours.approve(pending_call, save="session")
-        await ours.reject(await ours.content("toolCallRun", manualApproval=True))
-        await ours.expect_finished()
+async def needs_approval(ours: Editor, tool: str, **arguments: Any) -> bool:
+    """Return whether the user is asked before the call runs; its turn is stopped."""
+    await ours.prompt(call(tool, **arguments), model=SCRIPT)
+    run = await ours.content("toolCallRun")
+    await ours.expect_stopped()
+    return bool(run["manualApproval"])
 
 
 @pytest.mark.parametrize("opened", [".", ".ssh"])
 async def test_keys_below_an_opened_home_need_approval_unless_opened_themselves(tmp_path, opened):
     (tmp_path / ".ssh").mkdir()
-    (tmp_path / ".ssh" / "id_rsa").write_text("secret")
-    run = call("read_file", path=str(tmp_path / ".ssh" / "id_rsa"))
+    key = tmp_path / ".ssh" / "id_rsa"
+    key.write_text("secret")
     async with current(folder=tmp_path / opened, environ={"HOME": str(tmp_path)}) as ours:
-        await ours.prompt(run, model=SCRIPT)
-        pending_call = await ours.content("toolCallRun")
-        assert pending_call["manualApproval"] is (opened == ".")
-        await ours.expect_stopped()
+        assert await needs_approval(ours, "read_file", path=str(key)) is (opened == ".")
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="Linux only")
 async def test_processes_below_an_opened_root_need_approval():
     async with current(folder=Path("/")) as ours:
-        await ours.prompt(call("read_file", path="/proc/self/environ"), model=SCRIPT)
-        pending_call = await ours.content("toolCallRun")
-        assert pending_call["manualApproval"] is True
-        await ours.expect_stopped()
+        assert await needs_approval(ours, "read_file", path="/proc/self/environ")
 
 
 @pytest.mark.parametrize("linked", ["eca/config.json", "eca/agents", "eca"])
-@pytest.mark.parametrize("name", ["eca/config.json", "eca/agents/a.md", "eca/notes.md"])
-async def test_a_change_of_the_user_s_configuration_needs_approval(tmp_path, linked, name):
+async def test_a_change_of_the_user_s_configuration_needs_approval(tmp_path, linked):
     project, user = tmp_path / "dotfiles", tmp_path / ".config"
     (project / "eca" / "agents").mkdir(parents=True)
     (project / "eca" / "config.json").write_text("{}")
     (user / linked).parent.mkdir(parents=True)
     (user / linked).symlink_to(project / linked)
-    run = call("write_file", path=str(project / name), content="{}")
-    allowed = {"toolCall": {"approval": {"byDefault": "allow"}}}
     environ = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(user)}
-    async with current(allowed, folder=project, environ=environ) as ours:
-        await ours.prompt(run, model=SCRIPT)
-        pending_call = await ours.content("toolCallRun")
-        assert pending_call["manualApproval"] is Path(name).is_relative_to(linked)
-        await ours.expect_stopped()
+    async with current(ALLOW, folder=project, environ=environ) as ours:
+        for name in ("eca/config.json", "eca/agents/a.md", "eca/notes.md"):
+            asks = await needs_approval(ours, "write_file", path=str(project / name), content="{}")
+            assert asks is Path(name).is_relative_to(linked), name
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments"),
-    [
-        ("write_file", {"path": "tools/hook.sh", "content": ""}),
-        ("move_file", {"source": "tools", "destination": "other"}),
-    ],
-)
-async def test_a_change_of_a_script_of_the_user_s_hooks_needs_approval(tmp_path, tool, arguments):
+async def test_a_change_of_a_script_of_the_user_s_hooks_needs_approval(tmp_path):
     script = tmp_path / "tools" / "hook.sh"
     script.parent.mkdir()
     script.write_text("")
     hook = {"type": "postRequest", "actions": [{"type": "shell", "file": str(script)}]}
-    config = {"toolCall": {"approval": {"byDefault": "allow"}}, "hooks": {"h": hook}}
-    async with current(config, folder=tmp_path) as ours:
-        await ours.prompt(call(tool, **arguments), model=SCRIPT)
-        pending_call = await ours.content("toolCallRun")
-        assert pending_call["manualApproval"] is True
-        await ours.expect_stopped()
+    async with current({**ALLOW, "hooks": {"h": hook}}, folder=tmp_path) as ours:
+        assert await needs_approval(ours, "write_file", path="tools/hook.sh", content="")
+        assert await needs_approval(ours, "move_file", source="tools", destination="other")
 
 
 @pytest.mark.requirement("W-30e")
@@ -238,58 +210,6 @@ async def test_a_tool_that_crashes_fails_its_call_only(tmp_path, monkeypatch, wh
         assert of_calls(ours)[-1]["error"] is True
         assert "a bug" in results(provider)[0]
         assert len(provider.requests) == 2
-
-
-async def stop_before(ours: Editor, _: Path) -> None:
-    await ours.content("toolCallPrepare")
-
-
-async def stop_waiting(ours: Editor, _: Path) -> None:
-    await ours.content("toolCallRun")
-
-
-async def stop_running(ours: Editor, folder: Path) -> None:
-    await ours.approve(await ours.content("toolCallRun"))
-    while not (folder / "pid").exists() or not (folder / "pid").read_text().strip():
-        await trio.lowlevel.checkpoint()
-
-
-SLEEPER = {"command": "trap '' TERM; sleep 100 & echo $! > pid; wait"}
-UNFINISHED = reply(
-    tool_call("eca_read_file", '{"path": "a"}'), tool_call("x", "{", index=1, call_id="2"), hang()
-)
-
-
-@pytest.mark.requirement("TOOL-8")
-@pytest.mark.parametrize(
-    ("script", "reach", "end"),
-    [
-        (UNFINISHED, stop_before, "Rejected"),
-        (calls(("eca_shell_command", SLEEPER)), stop_waiting, "Rejected"),
-        (calls(("eca_shell_command", SLEEPER)), stop_running, "ed"),
-    ],
-)
-async def test_a_stop_closes_the_call_and_the_next_request_is_valid(tmp_path, script, reach, end):
-    async with session(tmp_path, script) as (ours, provider):
-        await ours.prompt("go")
-        await reach(ours, tmp_path)
-        turn = ours.connection.chats.open("c").turn
-        begun = trio.current_time()
-        await ours.expect_stopped()
-        assert turn.ended.is_set()
-        assert trio.current_time() - begun < 1
-        assert order(of_calls(ours))[-1] == end
-        if (tmp_path / "pid").exists():
-            assert_gone({int((tmp_path / "pid").read_text())})
-        length = len(ours.received)
-        await ours.ask("chat/queryCommands", {"query": ""})
-        assert len(ours.received) == length + 1
-        await ours.turn("next")
-        messages = provider.requests[-1].body["messages"]
-        made = [c["id"] for each in messages for c in each.get("tool_calls") or ()]
-        answered = [each["tool_call_id"] for each in messages if each["role"] == "tool"]
-        assert made == answered
-        check_history(ours.connection.chats.open("c").history)
 
 
 async def test_the_user_is_notified_once_that_ignore_rules_cannot_be_read(tmp_path, monkeypatch):

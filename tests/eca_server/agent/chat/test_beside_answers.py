@@ -1,8 +1,5 @@
 """Titles (W-25), usage (W-27) and notes of the server (W-26) beside an answer."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from eca_protocol.messages import ChatProgressContent, ChatTextContent, ChatToolCallRunContent
@@ -27,15 +24,6 @@ def titles(ours: Editor) -> list[str]:
     return [each["title"] for each in ours.contents(kind="metadata")]
 
 
-async def test_a_folder_called_title_does_not_make_a_prompt_ask_for_one(tmp_path: Path) -> None:
-    folder = tmp_path / "subtitles"
-    folder.mkdir()
-    async with editor(started=False) as ours:
-        await ours.start(workspaceFolders=[{"uri": folder.as_uri(), "name": "subtitles"}])
-        words = "one two three four five six seven eight"
-        assert (await ours.turn(words, model=ECHO)).answer == words
-
-
 @pytest.mark.requirement("W-25a")
 @pytest.mark.parametrize(
     "title", [Reply(status=400, body={"error": {"message": "no"}}), reply(hang()), reply(" \n ")]
@@ -50,40 +38,34 @@ async def test_a_title_that_cannot_be_had_disturbs_nothing(title: Reply) -> None
 
 
 @pytest.mark.requirement("CHAT-21")
-async def test_a_long_title_is_cut() -> None:
+@pytest.mark.parametrize(
+    ("prompt", "title"),
+    [
+        ("word" * 40 + "\nsecond line", f"{'word' * 14}wor…"),
+        ("Fix\x1b the\u202e \x00bug", "Fix the bug"),
+    ],
+)
+async def test_a_title_is_short_and_has_no_invisible_characters(prompt: str, title: str) -> None:
     async with editor({"chat": {"title": True}}) as ours:
-        await ours.turn("word" * 40 + "\nsecond line", model=ECHO)
-        title = await ours.title()
-    assert len(title) == 60
-    assert title.endswith("…")
-
-
-async def test_a_title_has_no_invisible_characters() -> None:
-    async with editor({"chat": {"title": True}}) as ours:
-        await ours.turn("Fix\x1b the\u202e \x00bug", model=ECHO)
-        assert await ours.title() == "Fix the bug"
+        await ours.turn(prompt, model=ECHO)
+        assert await ours.title() == title
 
 
 @pytest.mark.requirement("W-27b")
-@pytest.mark.parametrize("cost", [-0.5, float("inf"), float("nan"), -1])
-def test_a_missing_cost_is_not_sent(cost: float) -> None:
-    session = SessionUsage()
-    session.add([Usage(input=1, cost=cost)])
-    content = session.content(None)
-    assert (content.last_message_cost, content.session_cost) == (None, None)
-
-
 @pytest.mark.parametrize(
     ("cost", "written_cost"),
-    [(0, "0.00"), (1e-7, "0.00"), (0.1, "0.10"), (12.345, "12.345"), (10**40, f"1{0:040}")],
+    [
+        *[(missing, None) for missing in (-0.5, float("inf"), float("nan"), -1)],
+        *[(0, "0.00"), (1e-7, "0.00"), (0.1, "0.10"), (12.345, "12.345")],
+        (10**40, f"1{0:040}.00"),
+    ],
 )
-async def test_a_cost_is_written_with_two_decimals_or_more(cost: float, written_cost: str) -> None:
+def test_a_cost_is_written_with_two_decimals_or_more_and_not_if_it_is_unknown(cost, written_cost):
     session = SessionUsage()
     session.add([Usage(input=1, cost=cost)])
     content = session.content(None)
-    assert content.session_cost is not None
-    assert content.session_cost.removesuffix(".00") == written_cost.removesuffix(".00")
-    assert len(content.session_cost.partition(".")[2]) >= 2
+    assert content.session_cost == written_cost
+    assert (content.last_message_cost is None) is (written_cost is None)
 
 
 EMPTY = "The model returned an empty answer."
@@ -142,27 +124,6 @@ async def test_a_changed_file_is_named_once(tmp_path, client, capabilities, summ
             assert [each["summary"] for each in ours.contents(kind=kind)] == summaries
         [result, _] = ours.contents(kind="toolCalled")
         assert result["outputs"][0]["text"].endswith("/file: 1 line added, 1 removed.")
-
-
-@pytest.mark.requirement("W-41")
-@pytest.mark.parametrize("lines", ["", ":L1-L2"])
-async def test_a_mention_with_blanks_is_its_context_as_emacs_writes_it(tmp_path, lines):
-    folder, outside = tmp_path / "my work", tmp_path / "my shot.png"
-    folder.mkdir()
-    path = folder / "a file (1).txt"
-    path.write_text("hello\nyou\n")
-    outside.write_bytes(b"\x89PNG\r\n\x1a\n")
-    message = f"see @{path}{lines} and @{outside}, @{folder} too"
-    contexts: list[dict[str, Any]] = [
-        {"type": "file", "path": str(path)},
-        {"type": "file", "path": str(outside)},
-        {"type": "directory", "path": str(folder)},
-    ]
-    if lines:
-        contexts[0]["linesRange"] = {"start": 1, "end": 2}
-    async with current(folder=folder, clientInfo={"name": "emacs"}) as ours:
-        await ours.turn(message, model=ECHO, contexts=contexts)
-        assert [each for each in system_texts(ours) if "was not read" in each] == []
 
 
 SYSTEM: Role = "system"
@@ -237,16 +198,3 @@ async def test_a_block_of_code_that_an_answer_leaves_open_is_ended_where_it_woul
             assert shown.count("```") == (2 if fence else 1)
         assert (note or "") in written
         assert "```\n" not in repr(ours.connection.chats.get("c").history[-1].parts)
-
-
-async def test_an_open_block_of_code_of_a_deleted_chat_is_left_as_it_is(tmp_path):
-    async with (
-        Provider([reply(text("```py\nx = 1"), hang())]) as provider,
-        current(provider_config(provider.url), clientInfo={"name": "emacs"}) as ours,
-    ):
-        await ours.prompt("hi")
-        await ours.content("text", text="```py\nx = 1")
-        written = len(ours.contents(kind="text"))
-        await ours.ask("chat/delete", {"chatId": "c"})
-        assert len(ours.contents(kind="text")) == written
-        assert ours.contents(kind="progress")[-1]["state"] == "finished"

@@ -246,17 +246,6 @@ async def test_a_behaviour_s_variant_counts_where_none_was_selected():
     assert efforts == [None, "low", None, "high"]
 
 
-@pytest.mark.requirement("W-25a")
-async def test_a_title_is_requested_without_the_variant_of_its_prompt():
-    models = {"models": {"m": {"variants": {"high": {"reasoning_effort": "high"}}}}}
-    async with older(title=reply("A title"), provider=models) as (ours, provider):
-        await ours.tell("chat/selectedModelChanged", {"model": "p/m", "variant": "high"})
-        await ours.turn("hi")
-        assert await ours.title() == "A title"
-    requests = (*provider.requests, *provider.title_requests)
-    assert [each.body.get("reasoning_effort") for each in requests] == ["high", None]
-
-
 def behaviors(provider: Provider) -> list[str]:
     """The behaviour of each request the provider got."""
     names = {instructions(name, ()): name for name in ("agent", "plan")}
@@ -267,13 +256,10 @@ def behaviors(provider: Provider) -> list[str]:
 @pytest.mark.parametrize(
     ("config", "options", "selected", "prompt", "expected"),
     [
-        ({}, {}, None, {}, "agent"),
-        ({"defaultBehavior": "plan"}, {}, None, {}, "plan"),
         ({"defaultBehavior": "plan"}, {"chatBehavior": "agent"}, None, {}, "agent"),
         ({}, {"chatAgent": "plan"}, None, {}, "plan"),
         ({}, {"chatBehavior": "plan"}, "agent", {}, "agent"),
         ({}, {"chatBehavior": "agent"}, "plan", {}, "plan"),
-        ({}, {}, "plan", {"behavior": "agent"}, "agent"),
         ({}, {}, "plan", {"agent": "agent"}, "agent"),
         ({}, {}, None, {"behavior": "agent", "agent": "plan"}, "plan"),
         ({}, {}, "plan", {"behavior": None, "agent": None}, "plan"),
@@ -429,22 +415,3 @@ async def test_a_page_of_vs_code_loaded_again_gets_for_its_new_chat_what_it_forg
         assert servers == ["ECA"] * repeats
         await ours.ask("chat/queryContext", {"chatId": "newer", "query": ""})
         assert updates(ours, begun) == repeated  # the last was whole
-
-
-async def test_even_in_a_trusted_chat_a_path_outside_needs_approval_and_a_denial_holds(tmp_path):
-    (tmp_path / "in").mkdir()
-    outside = calls(
-        ("eca_write_file", {"path": str(tmp_path / "out"), "content": "x"}),
-        ("eca_write_file", {"path": ".eca/config.json", "content": "{}"}),
-        ("eca_grep", {"path": ".", "pattern": "x"}),
-    )
-    deny = {"toolCall": {"approval": {"deny": {"eca_grep": {"argsMatchers": {"pattern": ["x"]}}}}}}
-    async with session(tmp_path / "in", outside, **deny) as (ours, _):
-        await ours.ask("chat/update", {"chatId": "c", "trust": True})
-        await ours.prompt("go")
-        for _ in range(2):
-            call = await ours.content("toolCallRun", manualApproval=True)
-            await ours.reject(call)
-        await ours.expect_finished()
-        rejected = [each for each in of_calls(ours) if each["type"] == "toolCallRejected"]
-        assert sorted(each["reason"] for each in rejected) == ["user-choice"] * 2 + ["user-config"]

@@ -16,97 +16,42 @@ from eca_server.models.events import ToolCallFinished
 from eca_server.models.history import Part
 from tests.eca_protocol.wire import notification
 from tests.eca_server.agent.chat.current import current
-from tests.eca_server.agent.chat.editor import SCRIPT, contents, editor, provider_config, types
+from tests.eca_server.agent.chat.editor import SCRIPT, contents, editor, provider_config
+
+GUARD = {"guard": {"type": "preRequest"}}
+SETTINGS, PAGES = (Prompts, "_settle_settings"), (web, "fetch_page")
 
 
-@pytest.mark.requirement("W-23a", "W-23d", "W-23e", "W-23g", "W-26b", "CHAT-32", "CHAT-34", "W-22e")
 @pytest.mark.parametrize(
-    ("script", "before", "last_types"),
-    [
-        ("wait forever", None, ["text", "finished"]),
-        ("progress\nwait forever", None, ["text", "finished"]),
-        ("say some\nwait forever", "text", ["text", "finished"]),
-        ("think some\nwait forever", "reasonFinished", ["text", "finished"]),
-        ("speed 2\nthink a b c d e f", "reasonText", ["reasonFinished", "text", "finished"]),
-        ("cite https://e.test\nwait forever", "url", ["text", "finished"]),
-        ("usage 5 5\nsay x\nwait forever", "text", ["text", "finished"]),
-        ("fail overloaded", "progress", ["text", "finished"]),
-    ],
+    ("held", "hooks"),
+    [(None, {}), (None, GUARD), (SETTINGS, {}), (SETTINGS, GUARD), (PAGES, {})],
+    ids=["at once", "at once, a hook", "its settings", "its settings, a hook", "its contexts"],
 )
-async def test_stops_at_once_end_a_turn_once_and_silently(
-    ours, script, before, last_types, autojump_clock
+async def test_a_prompt_that_is_stopped_while_it_is_read_is_sent_with_the_next_unless_hooks_wait(
+    held, hooks, monkeypatch
 ):
-    stop = notification("chat/promptStop", {"chatId": "c"})
-    await ours.prompt(script, model=SCRIPT)
-    if before:
-        await ours.content(before)
-    begun, moment = len(ours.received), trio.current_time()
-    await ours.send(stop, stop, stop)
-    await ours.expect_finished()
-    received = types([content for _, content in contents(ours.received[begun:])])
-    assert [each for each in received if each != "progress"][-len(last_types) :] == last_types
-    assert trio.current_time() - moment < 0.5
-    assert "usage" not in ours.contents().types
-    assert len({each["id"] for each in ours.contents() if "reason" in each["type"]}) <= 1
-    assert await ours.later() == []
-    assert ours.contents().finishes == 1
-    assert (await ours.turn("say next", model=SCRIPT)).answer == "next"
-
-
-async def test_a_prompt_that_is_stopped_while_its_contexts_are_read_is_sent_with_the_next_one(
-    monkeypatch,
-):
-    is_reading = trio.Event()
+    is_held = trio.Event()
 
     async def never(*_: object, **_options: object) -> None:
-        is_reading.set()
+        is_held.set()
         await trio.sleep_forever()
 
-    monkeypatch.setattr(web, "fetch_page", never)
-    async with (
-        Provider(otherwise=reply("ok")) as provider,
-        editor(provider_config(provider.url)) as ours,
-    ):
-        await ours.prompt("first", contexts=[{"type": "web", "url": "https://page.example"}])
-        await is_reading.wait()
-        await ours.expect_stopped()
-        await ours.turn("second")
-        conversation = str(provider.requests[-1].body["messages"])
-        assert "first" in conversation
-        assert "second" in conversation
-
-
-@pytest.mark.parametrize("hooks", [{}, {"guard": {"type": "preRequest"}}])
-async def test_a_prompt_that_is_stopped_at_once_is_sent_with_the_next_one_unless_hooks_wait(hooks):
     async with (
         Provider(otherwise=reply("ok")) as provider,
         editor(provider_config(provider.url, hooks=hooks)) as ours,
     ):
+        first = ours.prompt_request("first", contexts=[{"type": "web", "url": "https://a.test"}])
         stop = notification("chat/promptStop", {"chatId": "c"})
-        await ours.send(ours.prompt_request("first"), stop)
-        await ours.expect_finished()
-        await ours.turn("second")
-        conversation = str(provider.requests[-1].body["messages"])
-        assert ("first" in conversation) == (not hooks)
-
-
-@pytest.mark.parametrize("hooks", [{}, {"guard": {"type": "preRequest"}}])
-async def test_a_prompt_that_is_stopped_while_its_settings_are_read_is_sent_unless_hooks_wait(
-    hooks, monkeypatch
-):
-    async def never(*_: object) -> bool:
-        await trio.sleep_forever()
-
-    async with (
-        Provider(otherwise=reply("ok")) as provider,
-        editor(provider_config(provider.url, hooks=hooks)) as ours,
-    ):
         with monkeypatch.context() as patch:
-            patch.setattr(Prompts, "_settle_settings", never)
-            await ours.prompt("first")
-            await ours.expect_stopped()
+            if held:
+                patch.setattr(*held, never)
+                await ours.send(first)
+                await is_held.wait()
+            await ours.send(*([stop] if held else [first, stop]))
+            await ours.expect_finished()
         await ours.turn("second")
         conversation = str(provider.requests[-1].body["messages"])
+        assert "second" in conversation
         assert ("first" in conversation) == (not hooks)
 
 

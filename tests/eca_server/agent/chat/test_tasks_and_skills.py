@@ -308,40 +308,26 @@ async def test_a_stop_ends_the_wait_and_a_late_answer_is_returned_to_the_user(na
         assert client.contents().finishes == 2
 
 
-async def test_the_first_request_holds_no_file_that_a_repository_names_outside_it(tmp_path):
+@pytest.mark.parametrize("trusted", [False, True])
+async def test_an_agents_file_above_the_folder_needs_trust_and_none_reads_outside(
+    tmp_path, trusted
+):
     project = tmp_path / "above" / "project"
     project.mkdir(parents=True)
     (tmp_path / "key").write_text("PRIVATE KEY")
     for folder in (project.parent, project):
         (folder / "AGENTS.md").write_text(f"In {folder.name}: @{tmp_path}/key @../../key @../key")
-    async with current(folder=project) as ours:
+    options = {"workspaceTrusted": True} if trusted else {}
+    async with current(folder=project, initializationOptions=options) as ours:
         received = await ours.turn("say a", model=SCRIPT)
         assert "PRIVATE KEY" not in system(ours)
         assert "In project" in system(ours)
-        assert "In above" not in system(ours)
-        assert f"{project.parent}/AGENTS.md was left out" in received.text
+        assert ("In above" in system(ours)) is trusted
+        assert (f"{project.parent}/AGENTS.md was left out: it is above" in received.text) != trusted
         assert system(ours).count(NOTICE) == 1
-        before = system(ours)
-        (project / "AGENTS.md").write_text("Changed.")
-        await ours.turn("say b", model=SCRIPT)
-        assert system(ours) == before
         listed = (await ours.turn("/rules")).text
         assert f"{project}/AGENTS.md (source: workspace)" in listed
-
-
-async def test_an_agents_file_above_a_trusted_folder_is_read(tmp_path):
-    project = tmp_path / "above" / "project"
-    project.mkdir(parents=True)
-    (project.parent / "AGENTS.md").write_text("From above: @style.md @../key")
-    (project.parent / "style.md").write_text("Style.")
-    (tmp_path / "key").write_text("PRIVATE KEY")
-    options = {"workspaceTrusted": True}
-    async with current(folder=project, initializationOptions=options) as ours:
-        await ours.turn("say a", model=SCRIPT)
-        assert "From above" in system(ours)
-        assert "Style." in system(ours)
-        assert "PRIVATE KEY" not in system(ours)
-        assert f"{project.parent}/AGENTS.md" in (await ours.turn("/rules")).text
+        assert (f"{project.parent}/AGENTS.md (source" in listed) is trusted
 
 
 async def test_a_folders_name_adds_no_line_to_the_instructions():

@@ -1,6 +1,5 @@
 """Custom commands: their files, and the replacement of their placeholders."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -205,26 +204,3 @@ async def test_a_command_belongs_to_the_user_or_to_the_project(places):
     assert by_name["c"].for_model("Do it.") == "Do it."
     theirs = by_name["a"]
     assert f'path="{theirs.path}" source="workspace">\nDo it.\n</eca_' in theirs.for_model("Do it.")
-
-
-async def test_unreadable_files_are_noted_and_the_others_count(places):
-    write(places.own / "good.md", "x")
-    write(places.own / "empty.md", "")
-    write(places.own / "large.md", "x" * 70_000)
-    (places.own / "binary.md").write_bytes(b"\0\xff")
-    os.mkfifo(places.own / "pipe.md")
-    loaded = await places.read()
-    assert texts(loaded) == {"good": "x"}
-    assert len(loaded.notes) >= 3
-
-
-async def test_a_link_of_the_project_does_not_lead_out_of_it(places):
-    secret = write(places.folder / "secret.md", "secret")
-    places.of_first.mkdir(parents=True)
-    (places.of_first / "link.md").symlink_to(secret)
-    (places.second / ".eca").mkdir()
-    (places.second / ".eca" / "commands").symlink_to(places.folder)
-    assert texts(await places.read()) == {}
-    places.own.mkdir()
-    (places.own / "link.md").symlink_to(secret)
-    assert texts(await places.read()) == {"link": "secret"}

@@ -73,11 +73,11 @@ PIECES = [
 
 def test_a_hostile_page_costs_linear_time():
     for piece in PIECES:
-        source = piece * (60_000 // len(piece))
+        source = piece * (20_000 // len(piece))
         started = time.process_time()
         page_of(source)
         page_of("<a " + source)
-        assert time.process_time() - started < 0.6, piece
+        assert time.process_time() - started < 0.2, piece
 
 
 def test_the_checkpoint_ends_a_long_page():

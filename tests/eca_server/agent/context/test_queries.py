@@ -24,18 +24,12 @@ async def index_of(workspace: Workspace) -> AsyncIterator[FileIndex]:
         nursery.cancel_scope.cancel()
 
 
-async def answer(
-    workspace: Workspace, query: str = "", *contexts: m.ChatContext, chat_id: str | None = None
-) -> m.ChatQueryContextResponse:
-    params = m.ChatQueryContextParams(chat_id=chat_id, query=query, contexts=contexts)
-    async with index_of(workspace) as index:
-        return await query_contexts(params, index=index, workspace=workspace)
-
-
 async def offered(workspace: Workspace, query: str = "", *contexts: m.ChatContext) -> list[str]:
     """Return the paths relative to the first root, directories with a final slash."""
     root = workspace.roots[0].path
-    result = await answer(workspace, query, *contexts)
+    params = m.ChatQueryContextParams(query=query, contexts=contexts)
+    async with index_of(workspace) as index:
+        result = await query_contexts(params, index=index, workspace=workspace)
     assert all(isinstance(each, m.FileContext | m.DirectoryContext) for each in result.contexts)
     return [
         os.path.relpath(each.path, root) + "/" * isinstance(each, m.DirectoryContext)
@@ -118,11 +112,3 @@ async def test_a_path_lists_its_directory_without_names_that_could_not_be_writte
         path=str(files / "src" / "main.py"), lines_range=m.LinesRange(start=1, end=2)
     )
     assert await offered(workspace, "main", some) == ["src/main.py", "src/domain.py"]
-
-
-@pytest.mark.requirement("W-40e")
-async def test_the_chat_id_comes_back_if_it_was_given_also_without_a_folder():
-    for chat_id in (None, "c"):
-        for query in ("", "x"):
-            result = await answer(Workspace([]), query, chat_id=chat_id)
-            assert (result.chat_id, result.contexts) == (chat_id, ())

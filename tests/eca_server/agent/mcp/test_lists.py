@@ -126,36 +126,3 @@ async def test_undeclared_lists_are_not_requested_except_that_of_the_tools(capab
         assert await session.list_resources() == ()
         assert await session.list_resource_templates() == ()
         assert [tool.name for tool in await session.list_tools()] == ["echo"]
-
-
-async def test_prompts_and_resources_are_listed_and_given():
-    arguments = [{"name": "file", "required": True}, {"description": "nameless"}, 3]
-    prompt = {"name": "review", "arguments": arguments}
-    message = {"role": "user", "content": {"type": "text", "text": "Review it."}}
-    resource = {"uri": "file:///a", "mimeType": "text/plain", "size": 3}
-    template = {"uriTemplate": "file:///{path}", "name": "files"}
-    contents = [{"uri": "file:///a", "text": "abc"}, {"uri": "file:///b", "blob": "AAE="}]
-    answers = {
-        "prompts/list": {"prompts": [prompt]},
-        "prompts/get": {"messages": [message]},
-        "resources/list": {"resources": [resource]},
-        "resources/templates/list": {"resourceTemplates": [template]},
-        "resources/read": {"contents": contents},
-    }
-    on = {method: [["result", result]] for method, result in answers.items()}
-    async with session_with({"on": on}) as session:
-        (listed,) = await session.list_prompts()
-        assert [(each.name, each.required) for each in listed.arguments] == [("file", True)]
-        filled_prompt = await session.get_prompt("review", {"file": "a.py"})
-        assert filled_prompt.messages[0].role == "user"
-        (listed_resource,) = await session.list_resources()
-        assert (listed_resource.uri, listed_resource.name, listed_resource.size) == (
-            "file:///a",
-            "file:///a",
-            3,
-        )
-        (family,) = await session.list_resource_templates()
-        assert family.uri_template == "file:///{path}"
-        text, blob = await session.read_resource("file:///a")
-        assert text.text == "abc"
-        assert (blob.text, blob.blob) == (None, b"\x00\x01")

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from eca_server.agent.mcp.errors import MCPError
-from eca_server.agent.mcp.manager import CLOSE_SECONDS, START_WAIT_SECONDS, Manager
+from eca_server.agent.mcp.manager import CLOSE_SECONDS, Manager
 from eca_server.agent.mcp.server import Server
 from eca_server.config.mcp_settings import MCPServer
 from tests.eca_server.agent.mcp.fake import Place
@@ -157,15 +157,6 @@ async def test_a_server_stopped_before_its_delayed_start_does_not_start(autojump
         ours.manager.start("a")
         await trio.sleep(1)
         assert ours.opened() == (2, 1)
-
-
-async def test_a_prompt_waits_for_a_slow_server_once_and_a_moment(autojump_clock):
-    async with house(a=Place(opening=1_000)) as ours:
-        ours.manager.configure({"a": A, "b": B})
-        assert await ours.manager.settled() == ("a",)
-        assert trio.current_time() == pytest.approx(START_WAIT_SECONDS)
-        assert await ours.manager.settled() == ()
-        assert trio.current_time() == pytest.approx(START_WAIT_SECONDS)
 
 
 def restart(manager: Manager) -> None:

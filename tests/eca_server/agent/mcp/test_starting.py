@@ -162,19 +162,7 @@ NEITHER = {"jsonrpc": "2.0", "id": "$id"}
         ({"at_start": [["repeat", 2000, ["line", "npm notice"]]]}, ["1000 lines"]),
         (on_initialize(["line", "npm notice\n" * 2000 + INTRODUCTION]), ["1000 lines"]),
     ],
-    ids=[
-        "end",
-        "stdout",
-        "usage",
-        "refusal",
-        "revision",
-        "null",
-        "text",
-        "number",
-        "neither",
-        "noise",
-        "late noise",
-    ],
+    ids=range(11),
 )
 async def test_a_handshake_that_fails_says_why(script, reasons):
     error = await fault_of(scripted(script))

@@ -237,7 +237,7 @@ TEXTS = st.lists(
 ).map(lambda pieces: "".join(f"{' '.join([name, *words])}{end}" for name, words, end in pieces))
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(TEXTS)
 @example("jq . $(sh x)")
 @example("ls `sh x` && foo x\nls;npm test || git status | jq .")

@@ -106,7 +106,7 @@ BRANCHES = "if a:\n    go()\nif b:\n  go()\n"
             "indent both texts",
         ),  # cannot move left
         ("a\n\n\nb\n", " \n \n", "new", "not found"),  # blank lines alone are never a guess
-        ("\n" * 500_000 + "a\n", "\n" * 400_000 + "b\n", "new", "not found"),  # at once
+        ("\n" * 100_000 + "a\n", "\n" * 80_000 + "b\n", "new", "not found"),  # at once
         (BRANCHES, "\tgo()", "stop()", "2 times"),
         ("f:\n    a\n", "\ta\n", "\tif b:\n\t\ta\n", "lines are 2 to 2:\n    a"),
         ("f:\n\ta\n", "    a\n", "    if b:\n        a\n", "lines are 2 to 2:\n\ta"),

@@ -190,14 +190,6 @@ async def test_only_models_with_image_input_are_offered_view_image(tmp_path, *, 
         assert of_calls(ours)[-1]["error"] is not sees
 
 
-async def test_a_picture_outside_the_workspace_asks(tmp_path):
-    write(tmp_path, f=PNG, inside__x="")
-    script = calls(("eca_view_image", {"path": "../f"}))
-    async with session(tmp_path / "inside", script) as (ours, _):
-        await ours.prompt("go")
-        assert (await ours.content("toolCallRun"))["manualApproval"] is True
-
-
 def tree_of(folder: Path, *names: str, **options: Any) -> DirectoryTree:
     write(folder, **dict.fromkeys(names, ""))
     return DirectoryTree(files=files_in(folder, **options))

@@ -45,8 +45,10 @@ def test_what_cannot_be_cut_or_is_too_much_is_reported():
 )
 def test_a_long_command_costs_no_more_than_its_length(part):
     started = time.process_time()
-    named(part * (50_000 // len(part)))
-    assert time.process_time() - started < 3  # minutes, if each part were compared with the others
+    named(part * (20_000 // len(part)))
+    assert (
+        time.process_time() - started < 1
+    )  # half a minute, if each part were compared with the others
 
 
 outside_places = st.sampled_from(["/etc/passwd", "../x", "~/x", "$HOME/x", "a/../../x", "'/etc'/x"])
