@@ -9,6 +9,7 @@ import anyio
 import attrs
 
 from eca_protocol import messages as m
+from eca_protocol import methods
 from eca_protocol.client.approvals import OnApproval
 from eca_protocol.client.chat import Chat
 from eca_protocol.client.events import Event, EventQueue, Events
@@ -24,24 +25,6 @@ from eca_protocol.errors import (
     RPCError,
 )
 from eca_protocol.jsonrpc import ErrorCode
-from eca_protocol.methods import (
-    CHAT_ASK_QUESTION,
-    CHAT_CLEARED,
-    CHAT_CONTENT_RECEIVED,
-    CHAT_DELETED,
-    CHAT_OPENED,
-    CHAT_STATUS_CHANGED,
-    CONFIG_UPDATED,
-    EXIT,
-    JOBS_UPDATED,
-    PROGRESS,
-    PROVIDERS_UPDATED,
-    REWRITE_CONTENT_RECEIVED,
-    SHOW_MESSAGE,
-    SHUTDOWN,
-    TOOL_SERVER_REMOVED,
-    TOOL_SERVER_UPDATED,
-)
 from eca_protocol.process import Child, GracePeriods
 from eca_protocol.revisions import Revision
 from eca_protocol.streams import Transport
@@ -81,20 +64,20 @@ class Client(Session):
         add_event = self._events.add
         handlers = dict(
             [
-                CHAT_CONTENT_RECEIVED.handled_by(self._on_content),
-                CONFIG_UPDATED.handled_by(self._on_config),
-                TOOL_SERVER_UPDATED.handled_by(self._on_tool_server),
-                TOOL_SERVER_REMOVED.handled_by(self._on_tool_server_removed),
-                CHAT_DELETED.handled_by(self._on_chat_deleted),
-                CHAT_CLEARED.handled_by(add_event),
-                CHAT_OPENED.handled_by(add_event),
-                CHAT_STATUS_CHANGED.handled_by(add_event),
-                JOBS_UPDATED.handled_by(add_event),
-                PROVIDERS_UPDATED.handled_by(add_event),
-                REWRITE_CONTENT_RECEIVED.handled_by(add_event),
-                SHOW_MESSAGE.handled_by(add_event),
-                PROGRESS.handled_by(add_event),
-                CHAT_ASK_QUESTION.handled_by(self._refuse_question),
+                methods.CHAT_CONTENT_RECEIVED.handled_by(self._on_content),
+                methods.CONFIG_UPDATED.handled_by(self._on_config),
+                methods.TOOL_SERVER_UPDATED.handled_by(self._on_tool_server),
+                methods.TOOL_SERVER_REMOVED.handled_by(self._on_tool_server_removed),
+                methods.CHAT_DELETED.handled_by(self._on_chat_deleted),
+                methods.CHAT_CLEARED.handled_by(add_event),
+                methods.CHAT_OPENED.handled_by(add_event),
+                methods.CHAT_STATUS_CHANGED.handled_by(add_event),
+                methods.JOBS_UPDATED.handled_by(add_event),
+                methods.PROVIDERS_UPDATED.handled_by(add_event),
+                methods.REWRITE_CONTENT_RECEIVED.handled_by(add_event),
+                methods.SHOW_MESSAGE.handled_by(add_event),
+                methods.PROGRESS.handled_by(add_event),
+                methods.CHAT_ASK_QUESTION.handled_by(self._refuse_question),
                 *(request_handlers or RequestHandlers()).handlers(self._begin_question),
             ]
         )
@@ -160,7 +143,7 @@ class Client(Session):
             DeadlineExceeded: the server announced none within `deadline` seconds.
             ConnectionClosed: the connection has ended.
         """
-        if not CONFIG_UPDATED.window.written_in(self.revision):
+        if not methods.CONFIG_UPDATED.window.written_in(self.revision):
             return self.config
         try:
             with anyio.fail_after(deadline), self.keep_reading():
@@ -294,11 +277,11 @@ class Client(Session):
         if self.closed:
             return
         try:
-            await self.request(SHUTDOWN, None, deadline=5.0)
+            await self.request(methods.SHUTDOWN, None, deadline=5.0)
         except LocalProtocolError:
             pass  # the server was shut down already, or never initialized
         except ECAError:
             return
         if not self.closed:
-            self.notify(EXIT, None)
+            self.notify(methods.EXIT, None)
         self._peer.close("the client has left")
