@@ -22,6 +22,14 @@ class UnknownValue(str):
 
 
 @attrs.frozen(kw_only=True)
+class Unknown:
+    """The base of objects of an unknown type; `raw` is written unchanged."""
+
+    type: str | None
+    raw: Mapping[str, Any]
+
+
+@attrs.frozen(kw_only=True)
 class ValueWindow:
     """The editions of one value of an open literal; in other editions `fallback` is written."""
 
