@@ -55,7 +55,7 @@ def test_importing_the_server_loads_nothing_else() -> None:
     ("statement", "packages"),
     [
         ("from eca_protocol import ECA, Codec, Fold, LineDecoder, dumps", set()),
-        ("import eca_protocol.client, eca_protocol.peer", {"anyio"}),
+        ("from eca_protocol import connect; import eca_protocol.peer", {"anyio"}),
         ("import eca_protocol.sync", {"anyio"}),
         ("from eca_protocol.ecp import *", {"anyio", "h11"}),
         ("import eca_protocol.testing", None),

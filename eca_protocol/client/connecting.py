@@ -16,13 +16,7 @@ import attrs
 from eca_protocol import messages as m
 from eca_protocol.client.approvals import OnApproval, check_handler
 from eca_protocol.client.client import Client
-from eca_protocol.client.request_handlers import (
-    DefinitionHandler,
-    DiagnosticsHandler,
-    QuestionHandler,
-    ReferencesHandler,
-    RequestHandlers,
-)
+from eca_protocol.client.request_handlers import RequestHandlers
 from eca_protocol.client.server_task import ServerTask
 from eca_protocol.codec.codec import check_revision
 from eca_protocol.errors import (
@@ -52,7 +46,7 @@ class InProcessServer(Protocol):
 
 
 @attrs.define(kw_only=True, slots=False, eq=False, repr=False)
-class ConnectionOptions:
+class ConnectionOptions(RequestHandlers):
     """The options of `eca_protocol.connect` and of `eca_protocol.sync.connect`.
 
     Attributes:
@@ -101,11 +95,7 @@ class ConnectionOptions:
     client_info: m.ClientInfo | None = None
     initialization_options: m.InitializationOptions | None = None
     revision: Revision | None = None
-    diagnostics: DiagnosticsHandler | None = None
-    definition: DefinitionHandler | None = None
-    references: ReferencesHandler | None = None
     on_approval: OnApproval = None
-    on_question: QuestionHandler | None = None
     cwd: str | os.PathLike[str] | None = None
     env: Mapping[str, str] | None = None
     start_deadline: float = 60.0
@@ -142,14 +132,6 @@ class ConnectionOptions:
             if handler is not None and not callable(handler):
                 raise LocalProtocolError(f"{name}: expected a function, got {handler!r}")
 
-    def _handlers(self) -> RequestHandlers:
-        return RequestHandlers(
-            diagnostics=self.diagnostics,
-            definition=self.definition,
-            references=self.references,
-            on_question=self.on_question,
-        )
-
     def _hello(self) -> m.InitializeParams:
         options = self.initialization_options
         if self.revision is not None:
@@ -160,7 +142,7 @@ class ConnectionOptions:
             process_id=os.getpid(),
             client_info=self.client_info or m.ClientInfo(name="eca-protocol"),
             initialization_options=options,
-            capabilities=self._handlers().capabilities(),
+            capabilities=self.capabilities(),
             workspace_folders=tuple(map(_folder, self.workspace_folders)),
         )
 
@@ -187,7 +169,7 @@ class connect(ConnectionOptions):  # noqa: N801 - it is used as a function
             child=child,
             server=server,
             revision=self.revision,
-            request_handlers=self._handlers(),
+            request_handlers=self,
             on_approval=self.on_approval,
             deadline=self.deadline,
             idle_deadline=self.idle_deadline,

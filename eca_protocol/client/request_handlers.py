@@ -29,7 +29,7 @@ ReferencesHandler: TypeAlias = (
 QuestionHandler: TypeAlias = "_Handler[m.ChatAskQuestionParams, str | None]"
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True, slots=False, eq=False, repr=False)
 class RequestHandlers:
     """A client's handlers; a request without one is refused, and its capability not announced."""
 
