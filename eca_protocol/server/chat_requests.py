@@ -146,12 +146,7 @@ class ChatRequests:
             else:
                 known.append(context)
         chat = ServerChat(
-            turn,
-            conversation,
-            client=self.client,
-            peer=self._peer,
-            tools=declared.tools,
-            allowed=self._allowed,
+            turn, conversation, self.client, self._peer, declared.tools, self._allowed
         )
         answering: Awaitable[object] = handler(chat, attrs.evolve(prompt, contexts=tuple(known)))
         if (result := await answering) is not None:

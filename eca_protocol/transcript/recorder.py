@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 import anyio
+import attrs
 
 from eca_protocol import platforms
 from eca_protocol.streams import Transport
@@ -242,6 +243,7 @@ class Recorder:
         self._on_failure(f"the transcript is incomplete and ends here: {reason}")
 
 
+@attrs.define(eq=False)
 class RecordedTransport:
     """A transport that records its data.
 
@@ -251,26 +253,25 @@ class RecordedTransport:
         side: the side that uses the transport.
     """
 
-    def __init__(self, transport: Transport, recorder: Recorder, side: Side) -> None:
-        self._transport = transport
-        self._recorder = recorder
-        self._ours = side
-        self._theirs: Side = "server" if side == "client" else "client"
+    _transport: Transport
+    _recorder: Recorder
+    _side: Side
 
     async def receive(self) -> bytes:
         """See `Transport.receive`."""
         data = await self._transport.receive()
+        theirs: Side = "server" if self._side == "client" else "client"
         if data:
-            self._recorder.record_data(self._theirs, data)
+            self._recorder.record_data(theirs, data)
             self._recorder.wake()
             await self._recorder.drain()
         else:
-            self._recorder.record_end(self._theirs)
+            self._recorder.record_end(theirs)
         return data
 
     async def send(self, data: bytes) -> None:
         """See `Transport.send`."""
-        self._recorder.record_data(self._ours, data)
+        self._recorder.record_data(self._side, data)
         try:
             await self._transport.send(data)
         finally:
@@ -278,7 +279,7 @@ class RecordedTransport:
 
     async def aclose(self) -> None:
         """See `Transport.aclose`."""
-        self._recorder.record_end(self._ours)
+        self._recorder.record_end(self._side)
         await self._transport.aclose()
 
 
