@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from eca_protocol.client.chat import Turn as Turn
     from eca_protocol.client.client import Client as Client
     from eca_protocol.client.connecting import SERVER_COMMAND as SERVER_COMMAND
-    from eca_protocol.client.connecting import ConnectionOptions as ConnectionOptions
-    from eca_protocol.client.connecting import InProcessServer as InProcessServer
     from eca_protocol.client.connecting import connect as connect
     from eca_protocol.client.events import Event as Event
     from eca_protocol.client.events import Events as Events
+    from eca_protocol.client.options import ConnectionOptions as ConnectionOptions
+    from eca_protocol.client.options import InProcessServer as InProcessServer
     from eca_protocol.client.request_handlers import DefinitionHandler as DefinitionHandler
     from eca_protocol.client.request_handlers import DiagnosticsHandler as DiagnosticsHandler
     from eca_protocol.client.request_handlers import QuestionHandler as QuestionHandler
@@ -38,8 +38,9 @@ _NAMES = {
     "approvals": "ApprovalDecision ApprovalHandler OnApproval Rejection",
     "chat": "Chat Turn",
     "client": "Client",
-    "connecting": "SERVER_COMMAND ConnectionOptions InProcessServer connect",
+    "connecting": "SERVER_COMMAND connect",
     "events": "Event Events",
+    "options": "ConnectionOptions InProcessServer",
     "request_handlers": "DefinitionHandler DiagnosticsHandler QuestionHandler ReferencesHandler",
 }
 export(globals(), _NAMES)

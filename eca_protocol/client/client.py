@@ -10,10 +10,9 @@ import attrs
 
 from eca_protocol import messages as m
 from eca_protocol import methods
-from eca_protocol.client.approvals import OnApproval
 from eca_protocol.client.chat import Chat
 from eca_protocol.client.events import Event, EventQueue, Events
-from eca_protocol.client.request_handlers import RequestHandlers
+from eca_protocol.client.options import ConnectionOptions
 from eca_protocol.client.server_task import ServerTask
 from eca_protocol.client.session import CONFIGURED, Session
 from eca_protocol.errors import (
@@ -26,7 +25,6 @@ from eca_protocol.errors import (
 )
 from eca_protocol.jsonrpc import ErrorCode
 from eca_protocol.process import Child, GracePeriods
-from eca_protocol.revisions import Revision
 from eca_protocol.streams import Transport
 
 _EventT = TypeVar("_EventT", bound=Event)
@@ -51,14 +49,10 @@ class Client(Session):
     def __init__(
         self,
         transport: Transport,
+        options: ConnectionOptions,
         *,
         child: Child | None = None,
         server: ServerTask | None = None,
-        revision: Revision | None = None,
-        request_handlers: RequestHandlers | None = None,
-        on_approval: OnApproval = None,
-        deadline: float | None = 30.0,
-        idle_deadline: float | None = 600.0,
     ) -> None:
         self._events = EventQueue()
         add_event = self._events.add
@@ -78,18 +72,11 @@ class Client(Session):
                 methods.SHOW_MESSAGE.handled_by(add_event),
                 methods.PROGRESS.handled_by(add_event),
                 methods.CHAT_ASK_QUESTION.handled_by(self._refuse_question),
-                *(request_handlers or RequestHandlers()).handlers(self._begin_question),
+                *options.handlers(self._begin_question),
             ]
         )
         self.handled_methods: frozenset[str] = frozenset(handlers)
-        super().__init__(
-            transport,
-            handlers,
-            revision=revision,
-            deadline=deadline,
-            idle_deadline=idle_deadline,
-            on_approval=on_approval,
-        )
+        super().__init__(transport, handlers, options)
         self.initialize_response: m.InitializeResponse = m.InitializeResponse()
         self.config: m.ChatConfig = m.ChatConfig()
         self.tool_servers: dict[str, m.ToolServerUpdatedParams] = {}

@@ -175,17 +175,12 @@ class _Walk:
         if not isinstance(raw, str):
             yield _refused(path, "a string", raw)
             return
-        within = shape.values.get(raw)
-        if raw in shape.values and (within is None or within.holds(self.revision)):
+        known = shape.known_in(self.revision)
+        if raw in known:
             return
-        known = [
-            value
-            for value, mark in shape.values.items()
-            if mark is None or mark.holds(self.revision)
-        ]
         yield Departure(
             path,
-            "unknown value" if within is None else "other revision",
+            "other revision" if raw in shape.values else "unknown value",
             " or ".join(_describe(value) for value in known),
             _describe(raw),
             rules.ruling,

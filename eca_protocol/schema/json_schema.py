@@ -128,13 +128,8 @@ class _Definitions:
                 schema = {}
             case shapes.JSONObject():
                 schema = {"type": "object"}
-            case shapes.Choice(values):
-                known = [
-                    value
-                    for value, within in values.items()
-                    if within is None or within.holds(self.revision)
-                ]
-                schema = {"enum": known}
+            case shapes.Choice():
+                schema = {"enum": shape.known_in(self.revision)}
             case shapes.Array(item):
                 schema = {"type": "array", "items": self._schema(item)}
             case shapes.Nullable(inner):
