@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from eca_protocol.revisions import Revision
+from eca_protocol.revisions import Revision, Window
 
 
 class UnknownValue(str):
@@ -30,16 +30,10 @@ class Unknown:
 
 
 @attrs.frozen(kw_only=True)
-class ValueWindow:
+class ValueWindow(Window):
     """The editions of one value of an open literal; in other editions `fallback` is written."""
 
-    since: Revision = Revision.R2025_09
-    until: Revision = Revision.CURRENT
     fallback: str
-
-    def holds(self, revision: Revision) -> bool:
-        """Return True if the text of the edition has the value."""
-        return self.since <= revision <= self.until
 
 
 @attrs.frozen(kw_only=True)

@@ -274,15 +274,12 @@ class Session:
         commands = await self._chat.query_commands()
         available = tuple(
             acp.AvailableCommand(
-                name=command.name,
-                description=command.description,
-                input=acp.AvailableCommandInput(
-                    hint=" ".join(argument.name for argument in command.arguments)
-                )
-                if command.arguments
-                else None,
+                name=each.name,
+                description=each.description,
+                input=acp.AvailableCommandInput(hint=hint) if hint else None,
             )
-            for command in commands
+            for each in commands
+            for hint in [" ".join(argument.name for argument in each.arguments)]
         )
         self.update(acp.AvailableCommandsUpdate(available_commands=available))
 
@@ -321,22 +318,15 @@ class Session:
 
     def options(self) -> tuple[acp.ConfigOption, ...]:
         """Return the agent, the model and the variant as settings."""
-        config = self.client.config
-        modes = self.modes()
+        config, modes = self.client.config, self.modes()
+        agent = None if modes is None else modes.current_mode_id
+        model = self._chat.model or config.select_model
+        variants = ("", *config.variants) if config.variants else ()
+        variant = self._variant or config.select_variant or ""
         rows = [
-            (
-                "mode",
-                "Agent",
-                config.agents or (),
-                None if modes is None else modes.current_mode_id,
-            ),
-            ("model", "Model", config.models or (), self._chat.model or config.select_model),
-            (
-                "thought_level",
-                "Variant",
-                ("", *(config.variants or ())) if config.variants else (),
-                self._variant or config.select_variant or "",
-            ),
+            ("mode", "Agent", config.agents, agent),
+            ("model", "Model", config.models, model),
+            ("thought_level", "Variant", variants, variant),
         ]
         return tuple(
             acp.SelectConfigOption(
