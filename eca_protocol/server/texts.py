@@ -14,7 +14,14 @@ from typing import Any, Literal, TypeAlias
 
 import attrs
 
-from eca_protocol import messages as m
+from eca_protocol.messages import (
+    ChatContent,
+    ChatReasonTextContent,
+    ChatRole,
+    ChatTextContent,
+    ChatToolCallPrepareContent,
+    ChatToolCallRunContent,
+)
 
 __all__ = ["Paragraphs", "Role", "arguments_of", "closing_text", "named_command", "pieces", "split"]
 
@@ -27,9 +34,9 @@ _SHORT_ESCAPES = b'"\\\b\t\n\f\r'
 _ESCAPES = _SHORT_ESCAPES, bytes(set(range(0x20)) - set(_SHORT_ESCAPES))  # 1 or 5 bytes more
 
 _TEXTS: Mapping[type, str] = {
-    m.ChatTextContent: "text",
-    m.ChatReasonTextContent: "text",
-    m.ChatToolCallPrepareContent: "arguments_text",
+    ChatTextContent: "text",
+    ChatReasonTextContent: "text",
+    ChatToolCallPrepareContent: "arguments_text",
 }
 """The contents whose text may be split into pieces that the client joins."""
 
@@ -41,9 +48,9 @@ class Paragraphs:
         self._before = ""
         self._begins_paragraph = False
 
-    def spaced(self, role: m.ChatRole, content: m.ChatContent) -> m.ChatContent | None:
+    def spaced(self, role: ChatRole, content: ChatContent) -> ChatContent | None:
         """Return the content as it is written next, or None for a system text without words."""
-        if not isinstance(content, m.ChatTextContent):
+        if not isinstance(content, ChatTextContent):
             self._begins_paragraph |= _is_hidden_call(content)
             return content
         text = content.text.strip("\n") if role == "system" else content.text
@@ -55,11 +62,11 @@ class Paragraphs:
         if self._before and (role == "system" or self._begins_paragraph):
             text = "\n" * _missing(self._before, text) + text
         self._before, self._begins_paragraph = text, role == "system"
-        return content if text == content.text else m.ChatTextContent(text=text)
+        return content if text == content.text else ChatTextContent(text=text)
 
 
-def _is_hidden_call(content: m.ChatContent) -> bool:
-    if not isinstance(content, m.ChatToolCallRunContent):
+def _is_hidden_call(content: ChatContent) -> bool:
+    if not isinstance(content, ChatToolCallRunContent):
         return False
     return (content.server, content.name.removeprefix("eca_")) == ("eca", "task")
 
@@ -70,7 +77,7 @@ def _missing(before: str, text: str) -> int:
     return max(0, 2 - at_end - at_start)
 
 
-def split(content: m.ChatContent, limit: int) -> Iterable[m.ChatContent]:
+def split(content: ChatContent, limit: int) -> Iterable[ChatContent]:
     """Return a content in pieces of at most `limit` bytes of text, which the client joins."""
     field = _TEXTS.get(type(content))
     if field is None:
