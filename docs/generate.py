@@ -203,7 +203,7 @@ def _lifecycle() -> str:
         state: {
             trigger: (
                 f"{step.verdict.value} ({step.code})" if step.code else step.verdict.value,
-                step.next,
+                step.next or state,
             )
             for trigger, step in steps.items()
         }

@@ -6,62 +6,62 @@ The message models are in `eca_protocol.messages`, the testing kit in `eca_proto
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from eca_protocol.lazy import export
 
 if TYPE_CHECKING:
-    from eca_protocol import messages, methods, sync
-    from eca_protocol.client import (
-        SERVER_COMMAND,
-        ApprovalDecision,
-        Chat,
-        Client,
-        Rejection,
-        Turn,
-        connect,
-    )
-    from eca_protocol.codec import Codec, Departure, explain
-    from eca_protocol.draft import codec_for
-    from eca_protocol.endpoint import Dialect, Endpoint, Method, Table
-    from eca_protocol.errors import (
-        AnswerNeeded,
-        ApprovalNeeded,
-        ConnectionClosed,
-        DeadlineExceeded,
-        DecodeError,
-        ECAError,
-        HTTPError,
-        HTTPTimeout,
-        InvalidJSON,
-        LocalProtocolError,
-        ProtocolError,
-        RemoteProtocolError,
-        RequestFailed,
-        RPCError,
-        StartFailed,
-        TurnFailed,
-    )
-    from eca_protocol.fold import Fold
-    from eca_protocol.framing import (
-        ContentLengthDecoder,
-        FrameError,
-        LineDecoder,
-        encode_frame,
-        encode_line,
-    )
-    from eca_protocol.jsonrpc import ErrorCode, ErrorResponse, Notification, Request, Response
-    from eca_protocol.lifecycle import LifecycleGate
-    from eca_protocol.message_texts import dumps, loads
-    from eca_protocol.message_transport import MessageTransport, StreamTransport
-    from eca_protocol.methods import ECA
-    from eca_protocol.outbox import WriteShape
-    from eca_protocol.peer import End, Peer
-    from eca_protocol.process import spawn
-    from eca_protocol.revisions import Revision
-    from eca_protocol.server.chat import ServerChat
-    from eca_protocol.server.server import Server
-    from eca_protocol.server.values import ChatMessage, ContextQuery, Prompt, ToolResult
-    from eca_protocol.streams import FdTransport, Transport, memory_pair, owned_stdio
+    from eca_protocol import messages as messages
+    from eca_protocol import methods as methods
+    from eca_protocol import sync as sync
+    from eca_protocol.client import SERVER_COMMAND as SERVER_COMMAND
+    from eca_protocol.client import ApprovalDecision as ApprovalDecision
+    from eca_protocol.client import Chat as Chat
+    from eca_protocol.client import Client as Client
+    from eca_protocol.client import Rejection as Rejection
+    from eca_protocol.client import Turn as Turn
+    from eca_protocol.client import connect as connect
+    from eca_protocol.codec import Codec as Codec
+    from eca_protocol.codec import Departure as Departure
+    from eca_protocol.codec import explain as explain
+    from eca_protocol.draft import codec_for as codec_for
+    from eca_protocol.endpoint import Dialect as Dialect
+    from eca_protocol.endpoint import Endpoint as Endpoint
+    from eca_protocol.endpoint import Method as Method
+    from eca_protocol.endpoint import Table as Table
+    from eca_protocol.errors import *  # noqa: F403 - each of its names is exported
+    from eca_protocol.fold import Fold as Fold
+    from eca_protocol.framing import ContentLengthDecoder as ContentLengthDecoder
+    from eca_protocol.framing import FrameError as FrameError
+    from eca_protocol.framing import LineDecoder as LineDecoder
+    from eca_protocol.framing import encode_frame as encode_frame
+    from eca_protocol.framing import encode_line as encode_line
+    from eca_protocol.jsonrpc import ErrorCode as ErrorCode
+    from eca_protocol.jsonrpc import ErrorResponse as ErrorResponse
+    from eca_protocol.jsonrpc import Notification as Notification
+    from eca_protocol.jsonrpc import Request as Request
+    from eca_protocol.jsonrpc import Response as Response
+    from eca_protocol.lifecycle import LifecycleGate as LifecycleGate
+    from eca_protocol.message_texts import dumps as dumps
+    from eca_protocol.message_texts import loads as loads
+    from eca_protocol.message_transport import MessageTransport as MessageTransport
+    from eca_protocol.message_transport import StreamTransport as StreamTransport
+    from eca_protocol.methods import ECA as ECA
+    from eca_protocol.outbox import WriteShape as WriteShape
+    from eca_protocol.peer import End as End
+    from eca_protocol.peer import Peer as Peer
+    from eca_protocol.process import spawn as spawn
+    from eca_protocol.revisions import Revision as Revision
+    from eca_protocol.server.chat import ServerChat as ServerChat
+    from eca_protocol.server.server import Server as Server
+    from eca_protocol.server.values import ChatMessage as ChatMessage
+    from eca_protocol.server.values import ContextQuery as ContextQuery
+    from eca_protocol.server.values import Prompt as Prompt
+    from eca_protocol.server.values import ToolResult as ToolResult
+    from eca_protocol.streams import FdTransport as FdTransport
+    from eca_protocol.streams import Transport as Transport
+    from eca_protocol.streams import memory_pair as memory_pair
+    from eca_protocol.streams import owned_stdio as owned_stdio
 
 _EXPORTS = {
     "client": "SERVER_COMMAND ApprovalDecision Chat Client Rejection Turn connect",
@@ -90,88 +90,4 @@ _EXPORTS = {
     "streams": "FdTransport Transport memory_pair owned_stdio",
 }
 _MODULES = ("messages", "methods", "sync")
-_MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names.split()}
-
-__all__ = [
-    "ECA",
-    "SERVER_COMMAND",
-    "AnswerNeeded",
-    "ApprovalDecision",
-    "ApprovalNeeded",
-    "Chat",
-    "ChatMessage",
-    "Client",
-    "Codec",
-    "ConnectionClosed",
-    "ContentLengthDecoder",
-    "ContextQuery",
-    "DeadlineExceeded",
-    "DecodeError",
-    "Departure",
-    "Dialect",
-    "ECAError",
-    "End",
-    "Endpoint",
-    "ErrorCode",
-    "ErrorResponse",
-    "FdTransport",
-    "Fold",
-    "FrameError",
-    "HTTPError",
-    "HTTPTimeout",
-    "InvalidJSON",
-    "LifecycleGate",
-    "LineDecoder",
-    "LocalProtocolError",
-    "MessageTransport",
-    "Method",
-    "Notification",
-    "Peer",
-    "Prompt",
-    "ProtocolError",
-    "RPCError",
-    "Rejection",
-    "RemoteProtocolError",
-    "Request",
-    "RequestFailed",
-    "Response",
-    "Revision",
-    "Server",
-    "ServerChat",
-    "StartFailed",
-    "StreamTransport",
-    "Table",
-    "ToolResult",
-    "Transport",
-    "Turn",
-    "TurnFailed",
-    "WriteShape",
-    "codec_for",
-    "connect",
-    "dumps",
-    "encode_frame",
-    "encode_line",
-    "explain",
-    "loads",
-    "memory_pair",
-    "messages",
-    "methods",
-    "owned_stdio",
-    "spawn",
-    "sync",
-]
-
-
-if not TYPE_CHECKING:  # a type checker would take any name
-
-    def __getattr__(name: str) -> Any:
-        if name in _MODULES:
-            return importlib.import_module(f"{__name__}.{name}")
-        module = _MODULE_OF.get(name)
-        if module is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(f"{__name__}.{module}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+export(globals(), _EXPORTS, _MODULES)

@@ -199,6 +199,9 @@ class ContentLengthDecoder:
         max_body: the limit of a body, in bytes; a longer one is skipped.
         max_header: the limit of a header block, in bytes.
         max_skip: the limit of a skipped body, in bytes; a longer one is a fatal error.
+
+    Attributes:
+        closed: the stream has ended, by a fatal error or by `feed_eof`.
     """
 
     # The header as most peers write it. Nine digits are always a valid length.
@@ -216,18 +219,13 @@ class ContentLengthDecoder:
         self._max_body = max_body
         self._max_header = max_header
         self._max_skip = max_skip
-        self._closed = False
+        self.closed: bool = False
         self._line = bytearray()  # the incomplete header line
         self._block: list[bytes] = []  # the complete lines of the incomplete header
         self._block_size = 0
         self._body = bytearray()  # the incomplete body
         self._missing = 0  # its bytes that have not arrived
         self._to_skip = 0  # bytes of a refused body that have not arrived
-
-    @property
-    def closed(self) -> bool:
-        """True if the stream has ended, by a fatal error or by `feed_eof`."""
-        return self._closed
 
     @property
     def incomplete_header(self) -> str:
@@ -241,11 +239,11 @@ class ContentLengthDecoder:
         Raises:
             LocalProtocolError: the decoder is closed.
         """
-        if self._closed:
+        if self.closed:
             raise LocalProtocolError("expected no bytes after the end of the stream, got some")
         output: Frames = []
         position, end = 0, len(data)
-        while position < end and not self._closed:
+        while position < end and not self.closed:
             if self._missing:
                 position = self._take_body(data, position, output)
             elif self._to_skip:
@@ -260,9 +258,9 @@ class ContentLengthDecoder:
 
     def feed_eof(self) -> Frames:
         """Take the end of the stream; an incomplete message is a fatal error."""
-        if self._closed:
+        if self.closed:
             return []
-        self._closed = True
+        self.closed = True
         if self._missing or self._to_skip:
             got = f"the end of the stream, {self._missing or self._to_skip} bytes too early"
             return [FrameError(kind=FrameErrorKind.EOF_IN_BODY, got=got)]
@@ -342,7 +340,7 @@ class ContentLengthDecoder:
 
     def _report(self, error: FrameError, output: Frames) -> None:
         output.append(error)
-        self._closed = error.fatal
+        self.closed = error.fatal
 
 
 class _Header:
@@ -420,18 +418,16 @@ class LineDecoder:
 
     Args:
         max_line: the limit of a line without its end, in bytes; a longer line is skipped.
+
+    Attributes:
+        closed: the stream has ended.
     """
 
     def __init__(self, *, max_line: int = MAX_BODY) -> None:
         self._max_line = max_line
-        self._closed = False
+        self.closed: bool = False
         self._line = bytearray()  # the incomplete line
         self._skipping = False  # the line is too long, and reported
-
-    @property
-    def closed(self) -> bool:
-        """True if the stream has ended."""
-        return self._closed
 
     def feed(self, data: bytes) -> Frames:
         """Take the next bytes; return the lines that they complete, without their ends.
@@ -439,7 +435,7 @@ class LineDecoder:
         Raises:
             LocalProtocolError: the decoder is closed.
         """
-        if self._closed:
+        if self.closed:
             raise LocalProtocolError("expected no bytes after the end of the stream, got some")
         output: Frames = []
         first, *others = data.split(b"\n")
@@ -455,8 +451,8 @@ class LineDecoder:
     def feed_eof(self) -> Frames:
         """Take the end of the stream, which also ends the last line."""
         output: Frames = []
-        if not self._closed:
-            self._closed = True
+        if not self.closed:
+            self.closed = True
             self._end_line(output)
         return output
 

@@ -80,6 +80,7 @@ def _handler_of(handlers: Mapping[str, Handler], name: str) -> Handler:
     return handler
 
 
+@attrs.define(eq=False)
 class HandlerRunner:
     """Runs handlers, and answers the requests of the other side.
 
@@ -94,25 +95,15 @@ class HandlerRunner:
         tasks: the group in which handlers run; the peer sets it when it is entered.
     """
 
-    tasks: anyio.abc.TaskGroup
-
-    def __init__(
-        self,
-        handlers: Mapping[str, Handler],
-        *,
-        endpoint: Endpoint,
-        transport: MessageTransport,
-        codec: MessageCodec,
-        on_answered: Callable[[], None],
-    ) -> None:
-        self.codec = codec
-        self._handlers = handlers
-        self._endpoint = endpoint
-        self._transport = transport
-        self._on_answered = on_answered
-        self._scopes: dict[Id | None, anyio.CancelScope] = {}  # of requests that may be cancelled
-        self._running: dict[anyio.CancelScope, str] = {}  # the method of each task
-        self._task_done = anyio.Event()
+    _handlers: Mapping[str, Handler]
+    _endpoint: Endpoint
+    _transport: MessageTransport
+    codec: MessageCodec
+    _on_answered: Callable[[], None]
+    tasks: anyio.abc.TaskGroup = attrs.field(init=False)
+    _scopes: dict[Id | None, anyio.CancelScope] = attrs.field(factory=dict)  # may be cancelled
+    _running: dict[anyio.CancelScope, str] = attrs.field(factory=dict)  # the method of each task
+    _task_done: anyio.Event = attrs.field(factory=anyio.Event)
 
     def run_notification(self, event: NotificationReceived) -> None:
         """Run the handler of a notification, if there is one; log its errors."""

@@ -82,6 +82,7 @@ class HTTPRequest:
         return path, query
 
 
+@attrs.define(eq=False)
 class Responder:
     """The writer of one response: by `respond`, or by `start`, `send` and `end`.
 
@@ -89,20 +90,12 @@ class Responder:
     `anyio.BrokenResourceError` if the client has closed the connection.
     """
 
-    def __init__(
-        self,
-        connection: h11.Connection,
-        stream: anyio.abc.SocketStream,
-        write_deadline: float,
-        *,
-        is_head: bool,
-    ) -> None:
-        self._connection = connection
-        self._stream = stream
-        self._write_deadline = write_deadline
-        self._is_head = is_head
-        self.started: bool = False
-        self.ended: bool = False
+    _connection: h11.Connection
+    _stream: anyio.abc.SocketStream
+    _write_deadline: float
+    _is_head: bool = attrs.field(kw_only=True)
+    started: bool = False
+    ended: bool = False
 
     async def respond(self, status: int, body: bytes = b"", headers: Headers = ()) -> None:
         """Write a whole response, with its `Content-Length`."""
@@ -167,25 +160,17 @@ class Responder:
 Handler = Callable[[HTTPRequest, Responder], Awaitable[None]]
 
 
+@attrs.define(eq=False)
 class HTTPServer:
     """A running server, made by `serve`."""
 
-    def __init__(
-        self,
-        handler: Handler,
-        *,
-        host: str,
-        limits: ServerLimits,
-        allowed_hosts: Collection[str] | None,
-        on_change: Callable[[], None],
-    ) -> None:
-        self.host = host
-        self.port = 0
-        self.connections: int = 0
-        self._handler = handler
-        self._limits = limits
-        self._allowed_hosts = allowed_hosts
-        self._on_change = on_change
+    _handler: Handler
+    host: str
+    _limits: ServerLimits
+    _allowed_hosts: Collection[str] | None
+    _on_change: Callable[[], None]
+    port: int = 0
+    connections: int = 0
 
     @property
     def url(self) -> str:
@@ -356,13 +341,7 @@ async def serve(
     Raises:
         OSError: the server cannot listen on the address.
     """
-    server = HTTPServer(
-        handler,
-        host=host,
-        limits=limits or ServerLimits(),
-        allowed_hosts=allowed_hosts,
-        on_change=on_change,
-    )
+    server = HTTPServer(handler, host, limits or ServerLimits(), allowed_hosts, on_change)
     listener = await anyio.create_tcp_listener(local_host=host, local_port=port, backlog=1024)
     server.port = listener.extra_attributes[anyio.abc.SocketAttribute.local_port]()
     accepting = anyio.CancelScope()  # not that of the group, see `Peer.__aexit__`

@@ -11,16 +11,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from eca_protocol.errors import (
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    PARSE_ERROR,
-    REQUEST_CANCELLED,
-    SERVER_NOT_INITIALIZED,
-    RemoteProtocolError,
-)
+from eca_protocol import errors
 
 __all__ = [
     "ErrorCode",
@@ -41,13 +32,13 @@ _MISSING = object()
 class ErrorCode:
     """The JSON-RPC error codes this protocol uses (design decision 14)."""
 
-    PARSE_ERROR = PARSE_ERROR
-    INVALID_REQUEST = INVALID_REQUEST
-    METHOD_NOT_FOUND = METHOD_NOT_FOUND
-    INVALID_PARAMS = INVALID_PARAMS
-    INTERNAL_ERROR = INTERNAL_ERROR
-    SERVER_NOT_INITIALIZED = SERVER_NOT_INITIALIZED
-    REQUEST_CANCELLED = REQUEST_CANCELLED
+    PARSE_ERROR = errors.PARSE_ERROR
+    INVALID_REQUEST = errors.INVALID_REQUEST
+    METHOD_NOT_FOUND = errors.METHOD_NOT_FOUND
+    INVALID_PARAMS = errors.INVALID_PARAMS
+    INTERNAL_ERROR = errors.INTERNAL_ERROR
+    SERVER_NOT_INITIALIZED = errors.SERVER_NOT_INITIALIZED
+    REQUEST_CANCELLED = errors.REQUEST_CANCELLED
 
 
 @attrs.frozen
@@ -123,7 +114,7 @@ def classify(value: Any) -> Message:
             message's id may belong to one of our calls.
     """
     if type(value) is not dict:
-        raise RemoteProtocolError(
+        raise errors.RemoteProtocolError(
             "batches are not supported: expected one object, got an array"
             if isinstance(value, list)
             else f"expected a JSON-RPC message object, got {_kind(value)}"
@@ -135,18 +126,20 @@ def classify(value: Any) -> Message:
     id_is_valid = type(request_id) is int or type(request_id) is str
     answer_to = request_id if id_is_valid else None
     if request_id is not _MISSING and not id_is_valid:
-        raise RemoteProtocolError(f"id: expected an integer or a string, got {_kind(request_id)}")
+        raise errors.RemoteProtocolError(
+            f"id: expected an integer or a string, got {_kind(request_id)}"
+        )
     if value.get("jsonrpc") != "2.0":
-        raise RemoteProtocolError(
+        raise errors.RemoteProtocolError(
             f'jsonrpc: expected "2.0", got {_shown(value, "jsonrpc")}', request_id=answer_to
         )
     if type(method) is not str:
-        raise RemoteProtocolError(
+        raise errors.RemoteProtocolError(
             f"method: expected a string, got {_kind(method)}", request_id=answer_to
         )
     params = value.get("params")
     if params is not None and type(params) is not dict and type(params) is not list:
-        raise RemoteProtocolError(
+        raise errors.RemoteProtocolError(
             f"params: expected an object, an array or null, got {_kind(params)}",
             request_id=answer_to,
         )
@@ -158,14 +151,16 @@ def classify(value: Any) -> Message:
 def _classify_answer(value: Mapping[str, Any]) -> Response | ErrorResponse:
     error = value.get("error")
     if error is None and "result" not in value:
-        raise RemoteProtocolError("expected a method, a result or an error, got none of these keys")
+        raise errors.RemoteProtocolError(
+            "expected a method, a result or an error, got none of these keys"
+        )
     if value.get("jsonrpc") != "2.0":
-        raise RemoteProtocolError(f'jsonrpc: expected "2.0", got {_shown(value, "jsonrpc")}')
+        raise errors.RemoteProtocolError(f'jsonrpc: expected "2.0", got {_shown(value, "jsonrpc")}')
     request_id = value.get("id")
     if type(request_id) is not int and type(request_id) is not str:
         if request_id is None and error is not None:
             return error_response(None, error)
-        raise RemoteProtocolError(
+        raise errors.RemoteProtocolError(
             f"id: expected the integer or string of a request, got {_kind(request_id)}"
         )
     if error is not None:
@@ -176,12 +171,12 @@ def _classify_answer(value: Mapping[str, Any]) -> Response | ErrorResponse:
 def error_response(request_id: Id | None, error: Any) -> ErrorResponse:
     """Read the `error` member of a response; a non-integer code moves to the data (W-60)."""
     if not isinstance(error, dict):
-        return ErrorResponse(request_id, INTERNAL_ERROR, _text_of(error), None)
+        return ErrorResponse(request_id, errors.INTERNAL_ERROR, _text_of(error), None)
     code = error.get("code")
     data = error.get("data")
     if type(code) is not int:
         data = data if code is None or data is not None else {"code": code}
-        code = INTERNAL_ERROR
+        code = errors.INTERNAL_ERROR
     return ErrorResponse(request_id, code, _text_of(error.get("message")), data)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import attrs
 
@@ -50,88 +50,28 @@ Input: TypeAlias = Literal[
 
 @attrs.frozen
 class _Transition:
+    """The verdict on an input, and the next state; None: the state stays."""
+
     verdict: Verdict
-    next: State
+    next: State | None = None
     code: int = 0
     reason: str = ""
 
 
-def _row(
-    state: State, verdict: Verdict, others: Mapping[Input, _Transition]
-) -> Mapping[Input, _Transition]:
+def _row(verdict: Verdict, **others: _Transition) -> dict[Input, _Transition]:
     """Return the row of a state: one verdict and no change, but for `exit` and `others`."""
-    stay, end = _Transition(verdict, state), _Transition(Verdict.ADMIT, State.EXITED)
-    return {
-        "initialize": stay,
-        "initialized": stay,
-        "shutdown": stay,
-        "exit": end,
-        "request": stay,
-        "notification": stay,
-        **others,
-    }
+    stay = _Transition(verdict)
+    row: dict[Any, _Transition] = dict.fromkeys((*_NAMED_INPUTS, "request", "notification"), stay)
+    return row | {"exit": _to(State.EXITED)} | others
 
 
 def _to(state: State) -> _Transition:
     return _Transition(Verdict.ADMIT, state)
 
 
-def _refuse(state: State, code: int, reason: str) -> _Transition:
-    return _Transition(Verdict.REFUSE, state, code, reason)
+def _refuse(code: int, reason: str) -> _Transition:
+    return _Transition(Verdict.REFUSE, None, code, reason)
 
-
-def _twice(state: State) -> _Transition:
-    reason = "initialize was sent before: a connection is initialized once"
-    return _refuse(state, INVALID_REQUEST, reason)
-
-
-_EARLY = _refuse(State.NEW, SERVER_NOT_INITIALIZED, "the server is not initialized yet")
-_LATE = _refuse(State.SHUTDOWN, INVALID_REQUEST, "the server was shut down: only exit may follow")
-
-TRANSITIONS: Mapping[State, Mapping[Input, _Transition]] = MappingProxyType(
-    {
-        State.NEW: _row(
-            State.NEW,
-            Verdict.DROP,
-            {"initialize": _to(State.INITIALIZING), "shutdown": _EARLY, "request": _EARLY},
-        ),
-        State.INITIALIZING: _row(
-            State.INITIALIZING,
-            Verdict.HOLD,
-            {
-                "initialize": _twice(State.INITIALIZING),
-                "initialize answered": _to(State.ANSWERED),
-                "initialize failed": _to(State.NEW),
-            },
-        ),
-        State.ANSWERED: _row(
-            State.ANSWERED,
-            Verdict.ADMIT,
-            {
-                "initialize": _twice(State.ANSWERED),
-                "initialized": _to(State.READY),
-                "shutdown": _to(State.SHUTDOWN),
-            },
-        ),
-        State.READY: _row(
-            State.READY,
-            Verdict.ADMIT,
-            {
-                "initialize": _twice(State.READY),
-                "initialized": _Transition(Verdict.DROP, State.READY),
-                "shutdown": _to(State.SHUTDOWN),
-            },
-        ),
-        State.SHUTDOWN: _row(
-            State.SHUTDOWN,
-            Verdict.DROP,
-            {"initialize": _LATE, "shutdown": _LATE, "request": _LATE},
-        ),
-        State.EXITED: _row(
-            State.EXITED, Verdict.DROP, {"exit": _Transition(Verdict.DROP, State.EXITED)}
-        ),
-    }
-)
 
 _NAMED_INPUTS: Mapping[str, Input] = {
     "initialize": "initialize",
@@ -139,6 +79,27 @@ _NAMED_INPUTS: Mapping[str, Input] = {
     "shutdown": "shutdown",
     "exit": "exit",
 }
+_EARLY = _refuse(SERVER_NOT_INITIALIZED, "the server is not initialized yet")
+_TWICE = _refuse(INVALID_REQUEST, "initialize was sent before: a connection is initialized once")
+_LATE = _refuse(INVALID_REQUEST, "the server was shut down: only exit may follow")
+_INITIALIZE, _READY, _SHUTDOWN = map(_to, (State.INITIALIZING, State.READY, State.SHUTDOWN))
+_DROPPED = _Transition(Verdict.DROP)
+
+TRANSITIONS: Mapping[State, Mapping[Input, _Transition]] = MappingProxyType(
+    {
+        State.NEW: _row(Verdict.DROP, initialize=_INITIALIZE, shutdown=_EARLY, request=_EARLY),
+        State.INITIALIZING: _row(Verdict.HOLD, initialize=_TWICE)
+        | {"initialize answered": _to(State.ANSWERED), "initialize failed": _to(State.NEW)},
+        State.ANSWERED: _row(
+            Verdict.ADMIT, initialize=_TWICE, initialized=_READY, shutdown=_SHUTDOWN
+        ),
+        State.READY: _row(
+            Verdict.ADMIT, initialize=_TWICE, initialized=_DROPPED, shutdown=_SHUTDOWN
+        ),
+        State.SHUTDOWN: _row(Verdict.DROP, initialize=_LATE, shutdown=_LATE, request=_LATE),
+        State.EXITED: _row(Verdict.DROP, exit=_DROPPED),
+    }
+)
 
 
 class LifecycleGate:
@@ -164,7 +125,7 @@ class LifecycleGate:
         if step.verdict is Verdict.REFUSE:
             raise RPCError(step.code, step.reason)
         if step.verdict is Verdict.ADMIT:
-            self.state = step.next
+            self.state = step.next or self.state
             self.was_shut_down = self.was_shut_down or step.next is State.SHUTDOWN
         return step.verdict
 
@@ -173,7 +134,7 @@ class LifecycleGate:
         if method != "initialize" or self.state is not State.INITIALIZING:
             return False
         input_: Input = "initialize answered" if success else "initialize failed"
-        self.state = TRANSITIONS[self.state][input_].next
+        self.state = TRANSITIONS[self.state][input_].next or self.state
         return True
 
     def check_sending(self, method: str, kind: Literal["request", "notification"]) -> None:

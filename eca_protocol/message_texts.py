@@ -10,6 +10,7 @@ from eca_protocol import json
 from eca_protocol.codec import Codec, converter
 from eca_protocol.codec.write import NotInRevision
 from eca_protocol.errors import LocalProtocolError
+from eca_protocol.messages.marks import Unknown
 from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision
 
@@ -51,7 +52,7 @@ def dumps(message: Any, *, revision: Revision = Revision.CURRENT) -> str:
     cls = type(message)
     if not attrs.has(cls):
         raise LocalProtocolError(f"expected a message, got a {cls.__name__}")
-    if {field.name for field in attrs.fields(cls)} == {"type", "raw"}:  # of an unknown type
+    if isinstance(message, Unknown):
         return json.dumps(message.raw).decode()
     write = converter(_stateless(revision)).get_unstructure_hook(cls)
     try:

@@ -108,13 +108,7 @@ class Peer:
         self.first_unreadable: RemoteProtocolError | None = None
         self.pending_calls: dict[Id, PendingCall[Any]] = {}
         self._endpoint = Endpoint(side, table, dialect=dialect, gate=gate)
-        self._runner = HandlerRunner(
-            handlers,
-            endpoint=self._endpoint,
-            transport=transport,
-            codec=codec,
-            on_answered=self._release,
-        )
+        self._runner = HandlerRunner(handlers, self._endpoint, transport, codec, self._release)
         self._before_reading = before_reading
         self._reading = anyio.CancelScope()
         self._sending = anyio.CancelScope(shield=True)

@@ -6,20 +6,19 @@ version 2 is a draft that renames methods and replaces updates: it is no additio
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from eca_protocol.lazy import export
 
 if TYPE_CHECKING:
-    from eca_protocol.acp import messages
-    from eca_protocol.acp.methods import (
-        ACP,
-        ACP_CODEC,
-        ACP_DIALECT,
-        AUTHENTICATION_REQUIRED,
-        PROTOCOL_VERSION,
-        RESOURCE_NOT_FOUND,
-    )
-    from eca_protocol.acp.peers import open_peer
+    from eca_protocol.acp import messages as messages
+    from eca_protocol.acp.methods import ACP as ACP
+    from eca_protocol.acp.methods import ACP_CODEC as ACP_CODEC
+    from eca_protocol.acp.methods import ACP_DIALECT as ACP_DIALECT
+    from eca_protocol.acp.methods import AUTHENTICATION_REQUIRED as AUTHENTICATION_REQUIRED
+    from eca_protocol.acp.methods import PROTOCOL_VERSION as PROTOCOL_VERSION
+    from eca_protocol.acp.methods import RESOURCE_NOT_FOUND as RESOURCE_NOT_FOUND
+    from eca_protocol.acp.peers import open_peer as open_peer
 
 _MODULES = {
     "methods": (
@@ -27,30 +26,4 @@ _MODULES = {
     ),
     "peers": "open_peer",
 }
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
-
-__all__ = [
-    "ACP",
-    "ACP_CODEC",
-    "ACP_DIALECT",
-    "AUTHENTICATION_REQUIRED",
-    "PROTOCOL_VERSION",
-    "RESOURCE_NOT_FOUND",
-    "messages",
-    "open_peer",
-]
-
-
-if not TYPE_CHECKING:  # a type checker would take any name
-
-    def __getattr__(name: str) -> Any:
-        if name == "messages":
-            return importlib.import_module(f"{__name__}.messages")
-        module = _MODULE_OF.get(name)
-        if module is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(f"{__name__}.{module}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+export(globals(), _MODULES, ["messages"])

@@ -11,46 +11,36 @@ our calls is pending. While a task waits for a content of a turn or for an event
 times as high. A stopped turn ends with the server's last content.
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-from eca_protocol.client.approvals import (
-    ApprovalDecision,
-    ApprovalHandler,
-    OnApproval,
-    Rejection,
-)
-from eca_protocol.client.chat import Chat, Turn
-from eca_protocol.client.client import Client
-from eca_protocol.client.connecting import (
-    SERVER_COMMAND,
-    ConnectionOptions,
-    InProcessServer,
-    connect,
-)
-from eca_protocol.client.events import Event, Events
-from eca_protocol.client.request_handlers import (
-    DefinitionHandler,
-    DiagnosticsHandler,
-    QuestionHandler,
-    ReferencesHandler,
-)
+from eca_protocol.lazy import export
 
-__all__ = [
-    "SERVER_COMMAND",
-    "ApprovalDecision",
-    "ApprovalHandler",
-    "Chat",
-    "Client",
-    "ConnectionOptions",
-    "DefinitionHandler",
-    "DiagnosticsHandler",
-    "Event",
-    "Events",
-    "InProcessServer",
-    "OnApproval",
-    "QuestionHandler",
-    "ReferencesHandler",
-    "Rejection",
-    "Turn",
-    "connect",
-]
+if TYPE_CHECKING:
+    from eca_protocol.client.approvals import ApprovalDecision as ApprovalDecision
+    from eca_protocol.client.approvals import ApprovalHandler as ApprovalHandler
+    from eca_protocol.client.approvals import OnApproval as OnApproval
+    from eca_protocol.client.approvals import Rejection as Rejection
+    from eca_protocol.client.chat import Chat as Chat
+    from eca_protocol.client.chat import Turn as Turn
+    from eca_protocol.client.client import Client as Client
+    from eca_protocol.client.connecting import SERVER_COMMAND as SERVER_COMMAND
+    from eca_protocol.client.connecting import connect as connect
+    from eca_protocol.client.events import Event as Event
+    from eca_protocol.client.events import Events as Events
+    from eca_protocol.client.options import ConnectionOptions as ConnectionOptions
+    from eca_protocol.client.options import InProcessServer as InProcessServer
+    from eca_protocol.client.request_handlers import DefinitionHandler as DefinitionHandler
+    from eca_protocol.client.request_handlers import DiagnosticsHandler as DiagnosticsHandler
+    from eca_protocol.client.request_handlers import QuestionHandler as QuestionHandler
+    from eca_protocol.client.request_handlers import ReferencesHandler as ReferencesHandler
+
+_NAMES = {
+    "approvals": "ApprovalDecision ApprovalHandler OnApproval Rejection",
+    "chat": "Chat Turn",
+    "client": "Client",
+    "connecting": "SERVER_COMMAND connect",
+    "events": "Event Events",
+    "options": "ConnectionOptions InProcessServer",
+    "request_handlers": "DefinitionHandler DiagnosticsHandler QuestionHandler ReferencesHandler",
+}
+export(globals(), _NAMES)

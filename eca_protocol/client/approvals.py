@@ -51,14 +51,12 @@ class WaitingCall:
         content: the call.
         is_due: the program has read the call.
         scope: the wait for the handler; cancelled when the call is closed.
-        is_open: the call still waits.
     """
 
     chat_id: str
     content: m.ChatToolCallRunContent
     is_due: bool
     scope: anyio.CancelScope = attrs.field(factory=anyio.CancelScope)
-    is_open: bool = True
 
 
 class WaitingCalls:
@@ -80,13 +78,13 @@ class WaitingCalls:
     def close(self, chat_id: str, call_id: str) -> None:
         """Remove a call that does not wait any longer."""
         if (call := self._calls.pop((chat_id, call_id), None)) is not None:
-            _end(call)
+            call.scope.cancel()
 
     def clear(self) -> None:
         """Remove all calls."""
         calls, self._calls = self._calls, {}
         for call in calls.values():
-            _end(call)
+            call.scope.cancel()
 
     @property
     def are_open(self) -> bool:
@@ -97,11 +95,6 @@ class WaitingCalls:
     def due(self) -> WaitingCall | None:
         """A call that the program has read and whose decision has not started."""
         return next((call for call in self._calls.values() if call.is_due), None)
-
-
-def _end(call: WaitingCall) -> None:
-    call.is_open = False
-    call.scope.cancel()
 
 
 def check_handler(handler: OnApproval) -> None:
@@ -131,7 +124,7 @@ async def decide(handler: OnApproval, call: WaitingCall) -> ApprovalDecision | N
         decision = handler(call.content)
         if inspect.isawaitable(decision):
             decision = await decision
-    if not call.is_open:
+    if call.scope.cancel_called:
         return None
     if decision in _DECISIONS or isinstance(decision, Rejection):
         return decision

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, MutableMapping, Sequence
 from typing import Self, TypeVar
 
 from eca_protocol import messages as m
+from eca_protocol import methods
 from eca_protocol.client.approvals import Rejection, decide
 from eca_protocol.client.inbox import Inbox
 from eca_protocol.client.session import Session
@@ -18,17 +19,6 @@ from eca_protocol.errors import (
     LocalProtocolError,
     RequestFailed,
     TurnFailed,
-)
-from eca_protocol.methods import (
-    CHAT_CLEAR,
-    CHAT_DELETE,
-    CHAT_HISTORY,
-    CHAT_PROMPT,
-    CHAT_PROMPT_STEER,
-    CHAT_PROMPT_STOP,
-    CHAT_QUERY_COMMANDS,
-    CHAT_QUERY_CONTEXT,
-    CHAT_UPDATE,
 )
 
 ERROR_TEXT = 10.0
@@ -103,12 +93,12 @@ class Chat:
         """Stop the running turn; its iteration ends when the server confirms the end."""
         if not self._queue.is_idle:
             self._queue.stop()
-            self.client.notify(CHAT_PROMPT_STOP, m.ChatPromptStopParams(chat_id=self.id))
+            self.client.notify(methods.CHAT_PROMPT_STOP, m.ChatPromptStopParams(chat_id=self.id))
 
     def steer(self, message: str) -> None:
         """Send a message to the running turn, for its next request to the model."""
         self.client.notify(
-            CHAT_PROMPT_STEER, m.ChatPromptSteerParams(chat_id=self.id, message=message)
+            methods.CHAT_PROMPT_STEER, m.ChatPromptSteerParams(chat_id=self.id, message=message)
         )
 
     def approve(self, tool_call_id: str, *, save: m.ToolCallApprovalSave | None = None) -> None:
@@ -123,7 +113,7 @@ class Chat:
 
     async def delete(self) -> None:
         """Delete the chat on the server, which ends a running turn."""
-        await self.client.request(CHAT_DELETE, m.ChatDeleteParams(chat_id=self.id))
+        await self.client.request(methods.CHAT_DELETE, m.ChatDeleteParams(chat_id=self.id))
         self._on_deleted()
 
     def _on_deleted(self) -> None:
@@ -135,29 +125,29 @@ class Chat:
     ) -> tuple[m.ChatContext, ...]:
         """Return the contexts that match a query; a blank query matches all."""
         params = m.ChatQueryContextParams(chat_id=self.id, query=query, contexts=tuple(contexts))
-        return (await self.client.request(CHAT_QUERY_CONTEXT, params)).contexts
+        return (await self.client.request(methods.CHAT_QUERY_CONTEXT, params)).contexts
 
     async def query_commands(self, query: str = "") -> tuple[m.ChatCommand, ...]:
         """Return the slash commands that match a query; a blank query matches all."""
         params = m.ChatQueryCommandsParams(chat_id=self.id, query=query)
-        return (await self.client.request(CHAT_QUERY_COMMANDS, params)).commands
+        return (await self.client.request(methods.CHAT_QUERY_COMMANDS, params)).commands
 
     async def update(self, *, title: str | None = None, trust: bool | None = None) -> None:
         """Set the chat's title or the trust in its tools; None changes nothing."""
         params = m.ChatUpdateParams(chat_id=self.id, title=title, trust=trust)
-        await self.client.request(CHAT_UPDATE, params)
+        await self.client.request(methods.CHAT_UPDATE, params)
 
     async def clear(self) -> None:
         """Delete the chat's messages, but not the chat."""
         params = m.ChatClearParams(chat_id=self.id, messages=True)
-        await self.client.request(CHAT_CLEAR, params)
+        await self.client.request(methods.CHAT_CLEAR, params)
 
     async def history(
         self, *, limit: int | None = None, before: str | None = None, after: str | None = None
     ) -> m.ChatHistoryResponse:
         """Return a page of the chat's contents; `before` and `after` are cursors of an answer."""
         params = m.ChatHistoryParams(chat_id=self.id, limit=limit, before=before, after=after)
-        return await self.client.request(CHAT_HISTORY, params)
+        return await self.client.request(methods.CHAT_HISTORY, params)
 
     async def _start(self, inbox: Inbox) -> None:
         """Wait for the previous turn, then make this turn the running one.
@@ -242,13 +232,13 @@ class Turn:
         """Send the prompt when the previous turn has ended, unless this one was stopped."""
         self._started = True
         client = self.chat.client
-        await client.wait_for_revision(CHAT_PROMPT, self.params)
+        await client.wait_for_revision(methods.CHAT_PROMPT, self.params)
         await self.chat._start(self._inbox)
         if self.stopped:
             self._queue.finish()
             return
         try:
-            self._inbox.call = call = client.start_request(CHAT_PROMPT, self.params)
+            self._inbox.call = call = client.start_request(methods.CHAT_PROMPT, self.params)
         except BaseException:
             self._queue.fail("the prompt could not be sent")
             raise

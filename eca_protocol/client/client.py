@@ -9,10 +9,10 @@ import anyio
 import attrs
 
 from eca_protocol import messages as m
-from eca_protocol.client.approvals import OnApproval
+from eca_protocol import methods
 from eca_protocol.client.chat import Chat
 from eca_protocol.client.events import Event, EventQueue, Events
-from eca_protocol.client.request_handlers import RequestHandlers
+from eca_protocol.client.options import ConnectionOptions
 from eca_protocol.client.server_task import ServerTask
 from eca_protocol.client.session import CONFIGURED, Session
 from eca_protocol.errors import (
@@ -24,26 +24,7 @@ from eca_protocol.errors import (
     RPCError,
 )
 from eca_protocol.jsonrpc import ErrorCode
-from eca_protocol.methods import (
-    CHAT_ASK_QUESTION,
-    CHAT_CLEARED,
-    CHAT_CONTENT_RECEIVED,
-    CHAT_DELETED,
-    CHAT_OPENED,
-    CHAT_STATUS_CHANGED,
-    CONFIG_UPDATED,
-    EXIT,
-    JOBS_UPDATED,
-    PROGRESS,
-    PROVIDERS_UPDATED,
-    REWRITE_CONTENT_RECEIVED,
-    SHOW_MESSAGE,
-    SHUTDOWN,
-    TOOL_SERVER_REMOVED,
-    TOOL_SERVER_UPDATED,
-)
 from eca_protocol.process import Child, GracePeriods
-from eca_protocol.revisions import Revision
 from eca_protocol.streams import Transport
 
 _EventT = TypeVar("_EventT", bound=Event)
@@ -68,45 +49,34 @@ class Client(Session):
     def __init__(
         self,
         transport: Transport,
+        options: ConnectionOptions,
         *,
         child: Child | None = None,
         server: ServerTask | None = None,
-        revision: Revision | None = None,
-        request_handlers: RequestHandlers | None = None,
-        on_approval: OnApproval = None,
-        deadline: float | None = 30.0,
-        idle_deadline: float | None = 600.0,
     ) -> None:
         self._events = EventQueue()
         add_event = self._events.add
         handlers = dict(
             [
-                CHAT_CONTENT_RECEIVED.handled_by(self._on_content),
-                CONFIG_UPDATED.handled_by(self._on_config),
-                TOOL_SERVER_UPDATED.handled_by(self._on_tool_server),
-                TOOL_SERVER_REMOVED.handled_by(self._on_tool_server_removed),
-                CHAT_DELETED.handled_by(self._on_chat_deleted),
-                CHAT_CLEARED.handled_by(add_event),
-                CHAT_OPENED.handled_by(add_event),
-                CHAT_STATUS_CHANGED.handled_by(add_event),
-                JOBS_UPDATED.handled_by(add_event),
-                PROVIDERS_UPDATED.handled_by(add_event),
-                REWRITE_CONTENT_RECEIVED.handled_by(add_event),
-                SHOW_MESSAGE.handled_by(add_event),
-                PROGRESS.handled_by(add_event),
-                CHAT_ASK_QUESTION.handled_by(self._refuse_question),
-                *(request_handlers or RequestHandlers()).handlers(self._begin_question),
+                methods.CHAT_CONTENT_RECEIVED.handled_by(self._on_content),
+                methods.CONFIG_UPDATED.handled_by(self._on_config),
+                methods.TOOL_SERVER_UPDATED.handled_by(self._on_tool_server),
+                methods.TOOL_SERVER_REMOVED.handled_by(self._on_tool_server_removed),
+                methods.CHAT_DELETED.handled_by(self._on_chat_deleted),
+                methods.CHAT_CLEARED.handled_by(add_event),
+                methods.CHAT_OPENED.handled_by(add_event),
+                methods.CHAT_STATUS_CHANGED.handled_by(add_event),
+                methods.JOBS_UPDATED.handled_by(add_event),
+                methods.PROVIDERS_UPDATED.handled_by(add_event),
+                methods.REWRITE_CONTENT_RECEIVED.handled_by(add_event),
+                methods.SHOW_MESSAGE.handled_by(add_event),
+                methods.PROGRESS.handled_by(add_event),
+                methods.CHAT_ASK_QUESTION.handled_by(self._refuse_question),
+                *options.handlers(self._begin_question),
             ]
         )
         self.handled_methods: frozenset[str] = frozenset(handlers)
-        super().__init__(
-            transport,
-            handlers,
-            revision=revision,
-            deadline=deadline,
-            idle_deadline=idle_deadline,
-            on_approval=on_approval,
-        )
+        super().__init__(transport, handlers, options)
         self.initialize_response: m.InitializeResponse = m.InitializeResponse()
         self.config: m.ChatConfig = m.ChatConfig()
         self.tool_servers: dict[str, m.ToolServerUpdatedParams] = {}
@@ -160,7 +130,7 @@ class Client(Session):
             DeadlineExceeded: the server announced none within `deadline` seconds.
             ConnectionClosed: the connection has ended.
         """
-        if not CONFIG_UPDATED.window.written_in(self.revision):
+        if not methods.CONFIG_UPDATED.window.written_in(self.revision):
             return self.config
         try:
             with anyio.fail_after(deadline), self.keep_reading():
@@ -294,11 +264,11 @@ class Client(Session):
         if self.closed:
             return
         try:
-            await self.request(SHUTDOWN, None, deadline=5.0)
+            await self.request(methods.SHUTDOWN, None, deadline=5.0)
         except LocalProtocolError:
             pass  # the server was shut down already, or never initialized
         except ECAError:
             return
         if not self.closed:
-            self.notify(EXIT, None)
+            self.notify(methods.EXIT, None)
         self._peer.close("the client has left")

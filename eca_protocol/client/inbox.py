@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 import anyio
+import attrs
 
 from eca_protocol import messages as m
 from eca_protocol.calls import PendingCall
@@ -18,6 +19,7 @@ CONTENT_WEIGHT = 512
 """The bytes by which a content counts in addition to its values."""
 
 
+@attrs.define(eq=False)
 class Inbox:
     """The unread contents of one turn.
 
@@ -32,29 +34,21 @@ class Inbox:
         waiting_calls: the tool calls that wait for an approval.
     """
 
-    def __init__(
-        self,
-        resume_reading: Callable[[], None],
-        keep_reading: Callable[[], AbstractContextManager[None]],
-        *,
-        follows_calls: bool,
-        decides_calls: bool,
-    ) -> None:
-        self.size: int = 0
-        self.call: PendingCall[m.ChatPromptResponse] | None = None
-        self.error: ECAError | None = None
-        self.has_ended: bool = False
-        self.is_stopped: bool = False
-        self.questions = 0
-        self.waiting_calls: WaitingCalls = WaitingCalls()
-        self._resume_reading = resume_reading
-        self._keep_reading = keep_reading
-        self._follows_calls = follows_calls
-        self._decides_calls = decides_calls
-        self._contents: deque[m.ChatContentReceivedParams] = deque()
-        self._arrived = anyio.Event()
-        self.has_content: bool = False
-        self._is_abandoned = False
+    _resume_reading: Callable[[], None]
+    _keep_reading: Callable[[], AbstractContextManager[None]]
+    _follows_calls: bool = attrs.field(kw_only=True)
+    _decides_calls: bool = attrs.field(kw_only=True)
+    size: int = 0
+    call: PendingCall[m.ChatPromptResponse] | None = None
+    error: ECAError | None = None
+    has_content: bool = False
+    has_ended: bool = False
+    is_stopped: bool = False
+    questions: int = 0
+    waiting_calls: WaitingCalls = attrs.field(factory=WaitingCalls)
+    _contents: deque[m.ChatContentReceivedParams] = attrs.field(factory=deque)
+    _arrived: anyio.Event = attrs.field(factory=anyio.Event)
+    _is_abandoned: bool = False
 
     @property
     def has_begun(self) -> bool:

@@ -10,13 +10,8 @@ from typing import Any, TypeAlias, TypeVar
 import attrs
 
 from eca_protocol import messages as m
+from eca_protocol import methods
 from eca_protocol.errors import LocalProtocolError
-from eca_protocol.methods import (
-    CHAT_ASK_QUESTION,
-    EDITOR_GET_DEFINITION,
-    EDITOR_GET_DIAGNOSTICS,
-    EDITOR_GET_REFERENCES,
-)
 
 _Params = TypeVar("_Params")
 _Result = TypeVar("_Result")
@@ -34,7 +29,7 @@ ReferencesHandler: TypeAlias = (
 QuestionHandler: TypeAlias = "_Handler[m.ChatAskQuestionParams, str | None]"
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True, slots=False, eq=False, repr=False)
 class RequestHandlers:
     """A client's handlers; a request without one is refused, and its capability not announced."""
 
@@ -52,13 +47,13 @@ class RequestHandlers:
         answer.
         """
         if self.diagnostics is not None:
-            yield EDITOR_GET_DIAGNOSTICS.handled_by(self.diagnostics)
+            yield methods.EDITOR_GET_DIAGNOSTICS.handled_by(self.diagnostics)
         if self.definition is not None:
-            yield EDITOR_GET_DEFINITION.handled_by(self.definition)
+            yield methods.EDITOR_GET_DEFINITION.handled_by(self.definition)
         if self.references is not None:
-            yield EDITOR_GET_REFERENCES.handled_by(self.references)
+            yield methods.EDITOR_GET_REFERENCES.handled_by(self.references)
         if self.on_question is not None:
-            yield CHAT_ASK_QUESTION.handled_by(
+            yield methods.CHAT_ASK_QUESTION.handled_by(
                 partial(_answer_question, self.on_question, begin_question)
             )
 

@@ -17,8 +17,8 @@ import anyio
 import anyio.lowlevel
 
 from eca_protocol import messages as m
-from eca_protocol.client.approvals import OnApproval
 from eca_protocol.client.inbox import Inbox
+from eca_protocol.client.options import ConnectionOptions
 from eca_protocol.draft import codec_for
 from eca_protocol.endpoint import Method
 from eca_protocol.errors import ConnectionClosed, LocalProtocolError
@@ -65,28 +65,24 @@ class Session:
         self,
         transport: Transport,
         handlers: Mapping[str, Callable[[Any], Any]],
-        *,
-        revision: Revision | None,
-        deadline: float | None,
-        idle_deadline: float | None,
-        on_approval: OnApproval = None,
+        options: ConnectionOptions,
     ) -> None:
-        self.deadline = deadline
-        self.idle_deadline = idle_deadline
-        self.on_approval = on_approval
-        self.revision: Revision = revision or ASSUMED
+        self.deadline = options.deadline
+        self.idle_deadline = options.idle_deadline
+        self.on_approval = options.on_approval
+        self.revision: Revision = options.revision or ASSUMED
         self._stream = StreamTransport(transport)
         self._peer = Peer(
             self._stream,
             side="client",
             table=ECA,
-            codec=codec_for(revision or ANNOUNCED),
+            codec=codec_for(options.revision or ANNOUNCED),
             handlers=handlers,
             before_reading=self._wait_for_space,
         )
         self._gate = LifecycleGate()
         self._inboxes: weakref.WeakSet[Inbox] = weakref.WeakSet()  # of latest turns
-        self._revision_is_known = revision is not None
+        self._revision_is_known = options.revision is not None
         self._held_notifications: list[
             tuple[ClientNotification[Any], Any]
         ] = []  # until the edition is known

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import anyio
 
 from eca_protocol import messages as m
+from eca_protocol import methods
 from eca_protocol.calls import PendingCall
 from eca_protocol.client.approvals import ApprovalDecision, Rejection
 from eca_protocol.client.inbox import Inbox
@@ -20,11 +21,6 @@ from eca_protocol.errors import (
     DeadlineExceeded,
     ECAError,
     LocalProtocolError,
-)
-from eca_protocol.methods import (
-    CHAT_PROMPT_STEER,
-    CHAT_TOOL_CALL_APPROVE,
-    CHAT_TOOL_CALL_REJECT,
 )
 
 
@@ -198,10 +194,10 @@ def answer_call(session: Session, chat_id: str, call_id: str, decision: Approval
     if decision in {"allow", "allow_session"}:
         save: m.ToolCallApprovalSave | None = "session" if decision == "allow_session" else None
         approval = m.ChatToolCallApproveParams(chat_id=chat_id, tool_call_id=call_id, save=save)
-        session.notify(CHAT_TOOL_CALL_APPROVE, approval)
+        session.notify(methods.CHAT_TOOL_CALL_APPROVE, approval)
         return
     if isinstance(decision, Rejection) and decision.reason:
         reason = m.ChatPromptSteerParams(chat_id=chat_id, message=decision.reason)
-        session.notify(CHAT_PROMPT_STEER, reason)
+        session.notify(methods.CHAT_PROMPT_STEER, reason)
     rejection = m.ChatToolCallRejectParams(chat_id=chat_id, tool_call_id=call_id)
-    session.notify(CHAT_TOOL_CALL_REJECT, rejection)
+    session.notify(methods.CHAT_TOOL_CALL_REJECT, rejection)

@@ -8,21 +8,17 @@ first use.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from eca_protocol.codec.codec import Codec, MessageCodec
-from eca_protocol.codec.converter import converter
+from eca_protocol.codec.codec import Codec as Codec
+from eca_protocol.codec.codec import MessageCodec as MessageCodec
+from eca_protocol.codec.converter import converter as converter
+from eca_protocol.lazy import export
 
 if TYPE_CHECKING:
-    from eca_protocol.codec.departures import Departure, DepartureKind, explain
+    from eca_protocol.codec.departures import Departure as Departure
+    from eca_protocol.codec.departures import DepartureKind as DepartureKind
+    from eca_protocol.codec.departures import explain as explain
 
-__all__ = ["Codec", "Departure", "DepartureKind", "MessageCodec", "converter", "explain"]
-
-
-if not TYPE_CHECKING:  # a type checker would take any name
-
-    def __getattr__(name: str) -> Any:
-        if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(f"{__name__}.departures"), name)
+__all__ = ["Codec", "MessageCodec", "converter"]
+export(globals(), {"departures": "Departure DepartureKind explain"})

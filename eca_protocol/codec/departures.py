@@ -14,26 +14,8 @@ import attrs
 
 from eca_protocol.endpoint import Method, Table
 from eca_protocol.errors import DecodeError, LocalProtocolError
+from eca_protocol.messages import shapes
 from eca_protocol.messages.marks import WireRules
-from eca_protocol.messages.shapes import (
-    Anything,
-    Array,
-    Choice,
-    Field,
-    JSONObject,
-    Model,
-    ModelClass,
-    Nullable,
-    Scalar,
-    ScalarName,
-    Shape,
-    Tagged,
-    fields_of,
-    lacks,
-    shape_of,
-    tag_key_of,
-    window_of_class,
-)
 from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision, Window
 
@@ -48,7 +30,7 @@ DepartureKind: TypeAlias = Literal[
 ]
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class Departure:
     """One place where a message differs from the specification's text."""
 
@@ -116,29 +98,21 @@ def _message(
     walk = _Walk(revision, "W-3" if from_client else "W-60")
     if not method.window.holds(revision):
         yield Departure(
-            path=part,
-            kind="other revision",
-            expected=f"no {method.name} in revision {revision.value}",
-            got=method.name,
-            ruling=method.window.ruling,
+            part,
+            "other revision",
+            f"no {method.name} in revision {revision.value}",
+            method.name,
+            method.window.ruling,
         )
     hint = method.params if part == "params" else method.result
     if hint is None:
         if raw not in (None, {}, []):
-            yield Departure(
-                path=part,
-                kind="wrong type",
-                expected="null",
-                got=_describe(raw),
-                ruling=walk.lenience,
-            )
+            yield Departure(part, "wrong type", "null", _describe(raw), walk.lenience)
         return
     if raw is None or raw == []:
-        yield Departure(
-            path=part, kind="null", expected="an object", got=_describe(raw), ruling=walk.lenience
-        )
+        yield Departure(part, "null", "an object", _describe(raw), walk.lenience)
         raw = {}
-    yield from walk.value(shape_of(hint), raw, part, WireRules())
+    yield from walk.value(shapes.shape_of(hint), raw, part, WireRules())
 
 
 @attrs.frozen
@@ -147,28 +121,30 @@ class _Walk:
     lenience: str
     """The ruling by which this side's nulls and unknown keys are read."""
 
-    def value(self, shape: Shape, raw: Any, path: str, rules: WireRules) -> Iterator[Departure]:
+    def value(
+        self, shape: shapes.Shape, raw: Any, path: str, rules: WireRules
+    ) -> Iterator[Departure]:
         match shape:
-            case Scalar(names):
+            case shapes.Scalar(names):
                 if not any(_is(name, raw) for name in names):
                     refused = _refused(path, _expected(shape), raw)
                     is_read = rules.object_as_true and isinstance(raw, dict)
                     yield _read_by(rules.ruling, refused) if is_read else refused
-            case JSONObject():
+            case shapes.JSONObject():
                 yield from self._object(raw, path, rules)
-            case Choice():
+            case shapes.Choice():
                 yield from self._choice(shape, raw, path, rules)
-            case Array(item):
+            case shapes.Array(item):
                 yield from self._array(item, raw, path, rules)
-            case Nullable(inner):
+            case shapes.Nullable(inner):
                 if raw is not None:
                     yield from self.value(inner, raw, path, rules)
-            case Model(cls):
+            case shapes.Model(cls):
                 yield from self._model(cls, raw, path)
-            case Tagged():
+            case shapes.Tagged():
                 yield from self._tagged(shape, raw, path, rules)
 
-    def _model(self, cls: ModelClass, raw: Any, path: str) -> Iterator[Departure]:
+    def _model(self, cls: shapes.ModelClass, raw: Any, path: str) -> Iterator[Departure]:
         if not isinstance(raw, dict):
             yield _refused(path, "an object", raw)
             return
@@ -176,67 +152,56 @@ class _Walk:
         if not isinstance(tag, str):
             yield from self._fields(cls, raw, path, set())
             return
-        key = tag_key_of(cls)
+        key = shapes.tag_key_of(cls)
         if raw.get(key) != tag:  # a member of a union, used outside of the union
             yield Departure(
-                path=f"{path}.{key}",
-                kind="unknown value" if key in raw else "missing",
-                expected=_describe(tag),
-                got=_describe(raw[key]) if key in raw else "nothing",
-                ruling=self.lenience,
+                f"{path}.{key}",
+                "unknown value" if key in raw else "missing",
+                _describe(tag),
+                _describe(raw[key]) if key in raw else "nothing",
+                self.lenience,
             )
         yield from self._fields(cls, raw, path, {key})
 
     def _object(self, raw: Any, path: str, rules: WireRules) -> Iterator[Departure]:
         if isinstance(raw, list) and rules.list_as_empty:
-            yield Departure(
-                path=path,
-                kind="wrong type",
-                expected="an object",
-                got=_describe(raw),
-                ruling=rules.ruling,
-            )
+            yield Departure(path, "wrong type", "an object", _describe(raw), rules.ruling)
         elif not isinstance(raw, dict):
             yield _refused(path, "an object", raw)
 
-    def _choice(self, shape: Choice, raw: Any, path: str, rules: WireRules) -> Iterator[Departure]:
+    def _choice(
+        self, shape: shapes.Choice, raw: Any, path: str, rules: WireRules
+    ) -> Iterator[Departure]:
         if not isinstance(raw, str):
             yield _refused(path, "a string", raw)
             return
-        within = shape.values.get(raw)
-        if raw in shape.values and (within is None or within.holds(self.revision)):
+        known = shape.known_in(self.revision)
+        if raw in known:
             return
-        known = [
-            value
-            for value, mark in shape.values.items()
-            if mark is None or mark.holds(self.revision)
-        ]
         yield Departure(
-            path=path,
-            kind="unknown value" if within is None else "other revision",
-            expected=" or ".join(_describe(value) for value in known),
-            got=_describe(raw),
-            ruling=rules.ruling,
+            path,
+            "other revision" if raw in shape.values else "unknown value",
+            " or ".join(_describe(value) for value in known),
+            _describe(raw),
+            rules.ruling,
         )
 
-    def _array(self, item: Shape, raw: Any, path: str, rules: WireRules) -> Iterator[Departure]:
+    def _array(
+        self, item: shapes.Shape, raw: Any, path: str, rules: WireRules
+    ) -> Iterator[Departure]:
         if not isinstance(raw, list):
             yield _refused(path, "an array", raw)
             return
         for index, entry in enumerate(raw):
             place = f"{path}[{index}]"
             if entry is None and rules.null_items:
-                yield Departure(
-                    path=place,
-                    kind="null",
-                    expected=_expected(item),
-                    got="null",
-                    ruling=rules.ruling,
-                )
+                yield Departure(place, "null", _expected(item), "null", rules.ruling)
             else:
                 yield from self.value(item, entry, place, rules)
 
-    def _tagged(self, shape: Tagged, raw: Any, path: str, rules: WireRules) -> Iterator[Departure]:
+    def _tagged(
+        self, shape: shapes.Tagged, raw: Any, path: str, rules: WireRules
+    ) -> Iterator[Departure]:
         if not isinstance(raw, dict):
             yield _refused(path, "an object", raw)
             return
@@ -248,24 +213,24 @@ class _Walk:
         cls = None if tag is None else shape.members.get(tag)
         if cls is None:
             yield Departure(
-                path=place,
-                kind="unknown type",
-                expected=" or ".join(_describe(member) for member in shape.members),
-                got="nothing" if shape.key not in raw else _describe(tag),
-                ruling=rules.ruling,
+                place,
+                "unknown type",
+                " or ".join(_describe(member) for member in shape.members),
+                "nothing" if shape.key not in raw else _describe(tag),
+                rules.ruling,
             )
             return
-        if not window_of_class(cls).holds(self.revision):
-            yield self._other_revision(place, _describe(tag), window_of_class(cls), rules)
+        if not shapes.window_of_class(cls).holds(self.revision):
+            yield self._other_revision(place, _describe(tag), shapes.window_of_class(cls), rules)
         departures = self._fields(cls, raw, path, {shape.key})
-        if rules.incomplete_items and lacks(Model(cls), raw):
+        if rules.incomplete_items and shapes.lacks(shapes.Model(cls), raw):
             departures = (_skipped(each, rules.incomplete_items) for each in departures)
         yield from departures
 
     def _fields(
-        self, cls: ModelClass, raw: dict[str, Any], path: str, claimed: set[str]
+        self, cls: shapes.ModelClass, raw: dict[str, Any], path: str, claimed: set[str]
     ) -> Iterator[Departure]:
-        fields = fields_of(cls)
+        fields = shapes.fields_of(cls)
         for field in fields:
             if not field.rules.rest:
                 yield from self._field(field, raw, f"{path}.{field.wire}")
@@ -276,63 +241,57 @@ class _Walk:
         for key, entry in raw.items():
             if key not in claimed:
                 yield Departure(
-                    path=f"{path}.{key}" if key.isidentifier() else f"{path}[{_describe(key)}]",
-                    kind="unknown key",
-                    expected="no such key",
-                    got=_describe(entry),
-                    ruling=self.lenience if self.lenience == "W-3" else None,
+                    f"{path}.{key}" if key.isidentifier() else f"{path}[{_describe(key)}]",
+                    "unknown key",
+                    "no such key",
+                    _describe(entry),
+                    self.lenience if self.lenience == "W-3" else None,
                 )
 
-    def _field(self, field: Field, raw: dict[str, Any], path: str) -> Iterator[Departure]:
+    def _field(self, field: shapes.Field, raw: dict[str, Any], path: str) -> Iterator[Departure]:
         rules = field.rules
         known = field.window.holds(self.revision) and rules.written
         key = field.wire
         if key not in raw and rules.alias in raw:
             key = rules.alias
-            yield Departure(
-                path=path,
-                kind="missing",
-                expected=_expected(field.shape),
-                got=f"the key {key}",
-                ruling=rules.ruling,
-            )
+            yield Departure(path, "missing", _expected(field.shape), f"the key {key}", rules.ruling)
         if key not in raw:
             if rules.required_in(self.revision) and (known or not field.has_default):
                 yield Departure(
-                    path=path,
-                    kind="missing",
-                    expected=_expected(field.shape),
-                    got="nothing",
-                    ruling=rules.ruling if field.has_default else None,
-                    refused=not field.has_default,
+                    path,
+                    "missing",
+                    _expected(field.shape),
+                    "nothing",
+                    rules.ruling if field.has_default else None,
+                    not field.has_default,
                 )
             return
         entry = raw[key]
         if not known:
             yield self._other_revision(path, _describe(entry), field.window, rules)
-        if entry is None and field.has_default and not isinstance(field.shape, Anything):
+        if entry is None and field.has_default and not isinstance(field.shape, shapes.Anything):
             if not rules.nullable:
                 yield Departure(
-                    path=path,
-                    kind="null",
-                    expected=_expected(field.shape) + ("" if rules.required else ", or nothing"),
-                    got="null",
-                    ruling=rules.ruling or self.lenience,
+                    path,
+                    "null",
+                    _expected(field.shape) + ("" if rules.required else ", or nothing"),
+                    "null",
+                    rules.ruling or self.lenience,
                 )
             return
         yield from self.value(field.shape, entry, path, rules)
 
     def _other_revision(self, path: str, got: str, window: Window, rules: WireRules) -> Departure:
         return Departure(
-            path=path,
-            kind="other revision",
-            expected=f"nothing in revision {self.revision.value}",
-            got=got,
-            ruling=window.ruling or rules.ruling,
+            path,
+            "other revision",
+            f"nothing in revision {self.revision.value}",
+            got,
+            window.ruling or rules.ruling,
         )
 
 
-_TYPE_NAMES: dict[ScalarName, str] = {
+_TYPE_NAMES: dict[shapes.ScalarName, str] = {
     "string": "a string",
     "integer": "an integer",
     "number": "a number",
@@ -340,7 +299,7 @@ _TYPE_NAMES: dict[ScalarName, str] = {
 }
 
 
-def _is(name: ScalarName, raw: Any) -> bool:
+def _is(name: shapes.ScalarName, raw: Any) -> bool:
     match name:
         case "string":
             return isinstance(raw, str)
@@ -354,26 +313,24 @@ def _is(name: ScalarName, raw: Any) -> bool:
             )
 
 
-def _expected(shape: Shape) -> str:
+def _expected(shape: shapes.Shape) -> str:
     match shape:
-        case Scalar(names):
+        case shapes.Scalar(names):
             return " or ".join(_TYPE_NAMES[name] for name in names)
-        case Choice():
+        case shapes.Choice():
             return "a string"
-        case Array():
+        case shapes.Array():
             return "an array"
-        case Nullable(inner):
+        case shapes.Nullable(inner):
             return _expected(inner)
-        case Anything():
+        case shapes.Anything():
             return "any value"
         case _:
             return "an object"
 
 
 def _refused(path: str, expected: str, raw: Any) -> Departure:
-    return Departure(
-        path=path, kind="wrong type", expected=expected, got=_describe(raw), refused=True
-    )
+    return Departure(path, "wrong type", expected, _describe(raw), refused=True)
 
 
 def _skipped(departure: Departure, ruling: str) -> Departure:

@@ -14,23 +14,8 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from eca_protocol.codec.unrolled import compile_function
+from eca_protocol.messages import shapes
 from eca_protocol.messages.marks import UnknownValue
-from eca_protocol.messages.shapes import (
-    Anything,
-    Array,
-    Choice,
-    Field,
-    JSONObject,
-    Model,
-    ModelClass,
-    Nullable,
-    Scalar,
-    ScalarName,
-    Shape,
-    Tagged,
-    fields_of,
-    lacks,
-)
 
 Read: TypeAlias = Callable[[Any, Any], Any]
 """A cattrs structure hook; it takes the JSON value and its type, which our hooks ignore."""
@@ -40,24 +25,24 @@ class Mismatch(ValueError):
     """A value that does not fit its type."""
 
 
-def reader(shape: Shape) -> Read:
+def reader(shape: shapes.Shape) -> Read:
     """Return the function that reads values of `shape`."""
     match shape:
-        case Scalar(names):
+        case shapes.Scalar(names):
             read = _read_one_of([_SCALARS[name] for name in names])
-        case Anything():
+        case shapes.Anything():
             read = _read_anything
-        case JSONObject():
+        case shapes.JSONObject():
             read = _read_object
-        case Choice(values):
+        case shapes.Choice(values):
             read = _read_choice(frozenset(values))
-        case Array(item):
+        case shapes.Array(item):
             read = _read_array(reader(item))
-        case Nullable(inner):
+        case shapes.Nullable(inner):
             read = _read_nullable(reader(inner))
-        case Model(cls):
+        case shapes.Model(cls):
             read = _read_model(cls)
-        case Tagged():
+        case shapes.Tagged():
             read = _read_tagged(shape)
     return read
 
@@ -98,7 +83,7 @@ def _read_anything(value: Any, _: Any) -> Any:
     return value
 
 
-_SCALARS: dict[ScalarName, Read] = {
+_SCALARS: dict[shapes.ScalarName, Read] = {
     "string": _read_string,
     "integer": _read_integer,
     "number": _read_number,
@@ -151,7 +136,7 @@ def _read_nullable(inner: Read) -> Read:
 class _Members(dict[Any, Read]):
     """The readers of a union by tag, each made at its first use."""
 
-    def __init__(self, shape: Tagged, *, incomplete: bool) -> None:
+    def __init__(self, shape: shapes.Tagged, *, incomplete: bool) -> None:
         super().__init__()
         self._members = shape.members
         self._unknown = shape.unknown
@@ -168,12 +153,12 @@ class _Members(dict[Any, Read]):
         self[tag] = read = self._read_incomplete(cls, read) if self._incomplete else read
         return read
 
-    def _read_incomplete(self, cls: ModelClass, read: Read) -> Read:
+    def _read_incomplete(self, cls: shapes.ModelClass, read: Read) -> Read:
         def attempt(value: dict[str, Any], _: Any) -> Any:
             try:
                 return read(value, None)
             except (Mismatch, KeyError):
-                if lacks(Model(cls), value):
+                if shapes.lacks(shapes.Model(cls), value):
                     return self._read_unknown(value, None)
                 raise
 
@@ -183,7 +168,7 @@ class _Members(dict[Any, Read]):
         return self._unknown(type=value.get(self._key), raw=value)
 
 
-def _read_tagged(shape: Tagged, *, incomplete: bool = False) -> Read:
+def _read_tagged(shape: shapes.Tagged, *, incomplete: bool = False) -> Read:
     members, key = _Members(shape, incomplete=incomplete), shape.key
 
     def read(value: Any, _: Any) -> Any:
@@ -199,11 +184,11 @@ def _read_tagged(shape: Tagged, *, incomplete: bool = False) -> Read:
 
 
 @functools.cache
-def _read_model(cls: ModelClass) -> Read:
+def _read_model(cls: shapes.ModelClass) -> Read:
     """Return the unrolled reader of a model; like unpickling it fills the slots directly."""
     names = {"cls": cls, "new": object.__new__, "Mismatch": Mismatch}
     body = ["if not isinstance(value, dict): raise Mismatch", "self = new(cls)"]
-    fields = fields_of(cls)
+    fields = shapes.fields_of(cls)
     for field in fields:
         names[f"set_{field.name}"] = getattr(cls, field.name).__set__
         if field.rules.rest:
@@ -215,7 +200,7 @@ def _read_model(cls: ModelClass) -> Read:
     return compile_function("read(value, _)", [*body, "return self"], names)
 
 
-def _field_source(field: Field, names: dict[str, Any]) -> list[str]:
+def _field_source(field: shapes.Field, names: dict[str, Any]) -> list[str]:
     """Return source lines that read one field; absent and null values give its default."""
     key, other = field.wire, field.rules.alias
     key_source = f"{key!r}" if other is None else f"{key!r} if {key!r} in value else {other!r}"
@@ -235,20 +220,20 @@ def _field_source(field: Field, names: dict[str, Any]) -> list[str]:
     return [*lines, f"set_{field.name}(self, entry)"]
 
 
-_STRING = Scalar(("string",))
+_STRING = shapes.Scalar(("string",))
 
 
-def _plain(shape: Shape) -> Shape:
-    return shape.inner if isinstance(shape, Nullable) else shape
+def _plain(shape: shapes.Shape) -> shapes.Shape:
+    return shape.inner if isinstance(shape, shapes.Nullable) else shape
 
 
-def _read_field(field: Field) -> Read:
+def _read_field(field: shapes.Field) -> Read:
     shape = _plain(field.shape) if field.has_default else field.shape
-    if isinstance(shape, Array) and field.rules.null_items:
+    if isinstance(shape, shapes.Array) and field.rules.null_items:
         return _read_array(reader(shape.item), null_items=True)
     if field.rules.incomplete_items:
-        assert isinstance(shape, Array)
-        assert isinstance(shape.item, Tagged)
+        assert isinstance(shape, shapes.Array)
+        assert isinstance(shape.item, shapes.Tagged)
         return _read_array(_read_tagged(shape.item, incomplete=True))
     if field.rules.object_as_true:
         return _read_object_as_true(reader(shape))

@@ -16,20 +16,8 @@ from typing import Any, Final, TypeAlias
 from cattrs.fns import identity
 
 from eca_protocol.codec.unrolled import compile_function
+from eca_protocol.messages import shapes
 from eca_protocol.messages.marks import UnknownValue
-from eca_protocol.messages.shapes import (
-    Array,
-    Choice,
-    Field,
-    Model,
-    ModelClass,
-    Nullable,
-    Shape,
-    Tagged,
-    fields_of,
-    tag_key_of,
-    window_of_class,
-)
 from eca_protocol.revisions import Revision
 
 Write: TypeAlias = Callable[[Any], Any]
@@ -42,25 +30,25 @@ class NotInRevision(Exception):
     """An object of a kind that the revision does not have."""
 
 
-def writer(shape: Shape, revision: Revision) -> Write:
+def writer(shape: shapes.Shape, revision: Revision) -> Write:
     """Return the function that writes values of `shape` for `revision`."""
     match shape:
-        case Choice(values):
+        case shapes.Choice(values):
             fallbacks = {
                 value: window.fallback
                 for value, window in values.items()
                 if window is not None and not window.holds(revision)
             }
             write: Write = functools.partial(_write_choice, fallbacks) if fallbacks else identity
-        case Array(Tagged() as item):
+        case shapes.Array(shapes.Tagged() as item):
             write = _write_array_of_tagged(writer(item, revision))
-        case Array(item):
+        case shapes.Array(item):
             write = _write_array(writer(item, revision))
-        case Nullable(inner):
+        case shapes.Nullable(inner):
             write = _write_nullable(writer(inner, revision))
-        case Model(cls):
+        case shapes.Model(cls):
             write = _write_model(cls, revision)
-        case Tagged():
+        case shapes.Tagged():
             write = _write_tagged(_Members(shape, revision))
         case _:
             write = identity
@@ -115,26 +103,26 @@ def _write_nullable(write_inner: Write) -> Write:
     return write
 
 
-class _Members(dict[ModelClass, Write]):
+class _Members(dict[shapes.ModelClass, Write]):
     """The writers of a union by class, each made at its first use."""
 
-    def __init__(self, shape: Tagged, revision: Revision) -> None:
+    def __init__(self, shape: shapes.Tagged, revision: Revision) -> None:
         super().__init__()
         self._shape = shape
         self._revision = revision
 
-    def __missing__(self, cls: ModelClass) -> Write:
+    def __missing__(self, cls: shapes.ModelClass) -> Write:
         self[cls] = write = self._make(cls)
         return write
 
-    def _make(self, cls: ModelClass) -> Write:
+    def _make(self, cls: shapes.ModelClass) -> Write:
         if cls is self._shape.unknown:
             return _write_raw
         tag = getattr(cls, "type", None)
         if not isinstance(tag, str) or self._shape.members.get(tag) is not cls:
             names = ", ".join(member.__name__ for member in self._shape.members.values())
             raise TypeError(f"expected one of {names}, got a {cls.__name__}")
-        if not window_of_class(cls).written_in(self._revision):
+        if not shapes.window_of_class(cls).written_in(self._revision):
             return functools.partial(_refuse, cls, self._revision)
         return _write_model(cls, self._revision)
 
@@ -150,18 +138,18 @@ def _write_raw(value: Any) -> Any:
     return value.raw
 
 
-def _refuse(cls: ModelClass, revision: Revision, _: Any) -> Any:
+def _refuse(cls: shapes.ModelClass, revision: Revision, _: Any) -> Any:
     raise NotInRevision(f"{cls.__name__} does not exist in revision {revision.value}")
 
 
 @functools.cache
-def _write_model(cls: ModelClass, revision: Revision) -> Write:
+def _write_model(cls: shapes.ModelClass, revision: Revision) -> Write:
     tag = getattr(cls, "type", None)  # only members of a union have one
     names: dict[str, Any] = {"cls": cls, "reject": _reject}
     head = ["if value.__class__ is not cls: reject(value, cls)"]
-    entries = [f"{tag_key_of(cls)!r}: {tag!r}"] if isinstance(tag, str) else []
+    entries = [f"{shapes.tag_key_of(cls)!r}: {tag!r}"] if isinstance(tag, str) else []
     tail: list[str] = []
-    for field in fields_of(cls):
+    for field in shapes.fields_of(cls):
         if field.rules.rest:
             entries.append(f"**value.{field.name}")
         elif not field.window.written_in(revision):
@@ -177,38 +165,38 @@ def _write_model(cls: ModelClass, revision: Revision) -> Write:
     )
 
 
-def _reject(value: Any, cls: ModelClass) -> None:
+def _reject(value: Any, cls: shapes.ModelClass) -> None:
     raise TypeError(f"expected a {cls.__name__}, got a {type(value).__name__}")
 
 
 def _optional_source(
-    field: Field, key: str, revision: Revision, names: dict[str, Any]
+    field: shapes.Field, key: str, revision: Revision, names: dict[str, Any]
 ) -> list[str]:
     """Return source lines that write a field unless it has its default or `NotInRevision`."""
     names[f"default_{field.name}"] = field.default
     comparison = "is not" if field.default is None else "!="
     test = f"if value.{field.name} {comparison} default_{field.name}:"
     line = f"    raw[{key!r}] = {_entry_source(field, revision, names)}"
-    if not isinstance(_plain(field.shape), Tagged):
+    if not isinstance(_plain(field.shape), shapes.Tagged):
         return [test, line]
     names["NotInRevision"] = NotInRevision
     return [test, "    try:", f"    {line}", "    except NotInRevision: pass"]
 
 
-def _plain(shape: Shape) -> Shape:
-    return shape.inner if isinstance(shape, Nullable) else shape
+def _plain(shape: shapes.Shape) -> shapes.Shape:
+    return shape.inner if isinstance(shape, shapes.Nullable) else shape
 
 
-def _entry_source(field: Field, revision: Revision, names: dict[str, Any]) -> str:
+def _entry_source(field: shapes.Field, revision: Revision, names: dict[str, Any]) -> str:
     if field.rules.null_as_empty:
         return f"value.{field.name} or None"
     always = field.rules.always_written_in(revision)
     shape = field.shape if always else _plain(field.shape)  # None was omitted
-    if isinstance(shape, Tagged):
+    if isinstance(shape, shapes.Tagged):
         names[f"write_{field.name}"] = _Members(shape, revision)
         return f"write_{field.name}[value.{field.name}.__class__](value.{field.name})"
     write = writer(shape, revision)
-    if field.name in _STATES and isinstance(shape, Choice):
+    if field.name in _STATES and isinstance(shape, shapes.Choice):
         write = functools.partial(_write_state, field.name, shape.values, write)
     if write is identity:
         return f"value.{field.name}"

@@ -9,21 +9,20 @@ Few connections use the draft, so its modules are imported at the first use.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from eca_protocol.codec import Codec, MessageCodec
 from eca_protocol.endpoint import Table
+from eca_protocol.lazy import export
 from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision
 
 if TYPE_CHECKING:
-    from eca_protocol.draft.codec import DraftCodec
-    from eca_protocol.draft.methods import DRAFT
+    from eca_protocol.draft.codec import DraftCodec as DraftCodec
+    from eca_protocol.draft.methods import DRAFT as DRAFT
 
-__all__ = ["DRAFT", "DraftCodec", "codec_for"]
-
-_MODULE_OF = {"DraftCodec": "codec", "DRAFT": "methods"}
+__all__ = ["codec_for"]
+export(globals(), {"codec": "DraftCodec", "methods": "DRAFT"})
 
 
 def codec_for(revision: Revision, table: Table = ECA) -> MessageCodec:
@@ -33,12 +32,3 @@ def codec_for(revision: Revision, table: Table = ECA) -> MessageCodec:
 
         return DraftCodec()
     return Codec(table, revision)
-
-
-if not TYPE_CHECKING:  # a type checker would take any name
-
-    def __getattr__(name: str) -> Any:
-        module = _MODULE_OF.get(name)
-        if module is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(f"{__name__}.{module}"), name)

@@ -6,24 +6,33 @@ to it (`connect_agent`). Modules are imported on first use.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from eca_protocol.lazy import export
 
 if TYPE_CHECKING:
-    from eca_protocol.ecp.authoring import Agent, agent, as_agent, on_initialize, on_reset, on_step
-    from eca_protocol.ecp.chats import chat_agent
-    from eca_protocol.ecp.connecting import connect_agent
-    from eca_protocol.ecp.connection import AgentConnection, AgentLimits
-    from eca_protocol.ecp.errors import AgentError
-    from eca_protocol.ecp.messages import InitializeResult, Result, ToolCall, Usage
-    from eca_protocol.ecp.methods import ECP, PROTOCOL_VERSION
-    from eca_protocol.ecp.serving import (
-        run_conversation,
-        run_stdio,
-        serve_http,
-        serve_stdio,
-        serving_http,
-    )
+    from eca_protocol.ecp.authoring import Agent as Agent
+    from eca_protocol.ecp.authoring import agent as agent
+    from eca_protocol.ecp.authoring import as_agent as as_agent
+    from eca_protocol.ecp.authoring import on_initialize as on_initialize
+    from eca_protocol.ecp.authoring import on_reset as on_reset
+    from eca_protocol.ecp.authoring import on_step as on_step
+    from eca_protocol.ecp.chats import chat_agent as chat_agent
+    from eca_protocol.ecp.connecting import connect_agent as connect_agent
+    from eca_protocol.ecp.connection import AgentConnection as AgentConnection
+    from eca_protocol.ecp.connection import AgentLimits as AgentLimits
+    from eca_protocol.ecp.errors import AgentError as AgentError
+    from eca_protocol.ecp.messages import InitializeResult as InitializeResult
+    from eca_protocol.ecp.messages import Result as Result
+    from eca_protocol.ecp.messages import ToolCall as ToolCall
+    from eca_protocol.ecp.messages import Usage as Usage
+    from eca_protocol.ecp.methods import ECP as ECP
+    from eca_protocol.ecp.methods import PROTOCOL_VERSION as PROTOCOL_VERSION
+    from eca_protocol.ecp.serving import run_conversation as run_conversation
+    from eca_protocol.ecp.serving import run_stdio as run_stdio
+    from eca_protocol.ecp.serving import serve_http as serve_http
+    from eca_protocol.ecp.serving import serve_stdio as serve_stdio
+    from eca_protocol.ecp.serving import serving_http as serving_http
 
 _MODULES = {
     "authoring": "Agent agent as_agent on_initialize on_reset on_step",
@@ -35,42 +44,4 @@ _MODULES = {
     "methods": "ECP PROTOCOL_VERSION",
     "serving": "run_conversation run_stdio serve_http serve_stdio serving_http",
 }
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
-
-__all__ = [
-    "ECP",
-    "PROTOCOL_VERSION",
-    "Agent",
-    "AgentConnection",
-    "AgentError",
-    "AgentLimits",
-    "InitializeResult",
-    "Result",
-    "ToolCall",
-    "Usage",
-    "agent",
-    "as_agent",
-    "chat_agent",
-    "connect_agent",
-    "on_initialize",
-    "on_reset",
-    "on_step",
-    "run_conversation",
-    "run_stdio",
-    "serve_http",
-    "serve_stdio",
-    "serving_http",
-]
-
-
-if not TYPE_CHECKING:  # a type checker would take any name
-
-    def __getattr__(name: str) -> Any:
-        module = _MODULE_OF.get(name)
-        if module is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(f"{__name__}.{module}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+export(globals(), _MODULES)

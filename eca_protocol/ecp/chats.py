@@ -35,7 +35,7 @@ def chat_agent(
 
     def make_hooks() -> Hooks:
         chat = client.chat(model=model, behavior=behavior)
-        return Hooks(step=_Steps(client, chat, approve=approve))
+        return Hooks(step=_Steps(client, chat, approve))
 
     return Agent(
         name=name,
@@ -44,12 +44,12 @@ def chat_agent(
     )
 
 
+@attrs.define
 class _Steps:
-    def __init__(self, client: Client, chat: Chat, *, approve: bool) -> None:
-        self._client = client
-        self._chat = chat
-        self._approve = approve
-        self._tokens = 0
+    _client: Client
+    _chat: Chat
+    _approve: bool
+    _tokens: int = 0
 
     async def __call__(self, text: str) -> Result:
         report = _Report()

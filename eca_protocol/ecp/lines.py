@@ -95,15 +95,13 @@ class AgentLineReader:
         """Return True if the newest answer is to one of these calls."""
         return self._last_answered in ids
 
-    def _without_bom(self, line: bytes) -> bytes:
-        return line if self._is_past_first_line else line.removeprefix(codecs.BOM_UTF8)
-
     def _report_violation(self, rule: str) -> None:
         self._broken = True
         self.on_violation(rule)
 
     def _messages(self, line: bytes) -> list[dict[str, Any]]:
-        text = self._without_bom(line).strip(_BLANK)
+        bom = b"" if self._is_past_first_line else codecs.BOM_UTF8
+        text = line.removeprefix(bom).strip(_BLANK)
         try:
             value = json.loads(text, duplicate_keys="refuse")
         except InvalidJSON as fault:

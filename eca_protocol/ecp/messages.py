@@ -207,25 +207,30 @@ class StepParams:
     input: str = attrs.field(validator=_text)
 
 
-def _read(path: str, make: Callable[[], _ModelT]) -> _ModelT:
+_EXPECTED: Final = {
+    "name": "a string that is not empty",
+    "capabilities": "an object",
+    "input": "a string",
+    "status": '"done" or "paused"',
+}
+"""The expected values of required members."""
+
+
+def _read(path: str, raw: Any, model: type[_ModelT], *required: str) -> _ModelT:
+    """Read an object; null means the same as an absent member, unless the member is required."""
+    if not isinstance(raw, Mapping):
+        raise DecodeError(path=path, expected="an object", got=_shown(raw))
+    for name in required:
+        if name not in raw:
+            raise DecodeError(path=f"{path}.{name}", expected=_EXPECTED[name], got="nothing")
+    names = {field.name for field in attrs.fields(model)}  # type: ignore[arg-type]  # of attrs
+    values = {name: raw[name] for name in names & raw.keys()}
     try:
-        return make()
+        return model(**{n: v for n, v in values.items() if v is not None or n in required})
     except (TypeError, ValueError) as error:
         where, _, rest = str(error).partition(": expected ")
         expected, _, got = rest.rpartition(", got ")
         raise DecodeError(path=f"{path}.{where}", expected=expected, got=got) from None
-
-
-def _mapping(path: str, raw: Any) -> Mapping[str, Any]:
-    if not isinstance(raw, Mapping):
-        raise DecodeError(path=path, expected="an object", got=_shown(raw))
-    return raw
-
-
-def _required(path: str, raw: Mapping[str, Any], key: str, expected: str) -> Any:
-    if key not in raw:
-        raise DecodeError(path=f"{path}.{key}", expected=expected, got="nothing")
-    return raw[key]
 
 
 def read_initialize_params(raw: Any) -> InitializeParams:
@@ -234,12 +239,7 @@ def read_initialize_params(raw: Any) -> InitializeParams:
     Raises:
         DecodeError: a member is of the wrong type.
     """
-    raw_object = _mapping("params", {} if raw is None else raw)
-    version, config = raw_object.get("protocol_version"), raw_object.get("config")
-    return _read(
-        "params",
-        lambda: InitializeParams(protocol_version=version, config={} if config is None else config),
-    )
+    return _read("params", {} if raw is None else raw, InitializeParams)
 
 
 def read_initialize_result(raw: Any) -> InitializeResult:
@@ -248,18 +248,12 @@ def read_initialize_result(raw: Any) -> InitializeResult:
     Raises:
         DecodeError: a member is absent or of the wrong type.
     """
-    raw_object = _mapping("result", raw)
-    name = _required("result", raw_object, "name", "a string that is not empty")
-    capabilities = _required("result", raw_object, "capabilities", "an object")
-    if "protocol_version" in raw_object and raw_object["protocol_version"] is None:
+    result = _read("result", raw, InitializeResult, "name", "capabilities")
+    if "protocol_version" in raw and result.protocol_version is None:
         raise DecodeError(
             path="result.protocol_version", expected='a version like "1.0"', got="null"
         )
-    version = raw_object.get("protocol_version")
-    return _read(
-        "result",
-        lambda: InitializeResult(name=name, capabilities=capabilities, protocol_version=version),
-    )
+    return result
 
 
 def read_step_params(raw: Any) -> StepParams:
@@ -268,9 +262,7 @@ def read_step_params(raw: Any) -> StepParams:
     Raises:
         DecodeError: the input is absent or not a string.
     """
-    raw_object = _mapping("params", {} if raw is None else raw)
-    text = _required("params", raw_object, "input", "a string")
-    return _read("params", lambda: StepParams(input=text))
+    return _read("params", {} if raw is None else raw, StepParams, "input")
 
 
 def read_step_result(raw: Any) -> Result:
@@ -279,23 +271,10 @@ def read_step_result(raw: Any) -> Result:
     Raises:
         DecodeError: a member is of the wrong type; the path names it.
     """
-    raw_object = _mapping("result", raw)
-    status = _required("result", raw_object, "status", '"done" or "paused"')
-    calls = raw_object.get("tool_calls")
+    calls = raw.get("tool_calls") if isinstance(raw, Mapping) else None
     if calls is not None and not isinstance(calls, list):
         raise DecodeError(path="result.tool_calls", expected="an array or null", got=_shown(calls))
-    return _read(
-        "result",
-        lambda: Result(
-            status=status,
-            public_output=raw_object.get("public_output"),
-            evaluation_context=raw_object.get("evaluation_context"),
-            private_thought=raw_object.get("private_thought"),
-            tool_calls=calls,
-            logs=raw_object.get("logs"),
-            usage=raw_object.get("usage"),
-        ),
-    )
+    return _read("result", raw, Result, "status")
 
 
 def read_reset_result(raw: Any) -> None:

@@ -15,6 +15,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+import attrs
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
@@ -27,6 +28,7 @@ from eca_protocol.errors import METHOD_NOT_FOUND
 _DEADLINE: Final = 30.0
 
 
+@attrs.define
 class Agent:
     """An initialized agent, for synchronous tests.
 
@@ -34,13 +36,10 @@ class Agent:
         initialized: the agent's result of `agent/initialize`.
     """
 
-    def __init__(
-        self, portal: BlockingPortal, connection: AgentConnection, deadline: float
-    ) -> None:
-        self._portal = portal
-        self._connection = connection
-        self._deadline = deadline
-        self.initialized: InitializeResult
+    _portal: BlockingPortal
+    _connection: AgentConnection
+    _deadline: float
+    initialized: InitializeResult = attrs.field(init=False)
 
     def initialize(self, config: Mapping[str, Any] | None = None) -> InitializeResult:
         """Start a new conversation."""

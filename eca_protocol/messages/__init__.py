@@ -9,11 +9,13 @@ A chapter is imported at the first use of one of its names, since a program's st
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from eca_protocol.lazy import export
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from eca_protocol.messages.chat import *
     from eca_protocol.messages.completion import *
@@ -122,18 +124,4 @@ _NAMES = {
     "marks": "UnknownValue",
     ".message_texts": "dumps loads",
 }
-_CHAPTER_OF = {name: chapter for chapter, names in _NAMES.items() for name in names.split()}
-
-if not TYPE_CHECKING:  # a type checker would take any name
-    __all__ = list(_CHAPTER_OF)
-
-    def __getattr__(name: str) -> Any:
-        chapter = _CHAPTER_OF.get(name)
-        if chapter is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(f".{chapter}", __name__), name)
-        globals()[name] = value
-        return value
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *_CHAPTER_OF})
+export(globals(), _NAMES)

@@ -8,7 +8,14 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 import attrs
 
 from eca_protocol.messages.details import ToolCallDetails, ToolCallOutput
-from eca_protocol.messages.marks import UnknownValue, ValueWindow, by_ruling, lenient, marked
+from eca_protocol.messages.marks import (
+    Unknown,
+    UnknownValue,
+    ValueWindow,
+    by_ruling,
+    lenient,
+    marked,
+)
 from eca_protocol.revisions import Revision, Window, mark
 
 ChatRole: TypeAlias = Literal["user", "system", "assistant"] | UnknownValue
@@ -269,11 +276,8 @@ class ChatFlagContent:
 
 
 @attrs.frozen(kw_only=True)
-class UnknownContent:
+class UnknownContent(Unknown):
     """A content of an unknown type; `raw` is written unchanged."""
-
-    type: str | None
-    raw: Mapping[str, Any]
 
 
 ChatContent: TypeAlias = (

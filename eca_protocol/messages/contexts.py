@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import attrs
 
 from eca_protocol.messages.editor import Range
-from eca_protocol.messages.marks import lenient, marked
+from eca_protocol.messages.marks import Unknown, lenient, marked
 from eca_protocol.revisions import Revision, Window
 
 
@@ -94,14 +93,11 @@ class TextContext:
 
 
 @attrs.frozen(kw_only=True)
-class UnknownContext:
+class UnknownContext(Unknown):
     """A context of an unknown type, or without a required member (W-3).
 
     `raw` is written unchanged.
     """
-
-    type: str | None
-    raw: Mapping[str, Any]
 
 
 ChatContext: TypeAlias = (

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import attrs
 
-from eca_protocol.messages.marks import UnknownValue, lenient, marked
+from eca_protocol.messages.marks import Unknown, UnknownValue, lenient, marked
 from eca_protocol.revisions import Revision, Window
 
 _SINCE_CURRENT = Window(since=Revision.CURRENT)
@@ -106,11 +105,8 @@ class ShellCommandDetails:
 
 
 @attrs.frozen(kw_only=True)
-class UnknownToolCallDetails:
+class UnknownToolCallDetails(Unknown):
     """Details of an unknown type; `raw` is written unchanged."""
-
-    type: str | None
-    raw: Mapping[str, Any]
 
 
 ToolCallDetails: TypeAlias = (
@@ -132,11 +128,8 @@ class ToolCallTextOutput:
 
 
 @attrs.frozen(kw_only=True)
-class UnknownToolCallOutput:
+class UnknownToolCallOutput(Unknown):
     """An output of an unknown type; `raw` is written unchanged."""
-
-    type: str | None
-    raw: Mapping[str, Any]
 
 
 ToolCallOutput: TypeAlias = ToolCallTextOutput | UnknownToolCallOutput

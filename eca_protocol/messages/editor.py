@@ -72,14 +72,12 @@ class EditorGetDefinitionParams:
 
 
 @attrs.frozen(kw_only=True)
-class EditorGetReferencesParams:
+class EditorGetReferencesParams(EditorGetDefinitionParams):
     """`editor/getReferences`: the uses of the name at `position`, also counted from 1.
 
     `include_declaration`: the name's declaration counts as a use; true by default.
     """
 
-    uri: str
-    position: Position
     include_declaration: bool | None = None
 
 
@@ -101,12 +99,8 @@ class EditorGetDefinitionResponse:
 
 
 @attrs.frozen(kw_only=True)
-class EditorGetReferencesResponse:
+class EditorGetReferencesResponse(EditorGetDefinitionResponse):
     """The answer to `editor/getReferences`; `message` explains a failed search."""
-
-    status: NavigationStatus
-    locations: tuple[EditorLocation, ...] | None = None
-    message: str | None = None
 
 
 @attrs.frozen(kw_only=True)

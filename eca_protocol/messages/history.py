@@ -209,16 +209,11 @@ class ChatOpenResponse:
 
 
 @attrs.frozen(kw_only=True)
-class ChatHistoryParams:
+class ChatHistoryParams(ChatOpenParams):
     """`chat/history`: a page of a chat's contents.
 
     `before` and `after` are cursors of an earlier answer, or `lastCompaction`.
     """
-
-    chat_id: str
-    limit: int | None = None
-    before: str | None = None
-    after: str | None = None
 
 
 @attrs.frozen(kw_only=True)

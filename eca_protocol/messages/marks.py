@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from eca_protocol.revisions import Revision
+from eca_protocol.revisions import Revision, Window
 
 
 class UnknownValue(str):
@@ -22,16 +22,18 @@ class UnknownValue(str):
 
 
 @attrs.frozen(kw_only=True)
-class ValueWindow:
+class Unknown:
+    """The base of objects of an unknown type; `raw` is written unchanged."""
+
+    type: str | None
+    raw: Mapping[str, Any]
+
+
+@attrs.frozen(kw_only=True)
+class ValueWindow(Window):
     """The editions of one value of an open literal; in other editions `fallback` is written."""
 
-    since: Revision = Revision.R2025_09
-    until: Revision = Revision.CURRENT
     fallback: str
-
-    def holds(self, revision: Revision) -> bool:
-        """Return True if the text of the edition has the value."""
-        return self.since <= revision <= self.until
 
 
 @attrs.frozen(kw_only=True)

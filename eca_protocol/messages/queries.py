@@ -55,11 +55,8 @@ class ChatQueryFilesResponse:
 
 
 @attrs.frozen(kw_only=True)
-class ChatQueryCommandsParams:
+class ChatQueryCommandsParams(ChatQueryFilesParams):
     """`chat/queryCommands`: the slash commands that match a query; a blank query matches all."""
-
-    chat_id: str | None = None
-    query: str = marked(lenient("W-3"), default="")
 
 
 @attrs.frozen(kw_only=True)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import attrs
 
 from eca_protocol.messages.editor import Range
 from eca_protocol.messages.lifecycle import ChatModel
-from eca_protocol.messages.marks import UnknownValue, lenient, marked
+from eca_protocol.messages.marks import Unknown, UnknownValue, lenient, marked
 
 RewritePromptStatus: TypeAlias = Literal["prompting"] | UnknownValue
 
@@ -80,11 +79,8 @@ class RewriteFinishedContent:
 
 
 @attrs.frozen(kw_only=True)
-class UnknownRewriteContent:
+class UnknownRewriteContent(Unknown):
     """A content of an unknown type; `raw` is written unchanged."""
-
-    type: str | None
-    raw: Mapping[str, Any]
 
 
 RewriteContent: TypeAlias = (

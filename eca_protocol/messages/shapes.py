@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_orig
 import attrs
 
 from eca_protocol.messages.marks import UnknownValue, ValueWindow, WireRules, wire_rules_of
-from eca_protocol.revisions import EVER, Window, window_of
+from eca_protocol.revisions import EVER, Revision, Window, window_of
 
 ScalarName: TypeAlias = Literal["string", "integer", "number", "boolean"]
 _SCALARS: dict[Any, ScalarName] = {
@@ -51,6 +51,12 @@ class Choice:
     """One of these strings with their editions, or an unknown string."""
 
     values: Mapping[str, ValueWindow | None]
+
+    def known_in(self, revision: Revision) -> list[str]:
+        """Return the strings that the text of the edition has."""
+        return [
+            each for each, window in self.values.items() if not window or window.holds(revision)
+        ]
 
 
 @attrs.frozen

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import attrs
 
-from eca_protocol.messages.marks import UnknownValue, ValueWindow, by_ruling, lenient, marked
+from eca_protocol.messages.marks import (
+    Unknown,
+    UnknownValue,
+    ValueWindow,
+    by_ruling,
+    lenient,
+    marked,
+)
 from eca_protocol.revisions import Revision, mark
 
 EcaServerName: TypeAlias = Literal["ECA"] | UnknownValue
@@ -99,11 +105,8 @@ class MCPServerUpdatedParams:
 
 
 @attrs.frozen(kw_only=True)
-class UnknownServerUpdatedParams:
+class UnknownServerUpdatedParams(Unknown):
     """A server of an unknown type; `raw` is written unchanged."""
-
-    type: str | None
-    raw: Mapping[str, Any]
 
 
 ToolServerUpdatedParams: TypeAlias = (

@@ -10,7 +10,5 @@ import sys
 
 if sys.platform == "win32":
     from eca_protocol.platforms.windows import *  # noqa: F403
-    from eca_protocol.platforms.windows import __all__ as __all__
 else:
     from eca_protocol.platforms.posix import *  # noqa: F403
-    from eca_protocol.platforms.posix import __all__ as __all__

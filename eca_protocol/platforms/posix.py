@@ -19,41 +19,6 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import subprocess
 
-__all__ = [
-    "ATOMIC_WRITE",
-    "ENDING_SIGNALS",
-    "KILL",
-    "PROGRAM_SUFFIX",
-    "START_OF_A_GROUP",
-    "ProcessGroup",
-    "can_wait",
-    "change_directory",
-    "copy_attributes",
-    "data_home",
-    "discard_input",
-    "duplicate",
-    "find_shell",
-    "has_ended",
-    "has_input",
-    "has_screen",
-    "hidden_input",
-    "is_alive",
-    "is_blocking",
-    "is_link",
-    "is_own",
-    "is_removed",
-    "link",
-    "lock",
-    "program_files",
-    "remove_and_close",
-    "set_blocking",
-    "set_mode",
-    "set_owner",
-    "unlock",
-    "unread_bytes",
-    "uptime",
-]
-
 assert sys.platform != "win32"
 
 ATOMIC_WRITE: Final = select.PIPE_BUF

@@ -15,23 +15,7 @@ import attrs
 
 from eca_protocol.draft import DRAFT
 from eca_protocol.endpoint import Method, Table
-from eca_protocol.messages.shapes import (
-    Anything,
-    Array,
-    Choice,
-    Field,
-    JSONObject,
-    Model,
-    ModelClass,
-    Nullable,
-    Scalar,
-    Shape,
-    Tagged,
-    fields_of,
-    shape_of,
-    tag_key_of,
-    window_of_class,
-)
+from eca_protocol.messages import shapes
 from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision, Window
 
@@ -127,37 +111,32 @@ class _Definitions:
             "message": _reference(_message_name(row.name)),
         }
         if row.params is not None:
-            method["params"] = self._schema(shape_of(row.params))
+            method["params"] = self._schema(shapes.shape_of(row.params))
         if row.kind == "request":
             has_result = row.result is not None
             method["result"] = (
-                self._schema(shape_of(row.result)) if has_result else {"type": "null"}
+                self._schema(shapes.shape_of(row.result)) if has_result else {"type": "null"}
             )
         return method
 
-    def _schema(self, shape: Shape) -> dict[str, Any]:
+    def _schema(self, shape: shapes.Shape) -> dict[str, Any]:
         schema: dict[str, Any]
         match shape:
-            case Scalar(names):
+            case shapes.Scalar(names):
                 schema = _one_type_of(*names)
-            case Anything():
+            case shapes.Anything():
                 schema = {}
-            case JSONObject():
+            case shapes.JSONObject():
                 schema = {"type": "object"}
-            case Choice(values):
-                known = [
-                    value
-                    for value, within in values.items()
-                    if within is None or within.holds(self.revision)
-                ]
-                schema = {"enum": known}
-            case Array(item):
+            case shapes.Choice():
+                schema = {"enum": shape.known_in(self.revision)}
+            case shapes.Array(item):
                 schema = {"type": "array", "items": self._schema(item)}
-            case Nullable(inner):
+            case shapes.Nullable(inner):
                 schema = self._schema(inner)  # None is an absent key; see `_property`
-            case Model(cls):
+            case shapes.Model(cls):
                 schema = self._defined(cls.__name__, lambda: self._object(cls))
-            case Tagged():
+            case shapes.Tagged():
                 schema = self._defined(_name_of(shape), lambda: self._union(shape))
         return schema
 
@@ -167,18 +146,18 @@ class _Definitions:
             self.definitions[name] = make()
         return _reference(name)
 
-    def _union(self, shape: Tagged) -> dict[str, Any]:
+    def _union(self, shape: shapes.Tagged) -> dict[str, Any]:
         members = [
-            self._schema(Model(cls))
+            self._schema(shapes.Model(cls))
             for cls in shape.members.values()
-            if window_of_class(cls).written_in(self.revision)
+            if shapes.window_of_class(cls).written_in(self.revision)
         ]
         return {"oneOf": members}
 
-    def _object(self, cls: ModelClass) -> dict[str, Any]:
+    def _object(self, cls: shapes.ModelClass) -> dict[str, Any]:
         fields = [
             field
-            for field in fields_of(cls)
+            for field in shapes.fields_of(cls)
             if field.rules.written and field.window.written_in(self.revision)
         ]
         is_open = any(field.rules.rest for field in fields)
@@ -191,7 +170,7 @@ class _Definitions:
         ]
         tag = getattr(cls, "type", None)
         if isinstance(tag, str):
-            key = tag_key_of(cls)
+            key = shapes.tag_key_of(cls)
             properties = {key: {"const": tag}, **properties}
             required = [key, *required]
         schema: dict[str, Any] = {
@@ -205,7 +184,7 @@ class _Definitions:
             schema["additionalProperties"] = True
         return schema
 
-    def _property(self, field: Field) -> dict[str, Any]:
+    def _property(self, field: shapes.Field) -> dict[str, Any]:
         schema = self._schema(field.shape)
         if field.rules.nullable:
             schema = {"oneOf": [schema, {"type": "null"}]}
@@ -218,19 +197,19 @@ def _ruled(window: Window, revision: Revision) -> dict[str, str]:
     return {"$comment": f"{window.ruling}: written although the edition's text does not have it."}
 
 
-def _name_of(union: Tagged) -> str:
+def _name_of(union: shapes.Tagged) -> str:
     module = sys.modules[next(iter(union.members.values())).__module__]
     return next(name for name, value in vars(module).items() if _is_union(value, union))
 
 
-def _is_union(value: Any, union: Tagged) -> bool:
-    return hasattr(value, "__args__") and shape_of(value) == union
+def _is_union(value: Any, union: shapes.Tagged) -> bool:
+    return hasattr(value, "__args__") and shapes.shape_of(value) == union
 
 
-def _description(cls: ModelClass) -> str:
+def _description(cls: shapes.ModelClass) -> str:
     """Return the class's docstring, with the wire names of its members."""
     text = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(cls.__doc__ or ""))
-    for field in fields_of(cls):
+    for field in shapes.fields_of(cls):
         text = text.replace(f"`{field.name}`", f"`{field.wire}`")
     return text
 

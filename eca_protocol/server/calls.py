@@ -14,17 +14,8 @@ from typing import Any, Literal, TypeAlias
 import anyio
 import attrs
 
+from eca_protocol import messages as m
 from eca_protocol.errors import LocalProtocolError
-from eca_protocol.messages import (
-    ChatContent,
-    ChatToolCalledContent,
-    ChatToolCallPrepareContent,
-    ChatToolCallRejectedContent,
-    ChatToolCallRunContent,
-    ChatToolCallRunningContent,
-    ToolCallDetails,
-    ToolCallTextOutput,
-)
 
 __all__ = [
     "STOPPED",
@@ -107,7 +98,7 @@ class Naming:
     name: str
     server: str
     origin: Literal["native", "mcp"]
-    shows: ToolCallDetails | None = None
+    shows: m.ToolCallDetails | None = None
     summary: str | None = None
 
 
@@ -129,7 +120,7 @@ class Call:
 
     def __init__(
         self,
-        emit: Callable[[ChatContent], None],
+        emit: Callable[[m.ChatContent], None],
         naming: Naming,
         moved: Callable[[Any], None] = lambda _: None,
     ) -> None:
@@ -157,7 +148,7 @@ class Call:
         self.summary = summary or self.summary
         self._is_announced = True
         self._emit(
-            ChatToolCallPrepareContent(
+            m.ChatToolCallPrepareContent(
                 **self._names,
                 arguments_text=arguments_text,
                 summary=self.summary,
@@ -171,7 +162,7 @@ class Call:
         *,
         manual_approval: bool,
         summary: str | None = None,
-        details: ToolCallDetails | None = None,
+        details: m.ToolCallDetails | None = None,
     ) -> None:
         """Announce the complete call, and whether it needs approval."""
         self.move(CallInput.ANNOUNCE)
@@ -180,7 +171,9 @@ class Call:
         self.summary = summary or self.summary
         self.details = details or self.details
         self._emit(
-            ChatToolCallRunContent(**self._names, **self._shown(), manual_approval=manual_approval)
+            m.ChatToolCallRunContent(
+                **self._names, **self._shown(), manual_approval=manual_approval
+            )
         )
 
     def wait_for_user(self) -> None:
@@ -207,13 +200,13 @@ class Call:
         """Mark the call as running."""
         self.move(CallInput.START)
         self._started = anyio.current_time()
-        self._emit(ChatToolCallRunningContent(**self._names, **self._shown()))
+        self._emit(m.ChatToolCallRunningContent(**self._names, **self._shown()))
 
-    def show(self, details: ToolCallDetails) -> None:
+    def show(self, details: m.ToolCallDetails) -> None:
         """Show new details of a running call; do nothing if it does not run."""
         if self.state is CallState.RUNNING:
             self.details = details
-            self._emit(ChatToolCallRunningContent(**self._names, **self._shown()))
+            self._emit(m.ChatToolCallRunningContent(**self._names, **self._shown()))
 
     def stop(self, reason: Reason = "user-choice") -> None:
         """Close an open call at the turn's end: rejected, or called with an error if it ran.
@@ -232,11 +225,11 @@ class Call:
         if self.spent_ms is None and self._started is not None:
             self.spent_ms = milliseconds_since(self._started)
         self._emit(
-            ChatToolCalledContent(
+            m.ChatToolCalledContent(
                 **self._names,
                 **self._shown(),
                 error=is_error,
-                outputs=tuple(ToolCallTextOutput(text=text) for text in texts),
+                outputs=tuple(m.ToolCallTextOutput(text=text) for text in texts),
                 total_time_ms=self.spent_ms or 1,
             )
         )
@@ -246,7 +239,7 @@ class Call:
         """Write the end of a call that did not run; nothing if the client does not know it."""
         self.reason = reason
         if self._is_announced:
-            self._emit(ChatToolCallRejectedContent(**self._names, **self._shown(), reason=reason))
+            self._emit(m.ChatToolCallRejectedContent(**self._names, **self._shown(), reason=reason))
         self.decided.set()
 
     def move(self, event: CallInput) -> None:

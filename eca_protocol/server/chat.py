@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import anyio
 import anyio.lowlevel
+import attrs
 
 from eca_protocol import json
 from eca_protocol import messages as m
@@ -43,6 +44,7 @@ PATIENCE: Final = 24 * 3600.0
 WAITING: Final = "Waiting for tool call approval"  # Neovim asks when it reads this text
 
 
+@attrs.define(eq=False)
 class ServerChat:
     """A chat, for the handler of one prompt.
 
@@ -55,24 +57,17 @@ class ServerChat:
         memory: values of your own, which the chat keeps for its later turns.
     """
 
-    def __init__(
-        self,
-        turn: Turn,
-        conversation: Conversation,
-        *,
-        client: ConnectedClient,
-        peer: Peer,
-        tools: Mapping[str, Tool],
-        allowed: set[str],
-    ) -> None:
-        self.id: str = conversation.id
-        self.client = client
-        self.memory: dict[str, Any] = conversation.memory
-        self._turn = turn
-        self._conversation = conversation
-        self._peer = peer
-        self._tools = tools
-        self._allowed = allowed
+    _turn: Turn
+    _conversation: Conversation
+    client: ConnectedClient
+    _peer: Peer
+    _tools: Mapping[str, Tool]
+    _allowed: set[str]
+    id: str = attrs.field(init=False)
+    memory: dict[str, Any] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.id, self.memory = self._conversation.id, self._conversation.memory
 
     @property
     def history(self) -> Sequence[ChatMessage]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final
 
 import anyio
@@ -54,32 +54,30 @@ class ChatRequests:
         self.selection: Selection = Selection(declarations)
         self._allowed: set[str] = set()
 
-    def handlers(self) -> Mapping[str, Callable[[Any], Any]]:
-        """Return the handlers of chats."""
-        return dict(
-            (
-                methods.CHAT_PROMPT.handled_by(self._prompt),
-                methods.CHAT_PROMPT_STOP.handled_by(self._stop),
-                methods.CHAT_PROMPT_STEER.handled_by(self._steer),
-                methods.CHAT_PROMPT_STEER_REMOVE.handled_by(self._remove_steers),
-                methods.CHAT_TOOL_CALL_APPROVE.handled_by(self._approve),
-                methods.CHAT_TOOL_CALL_REJECT.handled_by(self._reject),
-                methods.CHAT_SELECTED_MODEL_CHANGED.handled_by(self._select_model),
-                methods.CHAT_SELECTED_AGENT_CHANGED.handled_by(
-                    lambda params: self.selection.select_agent(params.agent, params.chat_id)
-                ),
-                methods.CHAT_SELECTED_BEHAVIOR_CHANGED.handled_by(
-                    lambda params: self.selection.select_agent(params.behavior)
-                ),
-                methods.CHAT_DELETE.handled_by(self._delete),
-                methods.CHAT_CLEAR.handled_by(self._clear),
-                methods.CHAT_UPDATE.handled_by(self._update),
-                methods.CHAT_LIST.handled_by(self._list),
-                methods.CHAT_OPEN.handled_by(self._open),
-                methods.CHAT_HISTORY.handled_by(self._page),
-                methods.CHAT_ROLLBACK.handled_by(self._roll_back),
-                methods.CHAT_FORK.handled_by(self._fork),
-            )
+    def handlers(self) -> Iterable[tuple[str, Callable[[Any], Any]]]:
+        """Return the handlers of chats, by method."""
+        return (
+            methods.CHAT_PROMPT.handled_by(self._prompt),
+            methods.CHAT_PROMPT_STOP.handled_by(self._stop),
+            methods.CHAT_PROMPT_STEER.handled_by(self._steer),
+            methods.CHAT_PROMPT_STEER_REMOVE.handled_by(self._remove_steers),
+            methods.CHAT_TOOL_CALL_APPROVE.handled_by(self._approve),
+            methods.CHAT_TOOL_CALL_REJECT.handled_by(self._reject),
+            methods.CHAT_SELECTED_MODEL_CHANGED.handled_by(self._select_model),
+            methods.CHAT_SELECTED_AGENT_CHANGED.handled_by(
+                lambda params: self.selection.select_agent(params.agent, params.chat_id)
+            ),
+            methods.CHAT_SELECTED_BEHAVIOR_CHANGED.handled_by(
+                lambda params: self.selection.select_agent(params.behavior)
+            ),
+            methods.CHAT_DELETE.handled_by(self._delete),
+            methods.CHAT_CLEAR.handled_by(self._clear),
+            methods.CHAT_UPDATE.handled_by(self._update),
+            methods.CHAT_LIST.handled_by(self._list),
+            methods.CHAT_OPEN.handled_by(self._open),
+            methods.CHAT_HISTORY.handled_by(self._page),
+            methods.CHAT_ROLLBACK.handled_by(self._roll_back),
+            methods.CHAT_FORK.handled_by(self._fork),
         )
 
     def meet(self, client: ConnectedClient, *, agent: object) -> None:
@@ -146,12 +144,7 @@ class ChatRequests:
             else:
                 known.append(context)
         chat = ServerChat(
-            turn,
-            conversation,
-            client=self.client,
-            peer=self._peer,
-            tools=declared.tools,
-            allowed=self._allowed,
+            turn, conversation, self.client, self._peer, declared.tools, self._allowed
         )
         answering: Awaitable[object] = handler(chat, attrs.evolve(prompt, contexts=tuple(known)))
         if (result := await answering) is not None:

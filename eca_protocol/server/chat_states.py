@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import TypeAlias
 
 from eca_protocol.messages import ChatStatus
 
@@ -42,34 +43,25 @@ class Action(enum.Enum):
     NOTHING = "nothing"
 
 
-TRANSITIONS: Mapping[ChatState, Mapping[Input, tuple[Action, ChatState]]] = MappingProxyType(
-    {
-        ChatState.IDLE: {
-            Input.PROMPT: (Action.BEGIN, ChatState.RUNNING),
-            Input.STOP: (Action.NOTHING, ChatState.IDLE),
-            Input.DELETE: (Action.SILENCE, ChatState.DELETED),
-            Input.ENDED: (Action.NOTHING, ChatState.IDLE),
-        },
-        ChatState.RUNNING: {
-            Input.PROMPT: (Action.QUEUE, ChatState.RUNNING),
-            Input.STOP: (Action.CANCEL, ChatState.STOPPING),
-            Input.DELETE: (Action.SILENCE, ChatState.DELETED),
-            Input.ENDED: (Action.CLOSE, ChatState.IDLE),
-        },
-        ChatState.STOPPING: {
-            Input.PROMPT: (Action.QUEUE, ChatState.STOPPING),
-            Input.STOP: (Action.CANCEL, ChatState.STOPPING),
-            Input.DELETE: (Action.SILENCE, ChatState.DELETED),
-            Input.ENDED: (Action.CLOSE, ChatState.IDLE),
-        },
-        ChatState.DELETED: {
-            Input.PROMPT: (Action.NOTHING, ChatState.DELETED),
-            Input.STOP: (Action.NOTHING, ChatState.DELETED),
-            Input.DELETE: (Action.NOTHING, ChatState.DELETED),
-            Input.ENDED: (Action.NOTHING, ChatState.DELETED),
-        },
+_Step: TypeAlias = tuple[Action, ChatState]
+
+
+def _transitions() -> Mapping[ChatState, Mapping[Input, _Step]]:
+    idle, running, stopping, deleted = ChatState
+    begin, queue, cancel, silence, close, nothing = Action
+
+    def row(prompt: _Step, stop: _Step, delete: _Step, ended: _Step) -> Mapping[Input, _Step]:
+        return dict(zip(Input, (prompt, stop, delete, ended), strict=True))
+
+    return {
+        idle: row((begin, running), (nothing, idle), (silence, deleted), (nothing, idle)),
+        running: row((queue, running), (cancel, stopping), (silence, deleted), (close, idle)),
+        stopping: row((queue, stopping), (cancel, stopping), (silence, deleted), (close, idle)),
+        deleted: dict.fromkeys(Input, (nothing, deleted)),
     }
-)
+
+
+TRANSITIONS: Mapping[ChatState, Mapping[Input, _Step]] = MappingProxyType(_transitions())
 
 STATUSES: Mapping[ChatState, ChatStatus] = MappingProxyType(
     {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import anyio
@@ -103,20 +103,14 @@ class Connection:
         await self._chats.close()
         await self._peer.cancel_requests(seconds=1.0, but="shutdown")
 
-    def _handlers(self) -> Mapping[str, Callable[[Any], Any]]:
-        return dict(
-            (
-                methods.INITIALIZE.handled_by(self._initialize),
-                methods.INITIALIZED.handled_by(lambda _: self._introduce()),
-                methods.SHUTDOWN.handled_by(lambda _: self._shut_down()),
-                methods.MCP_START_SERVER.handled_by(
-                    lambda params: self._warn_of_server(params.name)
-                ),
-                methods.MCP_STOP_SERVER.handled_by(
-                    lambda params: self._warn_of_server(params.name)
-                ),
-                methods.EXIT.handled_by(lambda _: self._peer.close("the client said exit")),
-            )
+    def _handlers(self) -> Iterable[tuple[str, Callable[[Any], Any]]]:
+        return (
+            methods.INITIALIZE.handled_by(self._initialize),
+            methods.INITIALIZED.handled_by(lambda _: self._introduce()),
+            methods.SHUTDOWN.handled_by(lambda _: self._shut_down()),
+            methods.MCP_START_SERVER.handled_by(lambda params: self._warn_of_server(params.name)),
+            methods.MCP_STOP_SERVER.handled_by(lambda params: self._warn_of_server(params.name)),
+            methods.EXIT.handled_by(lambda _: self._peer.close("the client said exit")),
         )
 
     def _initialize(self, params: m.InitializeParams) -> m.InitializeResponse:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import attrs
@@ -26,14 +26,12 @@ class Queries:
     _declarations: Declarations
     _client: Callable[[], ConnectedClient]
 
-    def handlers(self) -> Mapping[str, Callable[[Any], Any]]:
-        """Return the handlers of queries."""
-        return dict(
-            (
-                methods.CHAT_QUERY_CONTEXT.handled_by(self._query_context),
-                methods.CHAT_QUERY_FILES.handled_by(self._query_files),
-                methods.CHAT_QUERY_COMMANDS.handled_by(self._query_commands),
-            )
+    def handlers(self) -> Iterable[tuple[str, Callable[[Any], Any]]]:
+        """Return the handlers of queries, by method."""
+        return (
+            methods.CHAT_QUERY_CONTEXT.handled_by(self._query_context),
+            methods.CHAT_QUERY_FILES.handled_by(self._query_files),
+            methods.CHAT_QUERY_COMMANDS.handled_by(self._query_commands),
         )
 
     async def _query_context(self, params: m.ChatQueryContextParams) -> m.ChatQueryContextResponse:

@@ -7,12 +7,7 @@ from collections.abc import Callable
 
 import anyio
 
-from eca_protocol.messages import (
-    ChatContent,
-    ChatReasonFinishedContent,
-    ChatReasonStartedContent,
-    ChatReasonTextContent,
-)
+from eca_protocol import messages as m
 from eca_protocol.server.calls import milliseconds_since
 
 __all__ = ["Reasonings"]
@@ -28,7 +23,7 @@ class Reasonings:
         emit: writes a content.
     """
 
-    def __init__(self, emit: Callable[[ChatContent], None]) -> None:
+    def __init__(self, emit: Callable[[m.ChatContent], None]) -> None:
         self.finished: dict[str, tuple[str, int]] = {}
         self._emit = emit
         self._open: dict[str, tuple[str, float]] = {}
@@ -37,12 +32,12 @@ class Reasonings:
         """Start a block."""
         reason_id = str(uuid.uuid4())
         self._open[key] = reason_id, anyio.current_time()
-        self._emit(ChatReasonStartedContent(id=reason_id))
+        self._emit(m.ChatReasonStartedContent(id=reason_id))
 
     def write(self, key: str, text: str) -> None:
         """Write a piece of reasoning; drop it if the block is closed."""
         if key in self._open:
-            self._emit(ChatReasonTextContent(id=self._open[key][0], text=text))
+            self._emit(m.ChatReasonTextContent(id=self._open[key][0], text=text))
 
     def finish(self, key: str) -> None:
         """Close a block, once, with its duration."""
@@ -50,7 +45,7 @@ class Reasonings:
             reason_id, started = self._open.pop(key)
             spent = milliseconds_since(started)
             self.finished[key] = reason_id, spent
-            self._emit(ChatReasonFinishedContent(id=reason_id, total_time_ms=spent))
+            self._emit(m.ChatReasonFinishedContent(id=reason_id, total_time_ms=spent))
 
     def finish_all(self) -> None:
         """Close the open blocks."""

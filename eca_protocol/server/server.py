@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, NoReturn, TypeVar
 
 import anyio
@@ -75,10 +76,10 @@ class Server:
             if not all(model.partition("/")):
                 raise LocalProtocolError(f"models: expected `provider/model`, got {model!r}")
         self.name = name
-        self._revision = revision
         self._declarations = Declarations(
             welcome=welcome or f"Welcome to {name}!", models=tuple(models), agents=tuple(agents)
         )
+        self._connect = partial(Connection, declarations=self._declarations, revision=revision)
 
     def prompt(self, handler: _P) -> _P:
         """Declare the handler of prompts: an async function of the chat and the prompt."""
@@ -172,7 +173,7 @@ class Server:
         Returns:
             The exit code for the process: 0 after `shutdown` or the end of the input (W-13).
         """
-        return await Connection(transport, self._declarations, revision=self._revision).serve()
+        return await self._connect(transport).serve()
 
     def run_stdio(self, *, backend: Literal["asyncio", "trio"] = "asyncio") -> NoReturn:
         """Serve the client at stdin and stdout, and exit; the last line of a server's program.
@@ -186,11 +187,6 @@ class Server:
             SystemExit: always, with the exit code.
         """
         raise SystemExit(anyio.run(serve_stdio, self._connect, backend=backend))
-
-    def _connect(self, transport: Transport, on_ending: Callable[[], None]) -> Connection:
-        return Connection(
-            transport, self._declarations, revision=self._revision, on_ending=on_ending
-        )
 
 
 def _add(registry: dict[Any, Any], name: str, value: object) -> None:

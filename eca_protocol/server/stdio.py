@@ -12,12 +12,12 @@ from eca_protocol import platforms
 from eca_protocol.errors import StartFailed
 from eca_protocol.server.connection import Connection
 from eca_protocol.server.endings import leave_in_time
-from eca_protocol.streams import FdTransport, Transport, owned_stdio
+from eca_protocol.streams import FdTransport, owned_stdio
 
 __all__ = ["serve_stdio"]
 
 
-async def serve_stdio(connect: Callable[[Transport, Callable[[], None]], Connection]) -> int:
+async def serve_stdio(connect: Callable[..., Connection]) -> int:
     """Serve the client at stdin and stdout, and return the exit code.
 
     Args:
@@ -25,7 +25,7 @@ async def serve_stdio(connect: Callable[[Transport, Callable[[], None]], Connect
     """
     try:
         with owned_stdio(for_good=True) as (read_fd, write_fd):
-            connection = connect(FdTransport(read_fd, write_fd), leave_in_time)
+            connection = connect(FdTransport(read_fd, write_fd), on_ending=leave_in_time)
             async with anyio.create_task_group() as tasks:
                 if os.name != "nt":
                     await tasks.start(_end_by_signals, connection)

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final
 
 import anyio
+import attrs
 
 from eca_protocol import messages as m
 from eca_protocol.errors import LocalProtocolError
@@ -38,6 +39,7 @@ TEXT_LIMIT: Final = 4096
 _FAILED = "An internal error ended this turn. See the server's log for details."
 
 
+@attrs.define(eq=False)
 class Turn:
     """A running prompt.
 
@@ -53,27 +55,22 @@ class Turn:
         is_stopped: the turn was ended early.
     """
 
-    def __init__(
-        self,
-        prompt: Prompt,
-        *,
-        emit: Callable[[Role, m.ChatContent], None],
-        usage: Callable[[], m.ChatUsageContent],
-        closed: Callable[[], None],
-    ) -> None:
-        self.prompt = prompt
-        self.ended: anyio.Event = anyio.Event()
-        self.calls: dict[str, Call] = {}
-        self.reasonings: Reasonings = Reasonings(partial(self.emit, "assistant"))
-        self.steers: list[str] = []
-        self.is_stopped: bool = False
-        self._is_closed = False
-        self._ran_tool = False
-        self._scope = anyio.CancelScope()
-        self._paragraphs = Paragraphs()
-        self._emit = emit
-        self._usage = usage
-        self._closed = closed
+    prompt: Prompt
+    _emit: Callable[[Role, m.ChatContent], None] = attrs.field(kw_only=True)
+    _usage: Callable[[], m.ChatUsageContent] = attrs.field(kw_only=True)
+    _closed: Callable[[], None] = attrs.field(kw_only=True)
+    ended: anyio.Event = attrs.field(factory=anyio.Event)
+    calls: dict[str, Call] = attrs.field(factory=dict)
+    reasonings: Reasonings = attrs.field(init=False)
+    steers: list[str] = attrs.field(factory=list)
+    is_stopped: bool = False
+    _is_closed: bool = False
+    _ran_tool: bool = False
+    _scope: anyio.CancelScope = attrs.field(factory=anyio.CancelScope)
+    _paragraphs: Paragraphs = attrs.field(factory=Paragraphs)
+
+    def __attrs_post_init__(self) -> None:
+        self.reasonings = Reasonings(partial(self.emit, "assistant"))
 
     def begin(self) -> None:
         """Write the first contents: the progress, and the echo of the prompt."""

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 import anyio
+import attrs
 
 from eca_protocol import platforms
 from eca_protocol.streams import Transport
@@ -77,6 +78,9 @@ class Recorder:
         max_unwritten: the limit of unwritten bytes; above it the disk is too slow, and the record
             ends.
         max_wait: the limit of a wait for a slow disk, in seconds; then the record ends.
+
+    Attributes:
+        failure: the reason why the record ended early, or None.
     """
 
     def __init__(
@@ -99,7 +103,7 @@ class Recorder:
         self._written_bytes = 0
         self._wake = threading.Event()
         self._closing = threading.Event()
-        self._failure: str | None = None
+        self.failure: str | None = None
         self._splitters: dict[Side, Splitter] = {"client": Splitter(), "server": Splitter()}
         head = encode_header(datetime.now(UTC), command)
         self._head = head if mask is None else mask(head.rstrip()) + b"\n"
@@ -108,14 +112,9 @@ class Recorder:
         self._thread.start()
         atexit.register(self.close)  # the thread does not delay the end of the interpreter
 
-    @property
-    def failure(self) -> str | None:
-        """The reason why the record ended early, or None."""
-        return self._failure
-
     def record_data(self, side: Side, data: bytes) -> None:
         """Record bytes that a side wrote; they are processed after a call of `wake`."""
-        if self._failure is not None:
+        if self.failure is not None:
             return
         self._recorded_bytes += len(data)
         if self._recorded_bytes - self._written_bytes > self._max_unwritten:
@@ -141,7 +140,7 @@ class Recorder:
         """True if so much is unwritten that `drain` waits."""
         return (
             self._recorded_bytes - self._written_bytes > self._max_unwritten // 2
-            and self._failure is None
+            and self.failure is None
         )
 
     def record_end(self, side: Side) -> None:
@@ -177,7 +176,7 @@ class Recorder:
         try:
             self._write(self._head)
             is_last = False
-            while not is_last and self._failure is None:
+            while not is_last and self.failure is None:
                 self._wake.wait()
                 is_last = self._closing.wait(GATHERING)
                 self._wake.clear()
@@ -193,7 +192,7 @@ class Recorder:
     def _write_notes(self, *, is_last: bool) -> None:
         lines: list[bytes] = []
         size = recorded = 0
-        while self._notes and self._failure is None:
+        while self._notes and self.failure is None:
             note = self._notes.popleft()
             for entry in self._entries(note):
                 line = encode_entry(entry)
@@ -237,13 +236,14 @@ class Recorder:
             view = view[os.write(self._file, view) :]
 
     def _stop_recording(self, reason: str) -> None:
-        if self._failure is not None:
+        if self.failure is not None:
             return
-        self._failure = reason
+        self.failure = reason
         self._wake.set()
         self._on_failure(f"the transcript is incomplete and ends here: {reason}")
 
 
+@attrs.define(eq=False)
 class RecordedTransport:
     """A transport that records its data.
 
@@ -253,26 +253,25 @@ class RecordedTransport:
         side: the side that uses the transport.
     """
 
-    def __init__(self, transport: Transport, recorder: Recorder, side: Side) -> None:
-        self._transport = transport
-        self._recorder = recorder
-        self._ours = side
-        self._theirs: Side = "server" if side == "client" else "client"
+    _transport: Transport
+    _recorder: Recorder
+    _side: Side
 
     async def receive(self) -> bytes:
         """See `Transport.receive`."""
         data = await self._transport.receive()
+        theirs: Side = "server" if self._side == "client" else "client"
         if data:
-            self._recorder.record_data(self._theirs, data)
+            self._recorder.record_data(theirs, data)
             self._recorder.wake()
             await self._recorder.drain()
         else:
-            self._recorder.record_end(self._theirs)
+            self._recorder.record_end(theirs)
         return data
 
     async def send(self, data: bytes) -> None:
         """See `Transport.send`."""
-        self._recorder.record_data(self._ours, data)
+        self._recorder.record_data(self._side, data)
         try:
             await self._transport.send(data)
         finally:
@@ -280,7 +279,7 @@ class RecordedTransport:
 
     async def aclose(self) -> None:
         """See `Transport.aclose`."""
-        self._recorder.record_end(self._ours)
+        self._recorder.record_end(self._side)
         await self._transport.aclose()
 
 

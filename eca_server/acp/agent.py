@@ -26,7 +26,7 @@ from eca_server.version import version
 
 if TYPE_CHECKING:
     from eca_protocol.client import Client
-    from eca_protocol.client.connecting import InProcessServer
+    from eca_protocol.client.options import InProcessServer
     from eca_protocol.messages import ChatOpenResponse
     from eca_server.acp.session import Session
 

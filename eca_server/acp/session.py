@@ -84,6 +84,7 @@ class Session:
     Attributes:
         id: the id of the session and of its chat.
         cwd: the first workspace folder.
+        client: the connection to the ECA server.
         closing: set to end the session.
         closed: set when its server has ended.
     """
@@ -94,7 +95,7 @@ class Session:
         self.closing = trio.Event()
         self.closed = trio.Event()
         self._peer = peer
-        self._client: Client
+        self.client: Client
         self._chat: Chat
         self._prompt: _Prompt | None = None
         self._questions: dict[object, trio.CancelScope] = {}  # that wait for the user, by subject
@@ -106,7 +107,7 @@ class Session:
 
     def attach(self, client: Client) -> None:
         """Use a connected ECA server."""
-        self._client = client
+        self.client = client
         self._chat = client.chat(self.id)
         client.on(eca.ConfigUpdatedParams, self._take_config)
         client.on(eca.ChatContentReceivedParams, self._take_outside_of_turn)
@@ -132,11 +133,6 @@ class Session:
         """Send an update to the client."""
         params = acp.SessionNotification(session_id=self.id, update=update)
         self._peer.notify("session/update", params)
-
-    @property
-    def client(self) -> Client:
-        """The connection to the ECA server."""
-        return self._client
 
     def begin(self, params: acp.PromptRequest) -> _Prompt:
         """Register a prompt, so that a `session/cancel` right behind it finds it.
@@ -234,7 +230,7 @@ class Session:
         if chosen in {"allow", "allow_session"}:
             decision = "allow" if chosen == "allow" else "allow_session"
         with contextlib.suppress(ECAError):
-            answer_call(self._client, chat_id, call_id, decision)
+            answer_call(self.client, chat_id, call_id, decision)
 
     async def _ask(self, method: str, params: Any) -> Any:
         """Return the client's answer; None if the request failed."""
@@ -278,15 +274,12 @@ class Session:
         commands = await self._chat.query_commands()
         available = tuple(
             acp.AvailableCommand(
-                name=command.name,
-                description=command.description,
-                input=acp.AvailableCommandInput(
-                    hint=" ".join(argument.name for argument in command.arguments)
-                )
-                if command.arguments
-                else None,
+                name=each.name,
+                description=each.description,
+                input=acp.AvailableCommandInput(hint=hint) if hint else None,
             )
-            for command in commands
+            for each in commands
+            for hint in [" ".join(argument.name for argument in each.arguments)]
         )
         self.update(acp.AvailableCommandsUpdate(available_commands=available))
 
@@ -316,31 +309,24 @@ class Session:
 
     def modes(self) -> acp.SessionModeState | None:
         """Return the agents of the server, as modes."""
-        agents = self._client.config.agents or ()
+        agents = self.client.config.agents or ()
         if not agents:
             return None
-        current = self._agent or self._client.config.select_agent or agents[0]
+        current = self._agent or self.client.config.select_agent or agents[0]
         modes = tuple(acp.SessionMode(id=name, name=name) for name in agents)
         return acp.SessionModeState(current_mode_id=current, available_modes=modes)
 
     def options(self) -> tuple[acp.ConfigOption, ...]:
         """Return the agent, the model and the variant as settings."""
-        config = self._client.config
-        modes = self.modes()
+        config, modes = self.client.config, self.modes()
+        agent = None if modes is None else modes.current_mode_id
+        model = self._chat.model or config.select_model
+        variants = ("", *config.variants) if config.variants else ()
+        variant = self._variant or config.select_variant or ""
         rows = [
-            (
-                "mode",
-                "Agent",
-                config.agents or (),
-                None if modes is None else modes.current_mode_id,
-            ),
-            ("model", "Model", config.models or (), self._chat.model or config.select_model),
-            (
-                "thought_level",
-                "Variant",
-                ("", *(config.variants or ())) if config.variants else (),
-                self._variant or config.select_variant or "",
-            ),
+            ("mode", "Agent", config.agents, agent),
+            ("model", "Model", config.models, model),
+            ("thought_level", "Variant", variants, variant),
         ]
         return tuple(
             acp.SelectConfigOption(
@@ -373,7 +359,7 @@ class Session:
             self._variant = None  # a variant belongs to its model
             selected = eca.ChatSelectedModelChanged(model=value)
             with contextlib.suppress(ECAError):
-                self._client.notify(CHAT_SELECTED_MODEL_CHANGED, selected)
+                self.client.notify(CHAT_SELECTED_MODEL_CHANGED, selected)
         else:
             self._variant = value or None
 

@@ -56,7 +56,8 @@ def question_of(call: m.ChatToolCallRunContent) -> str:
     if call.origin == "mcp":
         return f"Call `{tool}` of server `{_name(call.server)}`?"
     action = f" {call.arguments.get('action')}" if tool == "bg_job" else ""
-    values = {key: f"`{_name(value)}`" for key, value in _strings(call.arguments)}
+    texts = ((key, value) for key, value in call.arguments.items() if isinstance(value, str))
+    values = {key: f"`{_name(value)}`" for key, value in texts}
     try:
         question = _QUESTIONS[tool + action].format_map(values)
     except KeyError:  # a custom tool, or a call without an argument
@@ -110,10 +111,6 @@ def _directory_of(call: m.ChatToolCallRunContent, directory: Path) -> Path:
     """Return the directory of a call: a command's own one, else the workspace's."""
     own = call.arguments.get("working_directory")
     return directory / own if call.origin == "native" and isinstance(own, str) else directory
-
-
-def _strings(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    return ((key, value) for key, value in arguments.items() if isinstance(value, str))
 
 
 def _name(text: str) -> str:

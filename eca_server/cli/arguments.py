@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from eca_server.system.command_line import Page, Parser, add_command, port, seconds
+from eca_server.system.command_line import Page, Parser, add_command, option, port, seconds
 
 if TYPE_CHECKING:
     _Commands: TypeAlias = argparse._SubParsersAction[Parser]
@@ -264,17 +264,13 @@ def make_parser() -> Parser:
         description=_DESCRIPTION,
         epilog=_EPILOG,
     )
-    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    option(parser, "--version", "print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
     _add_serve(commands)
     _add_chat(commands)
     doctor = add_command(commands, "doctor", _DOCTOR)
-    doctor.add_argument(
-        "--online",
-        action="store_true",
-        help="also send each provider a request; exit code 1 if one fails",
-    )
-    doctor.add_argument("--json", action="store_true", help="print the result as JSON")
+    option(doctor, "--online", "also send each provider a request; exit code 1 if one fails")
+    option(doctor, "--json", "print the result as JSON")
     _add_common(doctor)
     _add_schemas(commands)
     completion = add_command(commands, "completion", _COMPLETION)
@@ -282,7 +278,7 @@ def make_parser() -> Parser:
     _add_trust(commands)
     _add_read_chat(commands)
     link = add_command(commands, "link", _LINK)
-    link.add_argument("--remove", action="store_true", help="remove the link")
+    option(link, "--remove", "remove the link")
     _add_tap(commands)
     _add_acp(commands)
     commands.add_parser("inspect", help="show a recording of tap and its protocol errors")
@@ -297,10 +293,10 @@ def _add_serve(commands: _Commands) -> None:
         serve = add_command(commands, name, page)
         _add_common(serve)
         _add_trust_flag(serve)
-        serve.add_argument(
-            "--protocol-revision",
-            metavar="EDITION",
-            help="use this edition of the protocol instead of detecting it (2025-06, 2025-09, "
+        option(
+            serve,
+            "--protocol-revision EDITION",
+            "use this edition of the protocol instead of detecting it (2025-06, 2025-09, "
             "2025-10 or current)",
         )
 
@@ -313,29 +309,23 @@ def _add_acp(commands: _Commands) -> None:
     acp = add_command(commands, "acp", _ACP, usage=usage)
     _add_common(acp)
     _add_trust_flag(acp)
-    acp.add_argument("--login", action="store_true", help="chat in the terminal, to type /login")
+    option(acp, "--login", "chat in the terminal, to type /login")
 
 
 def _add_chat(commands: _Commands) -> None:
     chat = add_command(commands, "chat", _CHAT)
     chat.add_argument("message", nargs="?", help="one prompt (default: hold a conversation)")
-    chat.add_argument(
-        "--model", metavar="PROVIDER/MODEL", help="the model (default: the configured one)"
-    )
-    chat.add_argument(
-        "--approve", action="store_true", help="approve every tool call that needs approval"
-    )
-    chat.add_argument(
-        "--resume",
+    option(chat, "--model PROVIDER/MODEL", "the model (default: the configured one)")
+    option(chat, "--approve", "approve every tool call that needs approval")
+    option(
+        chat,
+        "--resume ID",
+        "continue the chat with this id, or without one the latest of this folder; a message "
+        "goes before this option",
         nargs="?",
         const="",
-        metavar="ID",
-        help="continue the chat with this id, or without one the latest of this folder; a message "
-        "goes before this option",
     )
-    chat.add_argument(
-        "--json", action="store_true", help="print each content of the answer as a line of JSON"
-    )
+    option(chat, "--json", "print each content of the answer as a line of JSON")
     _add_common(chat)
     _add_trust_flag(chat)
 
@@ -346,15 +336,13 @@ def _add_schemas(commands: _Commands) -> None:
         "what", choices=("init", "schema"), metavar="init|schema", help="what to do"
     )
     schema = add_command(commands, "schema", _SCHEMA)
-    schema.add_argument(
-        "--revision",
+    option(
+        schema,
+        "--revision EDITION",
+        "the edition: 2025-06, 2025-09, 2025-10 or current (default: 2025-10)",
         default="2025-10",
-        metavar="EDITION",
-        help="the edition: 2025-06, 2025-09, 2025-10 or current (default: 2025-10)",
     )
-    schema.add_argument(
-        "--typescript", action="store_true", help="print TypeScript instead of JSON Schema"
-    )
+    option(schema, "--typescript", "print TypeScript instead of JSON Schema")
 
 
 def _add_trust(commands: _Commands) -> None:
@@ -388,9 +376,7 @@ def _add_trust(commands: _Commands) -> None:
         parser.add_argument("folder", metavar="DIR", type=Path, nargs=nargs, help="the folder")
         parser.set_defaults(yes=False)
         if action == "add":
-            parser.add_argument(
-                "--yes", action="store_true", help="accept without asking (for scripts)"
-            )
+            option(parser, "--yes", "accept without asking (for scripts)")
 
 
 def _add_read_chat(commands: _Commands) -> None:
@@ -402,23 +388,21 @@ def _add_read_chat(commands: _Commands) -> None:
         "    [--chat-id ID [--role ROLE]] [--since DATE] [--until DATE]",
     )
     source = read.add_mutually_exclusive_group()
-    source.add_argument(
-        "--db-cache-path", type=Path, metavar="PATH", help="the file of chats, or its directory"
-    )
-    source.add_argument(
-        "--workspace",
-        type=Path,
+    option(source, "--db-cache-path PATH", "the file of chats, or its directory", type=Path)
+    option(
+        source,
+        "--workspace PATH",
+        "a folder of the chats' workspace; repeat for more",
         action="append",
+        type=Path,
         default=[],
-        metavar="PATH",
-        help="a folder of the chats' workspace; repeat for more",
     )
-    read.add_argument("--chat-id", metavar="ID", help="print the messages of this chat")
-    read.add_argument(
-        "--role", help="with --chat-id: only messages of this role, such as user or tool_call"
+    option(read, "--chat-id ID", "print the messages of this chat")
+    option(
+        read, "--role ROLE", "with --chat-id: only messages of this role, such as user or tool_call"
     )
-    read.add_argument("--since", metavar="DATE", help="from this time on")
-    read.add_argument("--until", metavar="DATE", help="before this time")
+    option(read, "--since DATE", "from this time on")
+    option(read, "--until DATE", "before this time")
 
 
 def make_serve_parser() -> Parser:
@@ -429,10 +413,10 @@ def make_serve_parser() -> Parser:
 
 
 def _add_trust_flag(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    option(
+        parser,
         "--trust-workspace",
-        action="store_true",
-        help="trust the opened folders for this session; settings that use your variables or "
+        "trust the opened folders for this session; settings that use your variables or "
         "files still wait",
     )
 
@@ -446,48 +430,46 @@ def _add_tap(commands: _Commands) -> None:
         "[--deadline SECONDS] [--inspect] [--port N] [--no-open] [-- COMMAND ...]",
     )
     either = tap.add_mutually_exclusive_group()
-    either.add_argument(
-        "--out",
-        type=Path,
-        metavar="FILE",
-        help="record into this file, or FILE-2 and so on if it exists (default: a new file in "
+    option(
+        either,
+        "--out FILE",
+        "record into this file, or FILE-2 and so on if it exists (default: a new file in "
         "~/.local/share/eca-python/transcripts)",
+        type=Path,
     )
-    either.add_argument("--replay", type=Path, metavar="FILE", help="replay a recording")
-    tap.add_argument("--unmasked", action="store_true", help="do not mask secrets")
-    tap.add_argument(
-        "--deadline",
+    option(either, "--replay FILE", "replay a recording", type=Path)
+    option(tap, "--unmasked", "do not mask secrets")
+    option(
+        tap,
+        "--deadline SECONDS",
+        "how long --replay waits for the other side (default: 30)",
         type=seconds,
         default=30.0,
-        metavar="SECONDS",
-        help="how long --replay waits for the other side (default: 30)",
     )
-    tap.add_argument(
-        "--inspect", action="store_true", help="show the recording live, as `inspect` does"
-    )
-    tap.add_argument(
-        "--port",
+    option(tap, "--inspect", "show the recording live, as `inspect` does")
+    option(
+        tap,
+        "--port N",
+        "the port of the page of --inspect (default: a free one)",
         type=port,
         default=0,
-        metavar="N",
-        help="the port of the page of --inspect (default: a free one)",
     )
-    tap.add_argument("--no-open", action="store_true", help="do not open a browser for --inspect")
+    option(tap, "--no-open", "do not open a browser for --inspect")
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--config-file",
+    option(
+        parser,
+        "--config-file FILE",
+        "use this file instead of your and the workspace's configuration",
         type=Path,
-        metavar="FILE",
-        help="use this file instead of your and the workspace's configuration",
     )
-    parser.add_argument(
-        "--log-level",
+    option(
+        parser,
+        "--log-level LEVEL",
+        f"{', '.join(_LEVELS)} (default: warning); the log goes to stderr",
         choices=(*_LEVELS, *LEVEL_SPELLINGS),
         default="warning",
-        metavar="LEVEL",
-        help=f"{', '.join(_LEVELS)} (default: warning); the log goes to stderr",
     )
-    parser.add_argument("--verbose", action="store_true", help="the same as --log-level debug")
-    parser.add_argument("--version", action="store_true", help=argparse.SUPPRESS)
+    option(parser, "--verbose", "the same as --log-level debug")
+    option(parser, "--version", argparse.SUPPRESS)

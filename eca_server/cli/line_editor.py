@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -75,10 +75,9 @@ class LineEditor:
     """A reader for a terminal."""
 
     def __init__(self, chat: Chat, environ: Mapping[str, str], directory: Path | None) -> None:
-        matches = _Matches(chat, directory)
         self._prompts = PromptSession[str](
             history=_history(environ),
-            completer=_Completer(matches.find),
+            completer=_Completer(chat, directory),
             complete_in_thread=True,
             key_bindings=_KEYS,
             input_processors=[TabsProcessor(char1=" ", char2=" ")],
@@ -222,18 +221,30 @@ class _History(FileHistory):
                 super().store_string(string)
 
 
-class _Matches:
-    """The commands and files that match what is being typed."""
+class _Completer(Completer):
+    """A completer of the command at the start, and of the file behind `@` at the cursor."""
 
     def __init__(self, chat: Chat, directory: Path | None) -> None:
         self._chat = chat
         self._directory = directory
+        self._token = trio.lowlevel.current_trio_token()
 
-    async def find(self, kind: str, query: str) -> Sequence[_Match]:
-        """Return commands (`/`) or files (`@`)."""
-        with suppress(ECAError):
-            return await (self._commands(query) if kind == "/" else self._files(query))
-        return ()
+    def get_completions(self, document: Document, event: CompleteEvent) -> Iterable[Completion]:
+        """Return the completions; called in a thread."""
+        text = document.text_before_cursor
+        word = text if text.startswith("/") and text.split() == [text] else typed_mention(text)
+        return self._completions(word) if word else ()
+
+    def _completions(self, word: str) -> Iterator[Completion]:
+        with suppress(trio.RunFinishedError, trio.Cancelled, ECAError):
+            find = self._commands if word[0] == "/" else self._files
+            for text, hint in trio.from_thread.run(find, word[1:], trio_token=self._token):
+                yield Completion(
+                    text,
+                    start_position=-len(word),
+                    display=printable_line(text),
+                    display_meta=printable_line(hint),
+                )
 
     async def _commands(self, query: str) -> Sequence[_Match]:
         commands = [each for each in await self._chat.query_commands(query) if query in each.name]
@@ -252,28 +263,3 @@ class _Matches:
         if self._directory is not None and file.is_relative_to(self._directory):
             path = str(file.relative_to(self._directory))
         return path
-
-
-class _Completer(Completer):
-    """A completer of the command at the start, and of the file behind `@` at the cursor."""
-
-    def __init__(self, find: Callable[[str, str], Awaitable[Sequence[_Match]]]) -> None:
-        self._find = find
-        self._token = trio.lowlevel.current_trio_token()
-
-    def get_completions(self, document: Document, event: CompleteEvent) -> Iterable[Completion]:
-        """Return the completions; called in a thread."""
-        text = document.text_before_cursor
-        word = text if text.startswith("/") and text.split() == [text] else typed_mention(text)
-        return self._completions(word) if word else ()
-
-    def _completions(self, word: str) -> Iterator[Completion]:
-        with suppress(trio.RunFinishedError, trio.Cancelled):
-            matches = trio.from_thread.run(self._find, word[0], word[1:], trio_token=self._token)
-            for text, hint in matches:
-                yield Completion(
-                    text,
-                    start_position=-len(word),
-                    display=printable_line(text),
-                    display_meta=printable_line(hint),
-                )

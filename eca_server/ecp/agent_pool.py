@@ -43,6 +43,11 @@ class AgentSession:
     agent: InitializeResult
     warnings: list[str] = attrs.field(factory=list)
 
+    def clear_warnings(self) -> None:
+        """Forget the warnings of the scenario before."""
+        self.warnings = []
+        self.connection.warnings.clear()
+
 
 @attrs.define
 class _Process:
@@ -176,8 +181,7 @@ class AgentPool:
             return await self._initialize_again(current, seconds_left)
         if current is None:
             return await self._restart(seconds_left)
-        current.warnings = []
-        current.connection.warnings.clear()
+        current.clear_warnings()
         try:
             await current.connection.reset(deadline=min(self._batch.limits.rpc, seconds_left()))
         except AgentError as fault:
@@ -187,7 +191,8 @@ class AgentPool:
 
     async def _restart(self, seconds_left: Callable[[], float]) -> AgentSession:
         await self.discard()
-        self._current = await self._start(self._stack, seconds_left)
+        connection = await self._stack.enter_async_context(self._connection())
+        self._current = await self._opened(connection, seconds_left)
         return self._current
 
     async def _initialize_again(
@@ -196,8 +201,7 @@ class AgentPool:
         if current is None:
             current = await self._restart(seconds_left)
         else:
-            current.warnings = []
-            current.connection.warnings.clear()
+            current.clear_warnings()
             current.agent = await self._initialize(
                 current.connection, current.warnings, seconds_left
             )
@@ -223,12 +227,6 @@ class AgentPool:
             env=self._batch.environment(),
             limits=AgentLimits(max_message=limits.max_message, start=limits.start),
         )
-
-    async def _start(
-        self, stack: AsyncExitStack, seconds_left: Callable[[], float]
-    ) -> AgentSession:
-        connection = await stack.enter_async_context(self._connection())
-        return await self._opened(connection, seconds_left)
 
     async def _opened(
         self, connection: AgentConnection, seconds_left: Callable[[], float]

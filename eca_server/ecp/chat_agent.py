@@ -6,10 +6,10 @@ configured approval policy. Each conversation is a new chat, and is not saved.
 
 from __future__ import annotations
 
+import argparse
 import logging
 import os
 import sys
-from pathlib import Path
 
 import trio
 
@@ -25,16 +25,10 @@ _UNTITLED = InitializationOptions(extras={"chat": {"title": False}})
 """Options without a title, which would cost a model request and is not shown."""
 
 
-def serve_chat(
-    *,
-    model: str | None,
-    behavior: str | None,
-    approve: bool,
-    config_file: Path | None,
-    workspace: Path,
-    port: int | None,
-) -> int:
-    """Serve the chat until standard input ends or a signal arrives; return the exit code.
+def serve_chat(arguments: argparse.Namespace) -> int:
+    """Serve the chat by the options of `ecp agent`; return the exit code.
+
+    It ends with standard input, or by a signal.
 
     Raises:
         OSError, ExceptionGroup: the port cannot be listened on.
@@ -44,9 +38,12 @@ def serve_chat(
     handler.addFilter(masking)
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     options = Options(
-        environ=os.environ, config_file=config_file, hide=lambda secrets: masking.hide(*secrets)
+        environ=os.environ,
+        config_file=arguments.config_file,
+        hide=lambda secrets: masking.hide(*secrets),
     )
-    folder = workspace.resolve()
+    model, behavior, approve = arguments.model, arguments.behavior, arguments.approve
+    folder = arguments.workspace.resolve()
 
     async def serve() -> None:
         async with local_client(
@@ -59,7 +56,7 @@ def serve_chat(
             agent = chat_agent(local.client, model=model, behavior=behavior, approve=approve)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(local.show_messages)
-                await _serve(agent, port)
+                await _serve(agent, arguments.http)
                 nursery.cancel_scope.cancel()
 
     _, number = run_until_a_signal(serve)

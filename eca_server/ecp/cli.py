@@ -12,6 +12,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ from eca_server.system.command_line import (
     Parser,
     add_command,
     count,
+    option,
     port,
     repair_streams,
     run_to_end,
@@ -85,98 +87,76 @@ def _command(
 def _add_run(commands: Any) -> None:
     run = _command(commands, "run", _run)
     run.add_argument("file", type=Path, nargs="?", metavar="MANIFEST", help="the manifest to run")
-    run.add_argument(
-        "-m", "--manifest", type=Path, metavar="FILE", help="the manifest, as an option"
-    )
-    add = run.add_argument_group("scenarios").add_argument
+    option(run, "-m, --manifest FILE", "the manifest, as an option", type=Path)
+    add = partial(option, run.add_argument_group("scenarios"))
     add(
-        "--scenario",
+        "--scenario NAME",
+        "run only this scenario (patterns with * and ?)",
         action="append",
         default=[],
-        metavar="NAME",
-        help="run only this scenario (patterns with * and ?)",
     )
-    add("--exclude", action="append", default=[], metavar="NAME", help="exclude this scenario")
-    add("--repeat", type=count, default=1, metavar="N", help="run each scenario N times")
-    add("--jobs", type=count, default=1, metavar="N", help="run N scenarios in parallel processes")
-    add("--dask", metavar="ADDRESS", help="run the scenarios on a Dask cluster")
-    add("--fail-fast", action="store_true", help="stop after a scenario that did not pass")
-    add(
-        "--reuse-agent",
-        action="store_true",
-        help="use one process for all scenarios, reset in between",
-    )
-    add = run.add_argument_group("results").add_argument
-    add("--verbose", action="store_true", help="print each check")
-    add("--json", action="store_true", help="print the JSON report instead of the results")
-    add("--report", type=Path, metavar="FILE", help="write an HTML report")
-    add("--json-out", type=Path, metavar="FILE", help="write the JSON report")
-    add("--junit", type=Path, metavar="FILE", help="write a JUnit XML report")
-    add("--audit-out", type=Path, metavar="FILE", help="write the audit record")
-    add("--redact", action="store_true", help="omit inputs and answers from reports and results")
+    add("--exclude NAME", "exclude this scenario", action="append", default=[])
+    add("--repeat N", "run each scenario N times", type=count, default=1)
+    add("--jobs N", "run N scenarios in parallel processes", type=count, default=1)
+    add("--dask ADDRESS", "run the scenarios on a Dask cluster")
+    add("--fail-fast", "stop after a scenario that did not pass")
+    add("--reuse-agent", "use one process for all scenarios, reset in between")
+    add = partial(option, run.add_argument_group("results"))
+    add("--verbose", "print each check")
+    add("--json", "print the JSON report instead of the results")
+    add("--report FILE", "write an HTML report", type=Path)
+    add("--json-out FILE", "write the JSON report", type=Path)
+    add("--junit FILE", "write a JUnit XML report", type=Path)
+    add("--audit-out FILE", "write the audit record", type=Path)
+    add("--redact", "omit inputs and answers from reports and results")
     add(
         "--fail-on-error",
+        "exit with code 2 if a check fails (default: on)",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="exit with code 2 if a check fails (default: on)",
     )
     _add_run_settings(run)
 
 
 def _add_run_settings(run: argparse.ArgumentParser) -> None:
-    add = run.add_argument_group("limits").add_argument
-    add("--timeout", type=seconds, metavar="S", help=_TIMEOUT)
+    add = partial(option, run.add_argument_group("limits"))
+    add("--timeout S", _TIMEOUT, type=seconds)
+    add("--start-timeout S", "limit of an agent's start (default: 30)", type=seconds, default=30.0)
+    add("--scenario-timeout S", "limit of a scenario (default: none)", type=seconds)
     add(
-        "--start-timeout",
+        "--max-duration S",
+        "limit of the run (default: the variable ECP_MAX_DURATION, else none)",
         type=seconds,
-        default=30.0,
-        metavar="S",
-        help="limit of an agent's start (default: 30)",
-    )
-    add("--scenario-timeout", type=seconds, metavar="S", help="limit of a scenario (default: none)")
-    add(
-        "--max-duration",
-        type=seconds,
-        metavar="S",
-        help="limit of the run (default: the variable ECP_MAX_DURATION, else none)",
     )
     add(
-        "--max-message-bytes",
+        "--max-message-bytes N",
+        "limit of a message (default: 16 MiB)",
         type=count,
         default=16 * 2**20,
-        metavar="N",
-        help="limit of a message (default: 16 MiB)",
     )
     _add_target_options(run.add_argument_group("target"))
-    add = run.add_argument_group("checks").add_argument
-    add(
-        "--allow-empty",
-        action="store_true",
-        help="compare empty texts instead of failing their checks",
-    )
+    add = partial(option, run.add_argument_group("checks"))
+    add("--allow-empty", "compare empty texts instead of failing their checks")
     add(
         "--nested-arguments",
+        "comparison of objects in the arguments of tool_usage (default: exact)",
         choices=("exact", "subset"),
         default="exact",
-        help="comparison of objects in the arguments of tool_usage (default: exact)",
     )
-    add("--judge-cache", metavar="FOLDER", help="store verdicts of judges, and reuse them")
-    add(
-        "--config-file",
-        metavar="FILE",
-        help="the server's configuration, for judges of its providers",
-    )
+    add("--judge-cache FOLDER", "store verdicts of judges, and reuse them")
+    add("--config-file FILE", "the server's configuration, for judges of its providers")
 
 
 def _add_target_options(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--shell", action="store_true", help="the target is a line for sh")
-    group.add_argument(
+    option(group, "--shell", "the target is a line for sh")
+    option(
+        group,
         "--cwd",
+        "the target's working folder: the current one, or the manifest's (default: caller)",
         choices=("caller", "manifest"),
         default="caller",
-        help="the target's working folder: the current one, or the manifest's (default: caller)",
     )
-    group.add_argument("--allow-outside", action="store_true", help=_ALLOW_OUTSIDE)
+    option(group, "--allow-outside", _ALLOW_OUTSIDE)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -222,25 +202,19 @@ def _add_small(commands: Any) -> None:
         metavar="DIR",
         help="the folder to write to (default: ecp_eval)",
     )
-    init.add_argument("--force", action="store_true", help="replace existing files")
+    option(init, "--force", "replace existing files")
     _command(commands, "doctor", _doctor)
     schema = _command(commands, "schema", _schema)
     schema.add_argument("name", choices=SCHEMAS, help="the schema to print")
     conformance = _command(commands, "conformance", _conformance)
-    conformance.add_argument("-t", "--target", required=True, help="a command or a URL")
-    conformance.add_argument("--input", default="hello", help="input of each step (default: hello)")
-    conformance.add_argument("--json", action="store_true", help="print the findings as JSON")
-    conformance.add_argument(
-        "--json-out", type=Path, metavar="FILE", help="write the findings as JSON"
+    option(conformance, "-t, --target TARGET", "a command or a URL", required=True)
+    option(conformance, "--input INPUT", "input of each step (default: hello)", default="hello")
+    option(conformance, "--json", "print the findings as JSON")
+    option(conformance, "--json-out FILE", "write the findings as JSON", type=Path)
+    option(
+        conformance, "--timeout S", "limit of a request (default: 30)", type=seconds, default=30.0
     )
-    conformance.add_argument(
-        "--timeout",
-        type=seconds,
-        default=30.0,
-        metavar="S",
-        help="limit of a request (default: 30)",
-    )
-    conformance.add_argument("--shell", action="store_true", help="the target is a line for sh")
+    option(conformance, "--shell", "the target is a line for sh")
 
 
 def _validate(options: argparse.Namespace) -> int:
@@ -300,38 +274,20 @@ def _schema(options: argparse.Namespace) -> int:
 def _conformance(options: argparse.Namespace) -> int:
     from eca_server.ecp.agent_conformance import run_conformance  # noqa: PLC0415 - see above
 
-    return run_conformance(
-        options.target,
-        shell=options.shell,
-        text=options.input,
-        deadline=options.timeout,
-        prints_json=options.json,
-        file=options.json_out,
-    )
+    return run_conformance(options)
 
 
 def _add_reports(commands: Any) -> None:
     compare = _command(commands, "compare", _compare)
     compare.add_argument("before", type=Path, metavar="A", help="the earlier report")
     compare.add_argument("after", type=Path, metavar="B", help="the later report")
-    compare.add_argument("--json", action="store_true", help="print the comparison as JSON")
-    compare.add_argument(
-        "--exit-on-regression", action="store_true", help="exit code 2 if a check got worse"
-    )
+    option(compare, "--json", "print the comparison as JSON")
+    option(compare, "--exit-on-regression", "exit code 2 if a check got worse")
     trend = _command(commands, "trend", _trend)
     trend.add_argument("files", nargs="+", metavar="FILE", help="JSON reports, or patterns of them")
-    trend.add_argument(
-        "-w",
-        "--window",
-        type=count,
-        default=20,
-        metavar="N",
-        help="use the last N reports (default: 20)",
-    )
-    trend.add_argument(
-        "--exit-on-regression", action="store_true", help="exit code 2 if the pass rate falls"
-    )
-    trend.add_argument("--verbose", action="store_true", help="print each report's pass rate")
+    option(trend, "-w, --window N", "use the last N reports (default: 20)", type=count, default=20)
+    option(trend, "--exit-on-regression", "exit code 2 if the pass rate falls")
+    option(trend, "--verbose", "print each report's pass rate")
 
 
 def _compare(options: argparse.Namespace) -> int:
@@ -387,40 +343,20 @@ def _report(file: Path) -> Any:
 
 def _add_agent(commands: Any) -> None:
     agent = _command(commands, "agent", _agent)
-    agent.add_argument(
-        "--model",
-        metavar="PROVIDER/MODEL",
-        help="model of each prompt (default: the configured one)",
-    )
-    agent.add_argument(
-        "--behavior", metavar="NAME", help="agent of each prompt (default: the configured one)"
-    )
-    agent.add_argument("--approve", action="store_true", help="approve calls that need approval")
-    agent.add_argument(
-        "--config-file",
-        type=Path,
-        metavar="FILE",
-        help="use this configuration instead of your own",
-    )
-    agent.add_argument(
-        "--workspace", type=Path, default=Path(), metavar="DIR", help="the workspace (default: .)"
-    )
-    agent.add_argument(
-        "--http",
-        metavar="PORT",
+    option(agent, "--model PROVIDER/MODEL", "model of each prompt (default: the configured one)")
+    option(agent, "--behavior NAME", "agent of each prompt (default: the configured one)")
+    option(agent, "--approve", "approve calls that need approval")
+    option(agent, "--config-file FILE", "use this configuration instead of your own", type=Path)
+    option(agent, "--workspace DIR", "the workspace (default: .)", type=Path, default=Path())
+    option(
+        agent,
+        "--http PORT",
+        "serve over HTTP at this port instead of stdio (0: a free port)",
         type=port,
-        help="serve over HTTP at this port instead of stdio (0: a free port)",
     )
 
 
 def _agent(options: argparse.Namespace) -> int:
     from eca_server.ecp.chat_agent import serve_chat  # noqa: PLC0415 - see above
 
-    return serve_chat(
-        model=options.model,
-        behavior=options.behavior,
-        approve=options.approve,
-        config_file=options.config_file,
-        workspace=options.workspace,
-        port=options.http,
-    )
+    return serve_chat(options)

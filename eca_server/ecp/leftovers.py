@@ -37,10 +37,6 @@ def _marked(variable: bytes) -> list[int]:
     pids = []
     for entry in Path("/proc").iterdir():
         with suppress(OSError):
-            if entry.name.isdecimal() and variable in _environment(entry):
+            if entry.name.isdecimal() and variable in (entry / "environ").read_bytes().split(b"\0"):
                 pids.append(int(entry.name))
     return pids
-
-
-def _environment(entry: Path) -> list[bytes]:
-    return (entry / "environ").read_bytes().split(b"\0")

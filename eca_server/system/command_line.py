@@ -85,6 +85,20 @@ def add_command(commands: Any, name: str, page: Page, **settings: Any) -> Parser
     return added
 
 
+def option(target: Any, spelling: str, text: str, **settings: Any) -> None:
+    """Add an option to a parser or a group, spelled as in the help: `-m, --manifest FILE`.
+
+    Without a value in its spelling, and without choices, it is a flag.
+    """
+    words = spelling.replace(",", "").split()
+    names = [word for word in words if word.startswith("-")]
+    if names != words:
+        settings["metavar"] = words[-1]
+    elif "choices" not in settings:
+        settings.setdefault("action", "store_true")
+    target.add_argument(*names, help=text, **settings)
+
+
 def repair_streams() -> None:
     """Replace closed standard streams by empty ones, and let no locale make text fail."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):

@@ -18,6 +18,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import trio
 
 from eca_server.secret import Secret
@@ -67,17 +68,15 @@ _SILENT = Operation()
 _NOT_RECORDED = nullcontext(_SILENT)
 
 
+@attrs.define(eq=False, slots=False)
 class _RecordedOperation(Operation):
     is_recorded = True
 
-    def __init__(
-        self, span: Span, tokens: Histogram, labels: Mapping[str, Any], records_content: bool
-    ) -> None:
-        self._span = span
-        self._tokens = tokens
-        self._labels = labels
-        self.error: str | None = None
-        self.records_content = records_content
+    _span: Span
+    _tokens: Histogram
+    _labels: Mapping[str, Any]
+    records_content: bool
+    error: str | None = None
 
     def set(self, **attributes: Any) -> None:
         for name, value in attributes.items():

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import attrs
 
-from eca_protocol.messages.marks import UnknownValue, wire_name
+from eca_protocol.messages.marks import Unknown, UnknownValue, wire_name
 
 Role: TypeAlias = Literal["assistant", "user"] | UnknownValue
 
@@ -97,11 +97,8 @@ class EmbeddedResource(Extensible):
 
 
 @attrs.frozen(kw_only=True)
-class UnknownBlock:
+class UnknownBlock(Unknown):
     """A block of an unknown type; `raw` is written unchanged."""
-
-    type: str | None
-    raw: Mapping[str, Any]
 
 
 ContentBlock: TypeAlias = (

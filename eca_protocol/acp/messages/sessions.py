@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import attrs
 
 from eca_protocol.acp.messages.blocks import ContentBlock, Empty, Extensible
-from eca_protocol.messages.marks import UnknownValue
+from eca_protocol.messages.marks import Unknown, UnknownValue
 
 StopReason: TypeAlias = (
     Literal["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"] | UnknownValue
@@ -195,13 +195,10 @@ class NewSessionRequest(Extensible):
 
 
 @attrs.frozen(kw_only=True)
-class LoadSessionRequest(Extensible):
+class LoadSessionRequest(NewSessionRequest):
     """The params of `session/load`, which replays the session before its answer."""
 
     session_id: str
-    cwd: str
-    mcp_servers: tuple[McpServer, ...]
-    additional_directories: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -284,11 +281,8 @@ class BooleanConfigOption(Extensible):
 
 
 @attrs.frozen(kw_only=True)
-class UnknownConfigOption:
+class UnknownConfigOption(Unknown):
     """A setting of an unknown type; `raw` is written unchanged."""
-
-    type: str | None
-    raw: Mapping[str, Any]
 
 
 ConfigOption: TypeAlias = SelectConfigOption | BooleanConfigOption | UnknownConfigOption

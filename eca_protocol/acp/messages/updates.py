@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import attrs
 
 from eca_protocol.acp.messages.blocks import ContentBlock, Extensible
 from eca_protocol.acp.messages.sessions import ConfigOption
-from eca_protocol.messages.marks import UnknownValue
+from eca_protocol.messages.marks import Unknown, UnknownValue
 
 ToolKind: TypeAlias = (
     Literal[
@@ -27,14 +26,19 @@ ToolKind: TypeAlias = (
     | UnknownValue
 )
 ToolCallStatus: TypeAlias = Literal["pending", "in_progress", "completed", "failed"] | UnknownValue
-_KEY = "sessionUpdate"
 
 
 @attrs.frozen(kw_only=True)
-class _Chunk(Extensible):
+class _Update(Extensible):
+    """An update, whose kind has a key of its own."""
+
+    tag_key: ClassVar[str] = "sessionUpdate"
+
+
+@attrs.frozen(kw_only=True)
+class _Chunk(_Update):
     """A part of a message; chunks with the same `message_id` are one message."""
 
-    tag_key: ClassVar[str] = _KEY
     content: ContentBlock
     message_id: str | None = None
 
@@ -87,11 +91,8 @@ class TerminalOfCall(Extensible):
 
 
 @attrs.frozen(kw_only=True)
-class UnknownCallContent:
+class UnknownCallContent(Unknown):
     """A content of an unknown type; `raw` is written unchanged."""
-
-    type: str | None
-    raw: Mapping[str, Any]
 
 
 ToolCallContent: TypeAlias = ContentOfCall | DiffOfCall | TerminalOfCall | UnknownCallContent
@@ -106,11 +107,10 @@ class ToolCallLocation(Extensible):
 
 
 @attrs.frozen(kw_only=True)
-class ToolCall(Extensible):
+class ToolCall(_Update):
     """A new tool call."""
 
     type: ClassVar[Literal["tool_call"]] = "tool_call"
-    tag_key: ClassVar[str] = _KEY
     tool_call_id: str
     title: str
     kind: ToolKind | None = None
@@ -136,11 +136,10 @@ class ToolCallChange(Extensible):
 
 
 @attrs.frozen(kw_only=True)
-class ToolCallUpdate(ToolCallChange):
+class ToolCallUpdate(_Update, ToolCallChange):
     """The changed members of a tool call."""
 
     type: ClassVar[Literal["tool_call_update"]] = "tool_call_update"
-    tag_key: ClassVar[str] = _KEY
 
 
 @attrs.frozen(kw_only=True)
@@ -153,11 +152,10 @@ class PlanEntry(Extensible):
 
 
 @attrs.frozen(kw_only=True)
-class Plan(Extensible):
+class Plan(_Update):
     """The agent's whole plan."""
 
     type: ClassVar[Literal["plan"]] = "plan"
-    tag_key: ClassVar[str] = _KEY
     entries: tuple[PlanEntry, ...]
 
 
@@ -178,38 +176,34 @@ class AvailableCommand(Extensible):
 
 
 @attrs.frozen(kw_only=True)
-class AvailableCommandsUpdate(Extensible):
+class AvailableCommandsUpdate(_Update):
     """All slash commands of the session."""
 
     type: ClassVar[Literal["available_commands_update"]] = "available_commands_update"
-    tag_key: ClassVar[str] = _KEY
     available_commands: tuple[AvailableCommand, ...]
 
 
 @attrs.frozen(kw_only=True)
-class CurrentModeUpdate(Extensible):
+class CurrentModeUpdate(_Update):
     """A changed mode."""
 
     type: ClassVar[Literal["current_mode_update"]] = "current_mode_update"
-    tag_key: ClassVar[str] = _KEY
     current_mode_id: str
 
 
 @attrs.frozen(kw_only=True)
-class ConfigOptionUpdate(Extensible):
+class ConfigOptionUpdate(_Update):
     """All settings of the session after a change."""
 
     type: ClassVar[Literal["config_option_update"]] = "config_option_update"
-    tag_key: ClassVar[str] = _KEY
     config_options: tuple[ConfigOption, ...]
 
 
 @attrs.frozen(kw_only=True)
-class SessionInfoUpdate(Extensible):
+class SessionInfoUpdate(_Update):
     """A changed title."""
 
     type: ClassVar[Literal["session_info_update"]] = "session_info_update"
-    tag_key: ClassVar[str] = _KEY
     title: str | None = None
     updated_at: str | None = None
 
@@ -223,22 +217,18 @@ class Cost(Extensible):
 
 
 @attrs.frozen(kw_only=True)
-class UsageUpdate(Extensible):
+class UsageUpdate(_Update):
     """The tokens in the context, its size, and the cost of the session."""
 
     type: ClassVar[Literal["usage_update"]] = "usage_update"
-    tag_key: ClassVar[str] = _KEY
     used: int
     size: int
     cost: Cost | None = None
 
 
 @attrs.frozen(kw_only=True)
-class UnknownUpdate:
+class UnknownUpdate(Unknown):
     """An update of an unknown kind; `raw` is written unchanged."""
-
-    type: str | None
-    raw: Mapping[str, Any]
 
 
 SessionUpdate: TypeAlias = (

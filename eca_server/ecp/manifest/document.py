@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -67,8 +67,8 @@ class Document:
 
     def read_mapping(
         self, node: yaml.Node, key: str | None, known: tuple[str, ...] | None
-    ) -> dict[str, tuple[yaml.Node, yaml.Node]] | None:
-        """Return the members by name, as key and value nodes; `known` None allows any name."""
+    ) -> Members | None:
+        """Return the members; `known` None allows any name."""
         if not isinstance(node, yaml.MappingNode) or _kind(node) != "map":
             self.add_error(node.start_mark, key, f"expected a mapping, got {_describe(node)}")
             return None
@@ -88,7 +88,7 @@ class Document:
                 near = _nearest(name, known) or f"; expected one of {', '.join(known)}"
                 self.add_error(name_node.start_mark, _join_key(key, name), f"unknown key{near}")
             members.setdefault(name, (name_node, value))
-        return members
+        return Members(self, node, key, members)
 
     def read_list(self, node: yaml.Node, key: str) -> list[yaml.Node]:
         """Return the items of a list."""
@@ -97,14 +97,9 @@ class Document:
         self.add_error(node.start_mark, key, f"expected a list, got {_describe(node)}")
         return []
 
-    def read_text(
-        self, node: yaml.Node, key: str, *, empty: bool = True, null: bool = False
-    ) -> str | None:
+    def read_text(self, node: yaml.Node, key: str, *, empty: bool = True) -> str | None:
         """Return text; other types are not converted."""
-        kind = _kind(node)
-        if kind == "null" and null:
-            return None
-        if kind != "str":
+        if _kind(node) != "str":
             hint = f'; write "{node.value}" in quotes' if isinstance(node, yaml.ScalarNode) else ""
             self.add_error(node.start_mark, key, f"expected text, got {_describe(node)}{hint}")
             return None
@@ -146,11 +141,8 @@ class Document:
     def read_json(self, node: yaml.Node, key: str) -> Any:
         """Return a JSON value: no dates, no infinite numbers, and only text as keys."""
         if isinstance(node, yaml.MappingNode):
-            members = self.read_mapping(node, key, None) or {}
-            return {
-                name: self.read_json(value, _join_key(key, name))
-                for name, (_, value) in members.items()
-            }
+            members = self.read_mapping(node, key, None)
+            return {} if members is None else members.json()
         if isinstance(node, yaml.SequenceNode):
             return [
                 self.read_json(item, f"{key}[{index}]") for index, item in enumerate(node.value)
@@ -169,6 +161,59 @@ class Document:
             node.start_mark, key, f"expected a JSON value, got {_describe(node)}; quote it as text"
         )
         return None
+
+
+@attrs.frozen
+class Members:
+    """The members of a mapping, as key and value nodes by name; an absent one is read as None."""
+
+    document: Document
+    node: yaml.Node
+    key: str | None
+    nodes: Mapping[str, tuple[yaml.Node, yaml.Node]]
+
+    def path(self, name: str) -> str:
+        """Return the key of a member in the document."""
+        return _join_key(self.key, name)
+
+    def require(self, *names: str) -> bool:
+        """Add an error for each absent member; return True if there is none."""
+        missing = [name for name in names if name not in self.nodes]
+        for name in missing:
+            self.document.add_error(self.node.start_mark, self.path(name), "this key is missing")
+        return not missing
+
+    def is_set(self, name: str) -> bool:
+        """Return True if a member is present and not null."""
+        return name in self.nodes and not str(self.nodes[name][1].tag).endswith(":null")
+
+    def mark(self, name: str) -> Any:
+        """Return the position of a member's name."""
+        return self.nodes[name][0].start_mark
+
+    def text(self, name: str, *, empty: bool = True) -> str | None:
+        """Return the text of a member."""
+        if name not in self.nodes:
+            return None
+        return self.document.read_text(self.nodes[name][1], self.path(name), empty=empty)
+
+    def choice(self, name: str, allowed: tuple[str, ...]) -> str | None:
+        """Return one of the allowed words."""
+        if name not in self.nodes:
+            return None
+        return self.document.read_choice(self.nodes[name][1], self.path(name), allowed)
+
+    def items(self, name: str) -> Iterator[tuple[yaml.Node, str]]:
+        """Yield the items of a list, each with its key."""
+        if name in self.nodes:
+            key = self.path(name)
+            for index, item in enumerate(self.document.read_list(self.nodes[name][1], key)):
+                yield item, f"{key}[{index}]"
+
+    def json(self) -> dict[str, Any]:
+        """Return all members as JSON values."""
+        read = self.document.read_json
+        return {name: read(value, self.path(name)) for name, (_, value) in self.nodes.items()}
 
 
 def parse(data: bytes, path: Path) -> tuple[Document, yaml.Node | None]:

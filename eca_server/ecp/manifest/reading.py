@@ -16,7 +16,7 @@ import attrs
 import yaml
 
 from eca_server.config.problems import Problem
-from eca_server.ecp.manifest.document import MAX_SIZE, Document, parse
+from eca_server.ecp.manifest.document import MAX_SIZE, Document, Members, parse
 from eca_server.ecp.manifest.model import (
     CONDITIONS,
     FIELDS,
@@ -45,8 +45,6 @@ _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "condition": CONDITIONS,
     "nested": ("exact", "subset"),
 }
-
-Members = Mapping[str, tuple[yaml.Node, yaml.Node]]
 
 
 def load_manifest(path: Path) -> Manifest:
@@ -90,29 +88,21 @@ class _Reader:
         members = document.read_mapping(root, None, _ROOT_KEYS)
         if members is None:
             return None
-        self._require(root, members, None, ("manifest_version", "name", "target", "scenarios"))
-        if "manifest_version" in members:
-            self._document.read_choice(members["manifest_version"][1], "manifest_version", ("v1",))
-        name = self._text(members, None, "name", empty=False) or ""
-        target = self._text(members, None, "target", empty=False) or ""
-        place = members["target"][0].start_mark if target else None
+        members.require("manifest_version", "name", "target", "scenarios")
+        members.choice("manifest_version", ("v1",))
+        name = members.text("name", empty=False) or ""
+        target = members.text("target", empty=False) or ""
+        place = members.mark("target") if target else None
         required = False
-        if "require_capabilities" in members:
-            node = members["require_capabilities"][1]
+        if "require_capabilities" in members.nodes:
+            node = members.nodes["require_capabilities"][1]
             required = document.read_boolean(node, "require_capabilities") or False
-        scenarios = []
-        if "scenarios" in members:
-            nodes = document.read_list(members["scenarios"][1], "scenarios")
-            scenarios = [
-                self._scenario(node, f"scenarios[{index}]") for index, node in enumerate(nodes)
-            ]
-            self._warn_about_names(nodes, scenarios)
-            if not nodes and not document.problems:
-                document.add_warning(
-                    members["scenarios"][0].start_mark,
-                    "scenarios",
-                    "there are no scenarios: nothing is checked",
-                )
+        items = list(members.items("scenarios"))
+        scenarios = [self._scenario(*item) for item in items]
+        self._warn_about_names([node for node, _ in items], scenarios)
+        if not items and not document.problems:
+            message = "there are no scenarios: nothing is checked"
+            document.add_warning(members.mark("scenarios"), "scenarios", message)
         return Manifest(
             path=document.path,
             digest=digest,
@@ -139,45 +129,35 @@ class _Reader:
         members = document.read_mapping(node, key, ("name", "steps", "dataset"))
         if members is None:
             return Scenario(name="")
-        self._require(node, members, key, ("name",))
-        name = self._text(members, key, "name", empty=False) or ""
-        steps: list[Step] = []
+        members.require("name")
+        name = members.text("name", empty=False) or ""
+        steps = [self._step(*item) for item in members.items("steps")]
         dataset = None
-        if "steps" in members:
-            nodes = document.read_list(members["steps"][1], f"{key}.steps")
-            steps = [self._step(each, f"{key}.steps[{i}]") for i, each in enumerate(nodes)]
-        if "dataset" in members and _is_set(members["dataset"][1]):
-            dataset = self._dataset(members["dataset"], f"{key}.dataset")
+        if members.is_set("dataset"):
+            dataset = self._dataset(members)
             if steps:
-                document.add_error(
-                    members["dataset"][0].start_mark,
-                    f"{key}.dataset",
-                    "expected steps or a dataset, got both",
-                )
+                message = "expected steps or a dataset, got both"
+                document.add_error(members.mark("dataset"), f"{key}.dataset", message)
         elif not steps:
             document.add_error(node.start_mark, key, "expected steps or a dataset, got neither")
         return Scenario(name=name, steps=tuple(steps), dataset=dataset)
 
-    def _dataset(self, member: tuple[yaml.Node, yaml.Node], key: str) -> Dataset | None:
-        name_node, node = member
-        document = self._document
+    def _dataset(self, scenario: Members) -> Dataset | None:
         known = ("type", "source", "input_column", "output_column")
-        members = document.read_mapping(node, key, known)
+        node, mark = scenario.nodes["dataset"][1], scenario.mark("dataset")
+        members = self._document.read_mapping(node, scenario.path("dataset"), known)
         if members is None:
             return None
-        self._require(node, members, key, ("type", "source"))
-        kind = None
-        if "type" in members:
-            kind = document.read_choice(members["type"][1], f"{key}.type", ("csv", "jsonl"))
-        source = self._text(members, key, "source", empty=False)
+        members.require("type", "source")
+        kind = members.choice("type", ("csv", "jsonl"))
+        source = members.text("source", empty=False)
         columns = {
             column: text
             for column in ("input_column", "output_column")
-            if (text := self._text(members, key, column, empty=False)) is not None
+            if (text := members.text(column, empty=False)) is not None
         }
         if kind is None or source is None:
             return None
-        mark = name_node.start_mark
         return Dataset(
             type="csv" if kind == "csv" else "jsonl",
             source=source,
@@ -191,34 +171,30 @@ class _Reader:
         members = document.read_mapping(node, key, ("input", "constraints", "graders"))
         if members is None:
             return Step(input="")
-        self._require(node, members, key, ("input",))
-        text = self._text(members, key, "input") or ""
+        members.require("input")
+        text = members.text("input") or ""
         constraints: Mapping[str, Any] = {}
-        if "constraints" in members and _is_set(members["constraints"][1]):
-            read = document.read_json(members["constraints"][1], f"{key}.constraints")
+        if members.is_set("constraints"):
+            value = members.nodes["constraints"][1]
+            read = document.read_json(value, f"{key}.constraints")
             if isinstance(read, dict):
                 constraints = read
             else:
-                mark = members["constraints"][1].start_mark
-                document.add_error(mark, f"{key}.constraints", "expected a mapping")
-        graders: list[Grader] = []
-        if "graders" in members:
-            nodes = document.read_list(members["graders"][1], f"{key}.graders")
-            graders = [self._grader(each, f"{key}.graders[{i}]") for i, each in enumerate(nodes)]
+                document.add_error(value.start_mark, f"{key}.constraints", "expected a mapping")
+        graders = [self._grader(*item) for item in members.items("graders")]
         if not graders:
             document.add_warning(node.start_mark, key, "a step without graders checks nothing")
         return Step(input=text, constraints=constraints, graders=tuple(graders))
 
     def _grader(self, node: yaml.Node, key: str) -> Grader:
-        document = self._document
-        members = document.read_mapping(node, key, _GRADER_KEYS)
-        if members is None or not self._require(node, members, key, ("type",)):
+        members = self._document.read_mapping(node, key, _GRADER_KEYS)
+        if members is None or not members.require("type"):
             return Grader(type="")
-        kinds = (*BUILT_IN, *self._installed_types(members["type"][1]))
-        kind = document.read_choice(members["type"][1], f"{key}.type", kinds)
+        kinds = (*BUILT_IN, *self._installed_types(members.nodes["type"][1]))
+        kind = members.choice("type", kinds)
         fields: dict[str, Any] = {"type": kind or ""}
-        for name, (_, value) in members.items():
-            if name != "type" and name in _GRADER_KEYS and _is_set(value):
+        for name, (_, value) in members.nodes.items():
+            if name != "type" and name in _GRADER_KEYS and members.is_set(name):
                 read = self._grader_value(value, f"{key}.{name}", name)
                 if read is not None and name != "assertion":
                     fields[name] = read
@@ -226,7 +202,7 @@ class _Reader:
             fields.setdefault("min_calls", 0)
         grader = Grader(**fields)
         if kind is not None:
-            self._check_grader(node, members, key, grader)
+            self._check_grader(members, key, grader)
         return grader
 
     def _grader_value(self, node: yaml.Node, key: str, name: str) -> Any:
@@ -242,27 +218,29 @@ class _Reader:
         document.read_mapping(node, key, None)
         return None
 
-    def _check_grader(self, node: yaml.Node, members: Members, key: str, grader: Grader) -> None:
-        document = self._document
+    def _check_grader(self, members: Members, key: str, grader: Grader) -> None:
+        document, node = self._document, members.node
         needed: tuple[str, ...] = ()
         if grader.type == "text_match":
             needed = ("condition", "pattern" if grader.condition == "regex" else "value")
         elif grader.type == "llm_judge":
             needed = ("prompt",)
         for name in needed:
-            if name not in members or not _is_set(members[name][1]):
+            if not members.is_set(name):
                 document.add_error(node.start_mark, f"{key}.{name}", _NEEDED[name])
         if grader.pattern is not None:
-            self._check_pattern(members["pattern"][1], f"{key}.pattern", grader.pattern)
+            self._check_pattern(members.nodes["pattern"][1], f"{key}.pattern", grader.pattern)
         if grader.type == "llm_judge" and grader.prompt is not None and not grader.prompt.strip():
             document.add_error(node.start_mark, f"{key}.prompt", _NEEDED["prompt"])
         if grader.max_calls is not None and grader.max_calls < grader.min_calls:
             document.add_error(node.start_mark, f"{key}.max_calls", "expected at least min_calls")
-        unused = set(members) - {"type"} - set(BUILT_IN.get(grader.type, (*members,)))
+        unused = members.nodes.keys() - {"type", *BUILT_IN.get(grader.type, members.nodes)}
         for name in sorted(unused & set(_GRADER_KEYS)):
-            mark = members[name][0].start_mark
-            document.add_warning(mark, f"{key}.{name}", f"no effect on {grader.type}")
-        if grader.type == "tool_usage" and not {"tool_name", "arguments", "max_calls"} & {*members}:
+            document.add_warning(members.mark(name), f"{key}.{name}", f"no effect on {grader.type}")
+        if (
+            grader.type == "tool_usage"
+            and not {"tool_name", "arguments", "max_calls"} & members.nodes.keys()
+        ):
             document.add_warning(node.start_mark, key, "this check passes for any call of any tool")
 
     def _check_pattern(self, node: yaml.Node, key: str, pattern: str) -> None:
@@ -286,23 +264,6 @@ class _Reader:
             self._installed = [entry.name for entry in entry_points(group=GRADER_GROUP)]
         return tuple(self._installed)
 
-    def _require(
-        self, node: yaml.Node, members: Members, key: str | None, names: tuple[str, ...]
-    ) -> bool:
-        missing = [name for name in names if name not in members]
-        for name in missing:
-            where = name if key is None else f"{key}.{name}"
-            self._document.add_error(node.start_mark, where, "this key is missing")
-        return not missing
-
-    def _text(
-        self, members: Members, key: str | None, name: str, *, empty: bool = True
-    ) -> str | None:
-        if name not in members:
-            return None
-        where = name if key is None else f"{key}.{name}"
-        return self._document.read_text(members[name][1], where, empty=empty)
-
 
 _NEEDED: Final = {
     "condition": f"expected one of {', '.join(CONDITIONS)}, got none",
@@ -310,7 +271,3 @@ _NEEDED: Final = {
     "pattern": "expected a non-empty regular expression, got none",
     "prompt": "expected the judge's criteria, got none",
 }
-
-
-def _is_set(node: yaml.Node) -> bool:
-    return not str(node.tag).endswith(":null")

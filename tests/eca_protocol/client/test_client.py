@@ -17,8 +17,7 @@ import pytest
 from eca_protocol import Server as PlainServer
 from eca_protocol import messages as m
 from eca_protocol import methods
-from eca_protocol.client import Client, connect, events
-from eca_protocol.client.request_handlers import RequestHandlers
+from eca_protocol.client import Client, ConnectionOptions, connect, events
 from eca_protocol.errors import (
     ConnectionClosed,
     DeadlineExceeded,
@@ -48,13 +47,15 @@ def forked_server() -> tuple[str, ...]:
 
 @pytest.mark.requirement("GEN-3", "GEN-4", "GEN-5")
 async def test_the_client_has_a_typed_row_or_a_handler_for_everything_in_the_table() -> None:
-    handlers = RequestHandlers(
+    transport, _ = memory_pair()
+    options = ConnectionOptions(
+        transport=transport,
         diagnostics=lambda _: m.EditorGetDiagnosticsResponse(diagnostics=()),
         definition=lambda _: m.EditorGetDefinitionResponse(status="no-server"),
         references=lambda _: m.EditorGetReferencesResponse(status="no-server"),
         on_question=lambda _: None,
     )
-    client = Client(memory_pair()[0], request_handlers=handlers)
+    client = Client(transport, options)
     for method in ECA:
         if method.direction == "client_to_server":
             row_type = ClientRequest if method.kind == "request" else ClientNotification
