@@ -8,6 +8,7 @@ reason, if its answer was lost or its server has ended.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
@@ -77,6 +78,7 @@ class Conversation:
         self._transport = transport
         self._roots = roots
         self._log = log
+        self._tokens = itertools.count(1)
         self._progress: dict[int | str, Callable[[Progress], None]] = {}
         self._watched: frozenset[str] = frozenset()
         self._listening = trio.CancelScope()
@@ -105,7 +107,7 @@ class Conversation:
             "notifications/tools/list_changed": lambda _: self.on_change("tools"),
             "notifications/prompts/list_changed": lambda _: self.on_change("prompts"),
             "notifications/resources/list_changed": lambda _: self.on_change("resources"),
-            "notifications/resources/updated": self._on_resource_updated,
+            "notifications/resources/updated": lambda uri: self.on_update(uri),  # noqa: PLW0108 - set later
         }
 
     def _on_noise(self, line: bytes, why: str) -> None:
@@ -131,9 +133,6 @@ class Conversation:
         listener = None if progress is None else self._progress.get(progress.token)
         if progress is not None and listener is not None:
             listener(progress)
-
-    def _on_resource_updated(self, uri: str) -> None:
-        self.on_update(uri)
 
     def _on_log_message(self, message: LogMessage) -> None:
         loud = {"error", "critical", "alert", "emergency"}

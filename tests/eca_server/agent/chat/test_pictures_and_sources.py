@@ -18,10 +18,11 @@ from eca_protocol.messages import ChatImageContent, ChatTextContent
 from eca_protocol.testing.provider import Provider, chunk, hang, reply, wait
 from eca_server.agent.chat.gallery import MOST_FILES, Gallery
 from eca_server.agent.chat.pictures import MOST_PICTURES, FirstPictures, picture_content
-from eca_server.agent.mcp.messages import ImageContent, TextContent, ToolResult
+from eca_server.agent.mcp.messages import ToolResult
 from eca_server.client.content_formatting import LARGEST_PICTURE, ContentFormatter
 from eca_server.client.profiles import DEFAULT_PROFILE
 from eca_server.models.events import Block, Image, TextDelta
+from eca_server.models.history import ImagePart, TextPart
 from tests.eca_server.agent.chat.agent_session import ALLOW, calls, older, today
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import (
@@ -55,7 +56,7 @@ def pictures(received: list[tuple[str, Content]]) -> list[tuple[str, Any]]:
                          "VALUE:ChatContent=ChatImageContent")  # fmt: skip
 async def test_pictures_are_shown_where_they_come_and_given_to_the_model(tmp_path, places):
     async def gives(_: str) -> ToolResult:
-        return ToolResult(content=(ImageContent(data=JPEG, mime_type="image/jpeg"),))
+        return ToolResult(content=(ImagePart(data=JPEG, media_type="image/jpeg"),))
 
     (tmp_path / "a.gif").write_bytes(GIF)
     url = f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
@@ -276,7 +277,7 @@ def looks(received: Sequence[tuple[str, Content]]) -> list[Mapping[str, Any]]:
 @pytest.mark.requirement("W-43d")
 async def test_calls_thoughts_and_sources_look_as_they_looked(tmp_path, places):
     async def gives(_: str) -> ToolResult:
-        return ToolResult(content=(TextContent(text='{"a": [1]}'),))
+        return ToolResult(content=(TextPart('{"a": [1]}'),))
 
     folder = tmp_path / "work"
     folder.mkdir()

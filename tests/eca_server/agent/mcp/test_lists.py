@@ -146,14 +146,10 @@ async def test_prompts_and_resources_are_listed_and_given():
     async with session_with({"on": on}) as session:
         (listed,) = await session.list_prompts()
         assert [(each.name, each.required) for each in listed.arguments] == [("file", True)]
-        filled_prompt = await session.get_prompt("review", {"file": "a.py"})
-        assert filled_prompt.messages[0].role == "user"
+        [prompt_message] = await session.get_prompt("review", {"file": "a.py"})
+        assert prompt_message.role == "user"
         (listed_resource,) = await session.list_resources()
-        assert (listed_resource.uri, listed_resource.name, listed_resource.size) == (
-            "file:///a",
-            "file:///a",
-            3,
-        )
+        assert (listed_resource.uri, listed_resource.name) == ("file:///a", "file:///a")
         (family,) = await session.list_resource_templates()
         assert family.uri_template == "file:///{path}"
         text, blob = await session.read_resource("file:///a")
