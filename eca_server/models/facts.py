@@ -126,16 +126,9 @@ class ModelFacts:
 
     def capabilities(self) -> Capabilities:
         """Return the capabilities: by default a model calls tools and accepts images."""
-        return Capabilities(
-            tools=self.tools is not False,
-            images=self.images is not False,
-            reasoning=self.reasoning is True,
-            context=self.context,
-            output=self.output,
-            thinking=self.thinking,
-            efforts=self.efforts,
-            web_search=self.web_search is True,
-        )
+        values = attrs.asdict(self, recurse=False)
+        del values["price"]
+        return Capabilities(**{name: v for name, v in values.items() if v is not None})
 
     def with_cost(self, usage: Usage) -> Usage:
         """Return the usage with its cost, if the provider gave none and the price is known."""

@@ -21,7 +21,7 @@ from eca_server.models.acp import ACP, ACPBackend
 from eca_server.models.answer import Answer
 from eca_server.models.apis import APIS
 from eca_server.models.backend import Backend, BackendError, Request
-from eca_server.models.backends import Backends, Timers
+from eca_server.models.backends import Backends
 from eca_server.models.catalog import Catalog
 from eca_server.models.credentials.logins import Logins, StoredKeys
 from eca_server.models.credentials.oauth import TokenSet
@@ -159,7 +159,7 @@ class Models:
         self.providers = tuple(each for each in self._by_name.values() if each.is_there)
         self._makers = Backends(
             http=http,
-            timers=Timers.of(config),
+            config=config,
             accesses={} if accesses is None else accesses,
             hide=hide,
         )

@@ -79,8 +79,8 @@ class Folders:
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handler of workspace changes."""
-        return dict(
-            (methods.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS.handled_by(self._folders_changed),)
+        return methods.handlers(
+            methods.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS.handled_by(self._folders_changed)
         )
 
     def _folders_changed(self, params: m.WorkspaceDidChangeWorkspaceFoldersParams) -> None:

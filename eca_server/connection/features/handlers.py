@@ -58,7 +58,7 @@ class Handlers(Mapping[str, Handler]):
 def _introduction(parts: Composition) -> Mapping[str, Handler]:
     from eca_server.connection.features.introduction import introduce  # noqa: PLC0415 - see the docstring
 
-    return dict([methods.INITIALIZED.handled_by(lambda _: introduce(parts))])
+    return methods.handlers(methods.INITIALIZED.handled_by(lambda _: introduce(parts)))
 
 
 def _chat(parts: Composition) -> Mapping[str, Handler]:

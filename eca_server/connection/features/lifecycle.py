@@ -90,12 +90,10 @@ class Connection:
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers of the lifecycle."""
-        return dict(
-            (
-                methods.INITIALIZE.handled_by(self._initialize),
-                methods.SHUTDOWN.handled_by(self._shut_down),
-                methods.EXIT.handled_by(self._exit),
-            )
+        return methods.handlers(
+            methods.INITIALIZE.handled_by(self._initialize),
+            methods.SHUTDOWN.handled_by(self._shut_down),
+            methods.EXIT.handled_by(self._exit),
         )
 
     def _initialize(self, params: InitializeParams) -> InitializeResponse:

@@ -67,18 +67,16 @@ class MCPControl:
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers of requests about MCP servers."""
-        return dict(
-            (
-                methods.MCP_START_SERVER.handled_by(self._start),
-                methods.MCP_STOP_SERVER.handled_by(self._stop),
-                methods.MCP_CONNECT_SERVER.handled_by(self._connect),
-                methods.MCP_LOGOUT_SERVER.handled_by(self._soon(self._log_out)),
-                methods.MCP_ENABLE_SERVER.handled_by(self._soon(partial(self._switch, on=True))),
-                methods.MCP_DISABLE_SERVER.handled_by(self._soon(partial(self._switch, on=False))),
-                methods.MCP_ADD_SERVER.handled_by(partial(self._in_turn, self._add)),
-                methods.MCP_UPDATE_SERVER.handled_by(partial(self._in_turn, self._update)),
-                methods.MCP_REMOVE_SERVER.handled_by(partial(self._in_turn, self._remove)),
-            )
+        return methods.handlers(
+            methods.MCP_START_SERVER.handled_by(self._start),
+            methods.MCP_STOP_SERVER.handled_by(self._stop),
+            methods.MCP_CONNECT_SERVER.handled_by(self._connect),
+            methods.MCP_LOGOUT_SERVER.handled_by(self._soon(self._log_out)),
+            methods.MCP_ENABLE_SERVER.handled_by(self._soon(partial(self._switch, on=True))),
+            methods.MCP_DISABLE_SERVER.handled_by(self._soon(partial(self._switch, on=False))),
+            methods.MCP_ADD_SERVER.handled_by(partial(self._in_turn, self._add)),
+            methods.MCP_UPDATE_SERVER.handled_by(partial(self._in_turn, self._update)),
+            methods.MCP_REMOVE_SERVER.handled_by(partial(self._in_turn, self._remove)),
         )
 
     def _start(self, params: m.MCPStartServerParams | m.MCPConnectServerParams) -> None:

@@ -55,13 +55,11 @@ class Providers:
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers of providers."""
-        return dict(
-            (
-                methods.PROVIDERS_LIST.handled_by(self._list),
-                methods.PROVIDERS_LOGIN.handled_by(self._login),
-                methods.PROVIDERS_LOGIN_INPUT.handled_by(self._login_input),
-                methods.PROVIDERS_LOGOUT.handled_by(self._logout),
-            )
+        return methods.handlers(
+            methods.PROVIDERS_LIST.handled_by(self._list),
+            methods.PROVIDERS_LOGIN.handled_by(self._login),
+            methods.PROVIDERS_LOGIN_INPUT.handled_by(self._login_input),
+            methods.PROVIDERS_LOGOUT.handled_by(self._logout),
         )
 
     async def _list(self, _: m.ProvidersListParams) -> m.ProvidersListResult:

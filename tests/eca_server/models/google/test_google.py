@@ -16,7 +16,7 @@ from eca_server.models.events import (
     ReasoningFinished,
     ServerTool,
 )
-from eca_server.models.google import Google
+from eca_server.models.google.backend import Google
 from eca_server.models.google.decoder import GeminiDecoder
 from eca_server.models.google.messages import UNSIGNED
 from eca_server.models.google.request import refused_option
