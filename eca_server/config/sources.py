@@ -15,19 +15,16 @@ from typing import Any
 import attrs
 
 from eca_server.config.agent_files import LARGEST, MOST, Budget, InvalidAgentFile, parse_agent_file
+from eca_server.config.data_file import DataFileError
 from eca_server.config.files import MAX_BYTES, Stamp, Unreadable, read_text, stamp_of
 from eca_server.config.inheritance import inherit_path, resolve_inheritance
 from eca_server.config.interpolation import ReferenceResolver
 from eca_server.config.jsonc import InvalidText, Position, Positions, duplicate_keys, parse
 from eca_server.config.problems import Problem, Source, dotted, kind_of
 from eca_server.config.reading import FLAG, KeyPath, Place, deep_merge, record
-from eca_server.config.saved_settings import (
-    SavedSettingsError,
-    parse_saved_settings,
-    saved_settings_path,
-)
+from eca_server.config.saved_settings import SavedSettings
 from eca_server.config.settings import Config
-from eca_server.config.upstream import without_effect
+from eca_server.config.unknown import without_effect
 
 OPTIONS = "initializationOptions"
 """The name of the source that the client sends."""
@@ -160,17 +157,18 @@ class Sources:
         self, roots: Iterable[Path], stored_secret: Callable[[str], str | None]
     ) -> None:
         """Add the settings saved from the editor."""
-        path = saved_settings_path(self.environ, self.home)
-        self.note_file(path)
+        saved = SavedSettings(self.environ, self.home)
+        name = str(saved.path)
+        self.note_file(saved.path)
         place = self._place(stored_secret=stored_secret)
         try:
-            value = parse_saved_settings(read_text(path), roots)
-        except (Unreadable, SavedSettingsError) as error:
-            if not (isinstance(error, Unreadable) and error.absent):
-                self._add_broken(str(path), str(error), None, place)
+            content = saved.read()
+        except DataFileError as error:
+            self._add_broken(name, error.reason, None, place)
         else:
-            self._add(str(path), value, place)
-            self._report(str(path), place.errors)
+            if content is not None:
+                self._add(name, content.merged(roots), place)
+                self._report(name, place.errors)
 
     def append(self, others: Sources) -> None:
         """Append sources that were read separately."""

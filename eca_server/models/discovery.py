@@ -22,9 +22,8 @@ import trio
 from eca_protocol import json, platforms
 from eca_protocol.errors import InvalidJSON
 from eca_protocol.http import HTTPClient
-from eca_server.config.directories import make_data_directory
+from eca_server.config.directories import make_data_directory, replace_file
 from eca_server.config.files import Unreadable, read_text
-from eca_server.config.private_file import replace_file
 from eca_server.models.backend import Backend, BackendError
 from eca_server.models.catalog import Catalog
 from eca_server.models.listings import (

@@ -27,8 +27,7 @@ from eca_server.agent.commands.prompt_messages import messages_of
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.manager import START_WAIT_SECONDS, Manager
 from eca_server.agent.mcp.messages import Prompt
-from eca_server.agent.mcp.server import Server
-from eca_server.agent.mcp.states import State
+from eca_server.agent.mcp.server import Server, State
 from eca_server.agent.tools.files import printable
 from eca_server.secret import mask
 

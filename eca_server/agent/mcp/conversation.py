@@ -11,12 +11,13 @@ import contextlib
 import itertools
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import trio
 
 from eca_protocol.endpoint import CallAnswered
 from eca_protocol.errors import INTERNAL_ERROR, ConnectionClosed, LocalProtocolError, RequestFailed
+from eca_protocol.message_transport import MessageTransport, Reader
 from eca_protocol.peer import Peer
 from eca_protocol.server.roots import Root, uri_of
 from eca_server.agent.mcp.dialect import MCP_DIALECT, LenientReader
@@ -30,7 +31,23 @@ from eca_server.agent.mcp.messages import (
 )
 from eca_server.agent.mcp.methods import CAPABILITIES, CLIENT, TABLE, MCPCodec
 from eca_server.agent.mcp.server_log import ServerLog
-from eca_server.agent.mcp.transport import ServerTransport
+
+
+class ServerTransport(Protocol):
+    """A connection to one server; closing its messages is bounded and ends its requests."""
+
+    def messages(self, read: Reader) -> MessageTransport:
+        """Return the messages to and from the server; `read` reads the received frames."""
+        ...
+
+    def agree(self, era: Era) -> None:
+        """Set the negotiated revision."""
+        ...
+
+    async def error(self) -> MCPError | None:
+        """Return the reason of the stream's end, if it is known; bounded."""
+        ...
+
 
 Changed: TypeAlias = Literal["tools", "prompts", "resources"]
 

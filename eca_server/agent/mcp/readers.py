@@ -7,18 +7,40 @@ an answer without its one required part is an error.
 
 from __future__ import annotations
 
+import base64
+import binascii
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, TypeVar
 
 from eca_protocol import json
 from eca_server.agent.mcp import messages as m
 from eca_server.agent.mcp.errors import MCPError
-from eca_server.agent.mcp.media import decode_base64
 from eca_server.agent.mcp.schemas import readable_schema
 from eca_server.json_members import flag_in, text_in
 from eca_server.models.attachments import IMAGE_TYPES, SIGNATURE_BYTES, media_type_of
 from eca_server.models.history import ImagePart, TextPart
 from eca_server.printable import printable_line, visible
+
+_DATA_URL = re.compile(r"data:[^,]{0,200},")
+_BLANK = re.compile(r"\s+")
+
+
+def decode_base64(raw: Any) -> bytes:
+    """Decode Base64: also URL-safe, unpadded, folded, or behind `data:...,`.
+
+    Return `b""` for another value.
+    """
+    if not isinstance(raw, str):
+        return b""
+    start = _DATA_URL.match(raw)
+    text = _BLANK.sub("", raw[start.end() :] if start else raw)
+    text = text.rstrip("=").replace("-", "+").replace("_", "/")
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+
 
 MAX_INSTRUCTIONS: Final = 8192
 MAX_DESCRIPTION: Final = 16_384

@@ -16,7 +16,7 @@ import attrs
 from eca_server.workspace import git
 from eca_server.workspace.opening import Directory
 from eca_server.workspace.reading import Checkpoint
-from eca_server.workspace.worktree import top_of_work_tree
+from eca_server.workspace.repository import top_of_work_tree
 
 _SECONDS = 60.0
 _WATCHED = (".git/index", ".git/info/exclude", ".gitignore")

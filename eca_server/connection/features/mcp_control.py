@@ -111,7 +111,7 @@ class MCPControl:
 
         Raises:
             RPCError: the user must see more of them first, or does not trust the workspace.
-            TrustStoreError: the decision cannot be stored.
+            DataFileError: the decision cannot be stored.
         """
         if not self._awaits_trust(name):
             return

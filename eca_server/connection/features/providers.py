@@ -187,8 +187,7 @@ class Providers:
             raise OAuthError("it was cancelled, or started again")
 
     async def _store(self, provider: str, login: Secret | TokenSet) -> None:
-        secrets = [login] if isinstance(login, Secret) else [login.access, login.refresh]
-        self.host.options.hide(secret for secret in secrets if secret is not None)
+        self.host.options.hide([login] if isinstance(login, Secret) else login.secrets)
         try:
             await trio.to_thread.run_sync(self.logins.store, provider, login)
         except LoginsError as error:

@@ -120,7 +120,7 @@ class Tokens:
         self._seen_stamp, stored = await trio.to_thread.run_sync(self._read_if_changed)
         if stored is None or stored.access in (self._tokens.access, self._spent_token):
             return
-        self._hide(_secrets_of(stored))
+        self._hide(stored.secrets)
         self._tokens, self._is_over = stored, None
 
     def _read_if_changed(self) -> tuple[Stamp, TokenSet | None]:
@@ -172,7 +172,7 @@ class Tokens:
         if stored.access == old or stored.is_due(self._clock()):
             with trio.CancelScope(shield=True):
                 stored = await self._renew_and_store(stored)
-        self._hide(_secrets_of(stored))
+        self._hide(stored.secrets)
         self._tokens, self._is_over = stored, None
 
     def _read(self) -> StoredKeys:
@@ -181,7 +181,7 @@ class Tokens:
 
     async def _renew_and_store(self, old: TokenSet) -> TokenSet:
         new = await renewed(self._http, old, now=self._clock())
-        self._hide(_secrets_of(new))
+        self._hide(new.secrets)
         try:
             await trio.to_thread.run_sync(self._logins.store, self._provider, new)
         except LoginsError as error:
@@ -196,7 +196,3 @@ class _Renewal:
 
     done: trio.Event = attrs.field(factory=trio.Event)
     error: ECAError | None = None
-
-
-def _secrets_of(tokens: TokenSet) -> list[Secret]:
-    return [tokens.access, *([tokens.refresh] if tokens.refresh is not None else [])]

@@ -8,11 +8,10 @@ are stored with the keys of providers.
 from __future__ import annotations
 
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Final
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlsplit
 
 import attrs
 import trio
@@ -37,6 +36,8 @@ from eca_server.models.credentials.oauth import (
     LoggedOut,
     OAuthError,
     TokenSet,
+    code_query,
+    page_url,
     tokens_for_code,
 )
 from eca_server.models.credentials.redirect import Redirect, redirect_page
@@ -195,10 +196,12 @@ class Login:
         read_at, tokens = await trio.to_thread.run_sync(self._stored, abandon_on_cancel=True)
         self._read_at = read_at
         if tokens is not None and self._tokens is None and before == self._times_forgotten:
-            self._hide([each for each in (tokens.access, tokens.refresh) if each is not None])
-            self._tokens = Tokens(
-                self.key, tokens, logins=self._logins, http=self._http, hide=self._hide
-            )
+            self._hide(tokens.secrets)
+            self._tokens = self._renewed(tokens)
+
+    def _renewed(self, tokens: TokenSet) -> Tokens:
+        """Return tokens that are renewed when they are due."""
+        return Tokens(self.key, tokens, logins=self._logins, http=self._http, hide=self._hide)
 
     def _stored(self) -> tuple[Stamp, TokenSet | None]:
         stamp = stamp_of(self._logins.path)
@@ -299,35 +302,19 @@ class Login:
                 server, self._http, redirect=page.url, resource=resource.identifier, scope=scope
             )
             challenge = Challenge()
-            query = {
-                "response_type": "code",
-                "client_id": client.id,
-                "redirect_uri": page.url,
-                "state": page.state,
-                "code_challenge": challenge.text,
-                "code_challenge_method": "S256",
-                "resource": resource.identifier,
-                **({"scope": scope} if scope else {}),
-                **({"prompt": "consent"} if is_offline else {}),
-            }
-            mark = "&" if urlsplit(server.authorize_url).query else "?"
-            begin(f"{server.authorize_url}{mark}{urlencode(query)}")
+            query = code_query(client, challenge, redirect=page.url, state=page.state, scope=scope)
+            query["resource"] = resource.identifier
+            query["prompt"] = "consent" if is_offline else None
+            begin(page_url(server.authorize_url, query))
             code = await _code(page, server)
             tokens = await tokens_for_code(
-                self._http,
-                client,
-                code=code,
-                redirect=page.url,
-                challenge=challenge,
-                now=time.time(),
+                self._http, client, code=code, redirect=page.url, challenge=challenge
             )
-        self._hide([each for each in (tokens.access, tokens.refresh) if each is not None])
+        self._hide(tokens.secrets)
         async with self._storing:
             await trio.to_thread.run_sync(self._logins.store, self.key, tokens)
         await trio.lowlevel.checkpoint_if_cancelled()  # the user has logged out meanwhile
-        self._tokens = Tokens(
-            self.key, tokens, logins=self._logins, http=self._http, hide=self._hide
-        )
+        self._tokens = self._renewed(tokens)
         self._logins_for[demand.scopes] += 1
 
 

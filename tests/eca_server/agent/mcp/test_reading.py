@@ -12,9 +12,13 @@ from hypothesis import strategies as st
 from eca_server.agent.mcp import messages as m
 from eca_server.agent.mcp import readers
 from eca_server.agent.mcp.errors import MCPError
-from eca_server.agent.mcp.media import decode_base64
 from eca_server.agent.mcp.methods import TABLE
-from eca_server.agent.mcp.readers import read_initialized, read_tool, read_tool_result
+from eca_server.agent.mcp.readers import (
+    decode_base64,
+    read_initialized,
+    read_tool,
+    read_tool_result,
+)
 from eca_server.models.history import ImagePart, TextPart
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00\xff\xfe" * 5

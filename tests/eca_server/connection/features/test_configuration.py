@@ -443,7 +443,7 @@ async def test_a_prompt_to_a_model_whose_modules_are_gone_is_a_turn_that_says_so
         ours.write({"providers": {"a": {"api": "anthropic", **known}}})
         for _ in range(2):
             await ours.watcher.look()
-        monkeypatch.setitem(sys.modules, "eca_server.models.anthropic", None)
+        monkeypatch.setitem(sys.modules, "eca_server.models.anthropic.backend", None)
         prompt = ours.editor.prompt_request("hi", model="a/m")
         await ours.editor.send(prompt)
         await ours.editor.expect_finished("c")
