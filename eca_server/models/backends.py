@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, MutableMapping
 from urllib.parse import urlsplit
 
+import attrs
+
 from eca_protocol.http import Deadlines, HTTPClient
 from eca_server.config.reading import deep_merge
 from eca_server.config.settings import Config
@@ -35,6 +37,7 @@ def deadlines_of(config: Config, url: str) -> Deadlines:
     )
 
 
+@attrs.define(kw_only=True, eq=False)
 class Backends:
     """The backends of models over HTTP.
 
@@ -43,19 +46,11 @@ class Backends:
         hide: called with each new secret before it is used.
     """
 
-    def __init__(
-        self,
-        *,
-        http: HTTPClient,
-        config: Config,
-        accesses: MutableMapping[object, Access],
-        hide: Callable[[Iterable[Secret]], None],
-    ) -> None:
-        self._http = http
-        self._config = config
-        self._accesses = accesses
-        self._hide = hide
-        self._refused: dict[str, set[str]] = {}
+    _http: HTTPClient
+    _config: Config
+    _accesses: MutableMapping[object, Access]
+    _hide: Callable[[Iterable[Secret]], None]
+    _refused: dict[str, set[str]] = attrs.field(factory=dict, init=False)
 
     def make(self, provider: Provider, requested: str, capabilities: Capabilities) -> Backend:
         """Return a new backend for a model or one of its variants.

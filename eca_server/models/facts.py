@@ -106,12 +106,7 @@ class ModelFacts:
         """Return the facts of a model that the user has configured."""
         cost, price = model.cost, None
         if cost.input is not None and cost.output is not None:
-            price = Price(
-                input=cost.input,
-                output=cost.output,
-                cache_read=cost.cache_read,
-                cache_write=cost.cache_write,
-            )
+            price = Price(**attrs.asdict(cost))
         return cls(
             context=model.limit.context,
             output=model.limit.output,

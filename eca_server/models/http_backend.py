@@ -112,7 +112,7 @@ class HTTPBackend(ABC):
             http=http,
             access=access,
             model=f"{origin.provider}/{origin.model}",
-            extra_headers=extra_headers or {},
+            extra_headers={name.lower(): text for name, text in (extra_headers or {}).items()},
             deadlines=deadlines or Deadlines(),
         )
         self._path = (path or self.path).replace("{model}", self.wire_model)

@@ -401,19 +401,16 @@ class Server:
     async def _list_one(self, kind: str, session: Session) -> None:
         """Update one list; leave it unchanged if the server refuses."""
         try:
-            await self._ask_for(kind, session)
+            match kind:
+                case "tools":
+                    self.tools = await self._list_tools(session)
+                case "prompts":
+                    self.prompts = await session.list_prompts()
+                case _:
+                    self.resources = await session.list_resources()
+                    self.templates = await session.list_resource_templates()
         except MCPError as error:
             _log.info("MCP server %s: its %s: %s", self.name, kind, error)
-
-    async def _ask_for(self, kind: str, session: Session) -> None:
-        match kind:
-            case "tools":
-                self.tools = await self._list_tools(session)
-            case "prompts":
-                self.prompts = await session.list_prompts()
-            case _:
-                self.resources = await session.list_resources()
-                self.templates = await session.list_resource_templates()
 
     async def _list_tools(self, session: Session) -> tuple[MCPTool, ...]:
         """Return its tools, except those with names of more than `MAX_TOOL_NAME` characters."""

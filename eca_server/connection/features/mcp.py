@@ -170,15 +170,11 @@ class MCPServers:
         from eca_server.agent.mcp.authorization import login  # noqa: PLC0415 - only where needed
 
         return login.Login(
-            url,
+            url=url,
             http=self.host.http,
             logins=self.logins,
             nursery=self.host.nursery,
-            client_id=settings.client_id,
-            client_secret=settings.client_secret,
-            client_name=settings.client_name,
-            client_metadata_url=settings.client_metadata_url,
-            port=settings.oauth_port,
+            client=settings,
             shared_by=self._shared_by(settings.auth_scope),
             hide=self.host.options.hide,
             on_login=partial(self.manager.start, name),

@@ -58,6 +58,7 @@ class _CarriedState:
     ids: Mapping[str, str] = attrs.field(factory=dict)
 
 
+@attrs.define(eq=False)
 class MessagesWriter:
     """A `Writer` for the Messages API.
 
@@ -66,12 +67,9 @@ class MessagesWriter:
         thinking_required: whether each answer must begin with reasoning.
     """
 
-    def __init__(
-        self, origin: Origin, *, images: bool = True, thinking_required: bool = False
-    ) -> None:
-        self._origin = origin
-        self._images = images
-        self.thinking_required = thinking_required
+    _origin: Origin
+    _images: bool = attrs.field(default=True, kw_only=True)
+    thinking_required: bool = attrs.field(default=False, kw_only=True)
 
     def write(self, messages: Iterable[Message], pending: Pending) -> tuple[list[_Block], Pending]:
         """Write messages; user blocks are carried over to the next message."""

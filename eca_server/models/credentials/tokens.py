@@ -29,6 +29,7 @@ from eca_server.secret import Secret
 _log = logging.getLogger("eca_server.models.credentials")
 
 
+@attrs.define(eq=False)
 class Tokens:
     """The tokens of one provider.
 
@@ -42,28 +43,19 @@ class Tokens:
         lock_seconds: the wait for the lock: more than another server needs for a renewal.
     """
 
-    def __init__(
-        self,
-        provider: str,
-        tokens: TokenSet,
-        *,
-        logins: Logins,
-        http: HTTPClient,
-        hide: Callable[[Iterable[Secret]], None] = lambda _: None,
-        clock: Callable[[], float] = time.time,
-        lock_seconds: float = 60.0,
-    ) -> None:
-        self._provider = provider
-        self._tokens = tokens
-        self._logins = logins
-        self._http = http
-        self._hide = hide
-        self._clock = clock
-        self._lock_seconds = lock_seconds
-        self._renewal: _Renewal | None = None
-        self._is_over: LoggedOut | None = None
-        self._seen_stamp: Stamp | object = object()  # of the file when it was last checked
-        self._spent_token: Secret | None = None  # still in the file, which could not be written
+    _provider: str
+    _tokens: TokenSet
+    _logins: Logins = attrs.field(kw_only=True)
+    _http: HTTPClient = attrs.field(kw_only=True)
+    _hide: Callable[[Iterable[Secret]], None] = attrs.field(default=lambda _: None, kw_only=True)
+    _clock: Callable[[], float] = attrs.field(default=time.time, kw_only=True)
+    _lock_seconds: float = attrs.field(default=60.0, kw_only=True)
+    _renewal: _Renewal | None = attrs.field(default=None, init=False)
+    _is_over: LoggedOut | None = attrs.field(default=None, init=False)
+    # of the file when it was last checked
+    _seen_stamp: Stamp | object = attrs.field(factory=object, init=False)
+    # still in the file, which could not be written
+    _spent_token: Secret | None = attrs.field(default=None, init=False)
 
     @property
     def have_ended(self) -> bool:

@@ -58,6 +58,7 @@ class _CarriedState:
     calls: Mapping[str, tuple[str, str | None]] = attrs.field(factory=dict)
 
 
+@attrs.define(eq=False)
 class ContentWriter:
     """A `Writer` for Gemini.
 
@@ -66,10 +67,9 @@ class ContentWriter:
         generation: the model's options.
     """
 
-    def __init__(self, origin: Origin, generation: Generation, *, images: bool = True) -> None:
-        self._origin = origin
-        self._generation = generation
-        self._images = images
+    _origin: Origin
+    _generation: Generation
+    _images: bool = attrs.field(default=True, kw_only=True)
 
     def write(self, messages: Iterable[Message], pending: Pending) -> tuple[list[_Part], Pending]:
         """Write messages; user parts are carried over to the next message."""

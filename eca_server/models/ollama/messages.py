@@ -11,6 +11,8 @@ import base64
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import attrs
+
 from eca_server.models.backend import Request
 from eca_server.models.calls import function_tool
 from eca_server.models.encoding import EncodedJSON, Pending
@@ -30,6 +32,7 @@ from eca_server.models.history import (
 _Message = dict[str, Any]
 
 
+@attrs.define(eq=False)
 class OllamaWriter:
     """A `Writer` for Ollama; the names of calls by id are carried over.
 
@@ -37,10 +40,9 @@ class OllamaWriter:
         origin: the model whose reasoning is sent back.
     """
 
-    def __init__(self, origin: Origin, *, tools: bool = True, images: bool = True) -> None:
-        self._origin = origin
-        self._tools = tools
-        self._images = images
+    _origin: Origin
+    _tools: bool = attrs.field(default=True, kw_only=True)
+    _images: bool = attrs.field(default=True, kw_only=True)
 
     def write(
         self, messages: Iterable[Message], pending: Pending

@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import attrs
+
 from eca_server.models.attachments import data_url
 from eca_server.models.encoding import Pending
 from eca_server.models.history import (
@@ -35,6 +37,7 @@ _RESULTS_READ = "I have the results."
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
+@attrs.define(eq=False)
 class ChatWriter:
     """A `Writer` for Chat Completions; images from tools are carried over.
 
@@ -42,10 +45,9 @@ class ChatWriter:
         origin: the model whose opaque parts are sent back.
     """
 
-    def __init__(self, origin: Origin, profile: Profile, *, images: bool = True) -> None:
-        self._origin = origin
-        self._profile = profile
-        self._images = images
+    _origin: Origin
+    _profile: Profile
+    _images: bool = attrs.field(default=True, kw_only=True)
 
     def write(
         self, messages: Iterable[Message], pending: Pending

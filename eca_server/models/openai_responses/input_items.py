@@ -65,6 +65,7 @@ class _CallIds:
         return call_id
 
 
+@attrs.define(eq=False)
 class ResponsesWriter:
     """A `Writer` for Responses; the ids of calls are carried over.
 
@@ -73,18 +74,10 @@ class ResponsesWriter:
         refused: ids of reasoning items that the server refused.
     """
 
-    def __init__(
-        self,
-        origin: Origin,
-        profile: Profile,
-        *,
-        images: bool = True,
-        refused: Container[str] = (),
-    ) -> None:
-        self._origin = origin
-        self._profile = profile
-        self._images = images
-        self._refused = refused
+    _origin: Origin
+    _profile: Profile
+    _images: bool = attrs.field(default=True, kw_only=True)
+    _refused: Container[str] = attrs.field(default=(), kw_only=True)
 
     def write(
         self, messages: Iterable[Message], pending: Pending
