@@ -92,7 +92,7 @@ class Connection:
         return methods.handlers(
             methods.INITIALIZE.handled_by(self._initialize),
             methods.SHUTDOWN.handled_by(self._shut_down),
-            methods.EXIT.handled_by(self._exit),
+            methods.EXIT.handled_by(lambda _: self._host.peer.close("the client said exit")),
         )
 
     def _initialize(self, params: InitializeParams) -> InitializeResponse:
@@ -148,9 +148,6 @@ class Connection:
         self.was_shut_down = True
         if problems:
             raise RPCError(INTERNAL_ERROR, f"shutdown: {'; '.join(problems)}")
-
-    def _exit(self, _: None) -> None:
-        self._host.peer.close("the client said exit")
 
     def _slow_places(self) -> Iterator[Path]:
         """Yield the directories that are read only after the answer to `initialize`."""

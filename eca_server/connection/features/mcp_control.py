@@ -246,16 +246,12 @@ class MCPControl:
         roots = [root.path for root in self.session.roots]
         if params.scope != "workspace":
             return None
-        if params.workspace_uri is None:
-            if len(roots) != 1:
-                raise RPCError(
-                    INVALID_PARAMS, "workspaceUri: expected one of the workspace's folders"
-                )
-            return roots[0]
-        try:
-            path = Path(path_of(params.workspace_uri))
-        except ValueError as error:
-            raise RPCError(INVALID_PARAMS, f"workspaceUri: {error}") from None
+        path = roots[0] if len(roots) == 1 else None
+        if params.workspace_uri is not None:
+            try:
+                path = Path(path_of(params.workspace_uri))
+            except ValueError as error:
+                raise RPCError(INVALID_PARAMS, f"workspaceUri: {error}") from None
         if path not in roots:
             raise RPCError(INVALID_PARAMS, "workspaceUri: expected one of the workspace's folders")
         return path
