@@ -24,7 +24,7 @@ from eca_server.models.exchange_log import ExchangeLog
 from eca_server.secret import mask, secrets_in
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@attrs.define(kw_only=True, eq=False)
 class ProviderClient:
     """The HTTP client for one model.
 

@@ -415,7 +415,7 @@ async def test_no_custom_tool_takes_the_name_of_a_native_one_of_any_package(tmp_
     ("module", "content", "answer"),
     [
         (f"{FEATURES}.mcp", {"mcpServers": {"s": {"command": "true"}}}, UPGRADED),
-        ("eca_server.config.unknown", {"welcomeMessage": "x"}, "hi"),
+        ("eca_server.config.schema", {"welcomeMessage": "x"}, "hi"),
     ],
 )
 async def test_a_server_upgraded_while_it_runs_survives_a_change_and_asks_for_a_restart(
