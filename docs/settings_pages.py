@@ -22,7 +22,7 @@ from eca_server.config.jsonc import parse
 from eca_server.config.reading import Reader, Workspace, settings_of
 from eca_server.config.schema import attribute_notes
 from eca_server.config.settings import Config
-from eca_server.config.upstream import UPSTREAM_KEYS
+from eca_server.config.unknown import UPSTREAM_KEYS
 
 __all__ = ["commands", "configuration"]
 

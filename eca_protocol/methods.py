@@ -58,6 +58,11 @@ class _Notification(Method, Generic[P]):
         return self.name, handler
 
 
+def handlers(*rows: tuple[str, Callable[[Any], Any]]) -> dict[str, Callable[[Any], Any]]:
+    """Return the handlers of a peer, each made by `handled_by`."""
+    return dict(rows)
+
+
 class ClientRequest(_Request[P, R]):
     """A request of the client, with params `P` and the result `R`."""
 

@@ -13,8 +13,7 @@ with instrumented():
     from eca_server.config.reading import Place, deep_merge, record
     from eca_server.config.schema import config_schema
     from eca_server.config.settings import Config
-    from eca_server.config.unknown import unknown_keys
-    from eca_server.config.upstream import without_effect
+    from eca_server.config.unknown import unknown_keys, without_effect
 
 SECRET = "planted-secret"
 ENVIRON = {"KEY": SECRET, "MODEL": "simulator/echo", "EMPTY": "", "NESTED": "${env:KEY}"}

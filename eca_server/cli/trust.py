@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from eca_server.config.data_file import DataFileError
 from eca_server.config.loading import LoadedConfig, load
-from eca_server.config.trust_store import RootTrust, TrustStore, TrustStoreError, real_root
+from eca_server.config.trust_store import RootTrust, TrustStore, real_root
 from eca_server.config.trust_texts import count, guards_off, list_items, shown
 from eca_server.models.credentials.logins import Logins
 from eca_server.models.known_providers import KNOWN_PROVIDERS
@@ -41,7 +42,7 @@ def run_trust(action: str, folder: Path | None, *, is_agreed: bool) -> int:
         if not root.is_dir():
             return _refuse(f"expected a folder, got {shown(folder)!r}")
         return _add(store, root, is_agreed) if action == "add" else _list(store, root)
-    except TrustStoreError as error:
+    except DataFileError as error:
         sys.stderr.write(f"eca-server trust: {error}\n")
         return _DECLINED
 

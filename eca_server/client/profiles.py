@@ -123,7 +123,6 @@ DEFAULT_PROFILE = ClientProfile()
 _SMALL_READ = 4096
 
 _ZERO_BASED = (("", (0, 0)),)
-_EMACS_POSITIONS = (("flymake", (1, 0)), *_ZERO_BASED)
 
 _MERGE_SECONDS = 0.03
 """Two frames of a screen: Emacs needs 8 ms for a delta and paints 100 KB a second."""
@@ -138,24 +137,20 @@ _EMACS = ClientProfile(
     resends_steers=True,
     names_changed_files=True,
     formats_messages=True,
-    first_positions=_EMACS_POSITIONS,
+    first_positions=(("flymake", (1, 0)), *_ZERO_BASED),
     shows_one_text=True,
     merge_seconds=_MERGE_SECONDS,
 )
 
 # Before 2026-02 Emacs also lost half a frame between two reads, and read 4096 bytes at most.
-_OLD_EMACS = ClientProfile(
+_OLD_EMACS = attrs.evolve(
+    _EMACS,
     shape=WriteShape(size=_SMALL_READ, pause_after_answer=0.01, pause_between=0.004),
     text_limit=1024,
     loses_large_frames=True,
     splits_echo=True,
     ends_echo=True,
-    finishes_deleted=True,
-    names_changed_files=True,
-    formats_messages=True,
-    first_positions=_EMACS_POSITIONS,
-    shows_one_text=True,
-    merge_seconds=_MERGE_SECONDS,
+    resends_steers=False,
 )
 
 # Neovim parses each read (64 KiB at most) separately. It drops the echo of its last prompt only; of

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from eca_server.config.reading import KeyPath, deep_merge
+from eca_server.config.reading import KeyPath, deep_merge, value_at
 from eca_server.config.tool_settings import (
     AGENT_ALIASES,
     BUILT_IN_AGENTS,
@@ -90,7 +90,7 @@ def inherit_path(value: object, agent: str) -> KeyPath | None:
     """Return the path of an agent's `inherit` key in a source's JSON, or None if it has none."""
     names = [agent, *(other for other, ours in AGENT_ALIASES.items() if ours == agent)]
     paths = ((key, name, "inherit") for key in ("agent", "behavior") for name in names)
-    return next((path for path in paths if _has_value(value, path)), None)
+    return next((path for path in paths if value_at(value, path) is not None), None)
 
 
 def _cycles(bases: Mapping[str, str]) -> Iterator[list[str]]:
@@ -125,12 +125,6 @@ def _merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     if own.get("system_prompt_file") and not own.get("system_prompt"):
         merged["system_prompt"] = None
     return merged
-
-
-def _has_value(value: object, path: KeyPath) -> bool:
-    for step in path:
-        value = value.get(step) if isinstance(value, Mapping) else None
-    return value is not None
 
 
 def _listed(names: Iterable[str], separator: str = ", ") -> str:

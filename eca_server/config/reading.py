@@ -240,6 +240,13 @@ def deep_merge(older: Mapping[str, Any], newer: Mapping[str, Any]) -> dict[str, 
     return merged
 
 
+def value_at(tree: object, path: KeyPath) -> Any:
+    """Return the value at a path of nested mappings, or None."""
+    for step in path:
+        tree = tree.get(step) if isinstance(tree, Mapping) else None
+    return tree
+
+
 def _find(value: Any, key: tuple[str, ...], place: Place) -> tuple[object, Place]:
     for step in key[:-1]:
         value = value.get(step)
@@ -262,17 +269,17 @@ def _name(value: object, place: Place) -> str | None:
 
 
 def _path(value: object, place: Place) -> str | None:
-    name = _name(value, place)
-    try:
-        return name and place.resolver.named(name, str(value))
-    except UnresolvedReference as error:
-        place.refuse(str(error))
+    return _resolved(place.resolver.named, value, place)
 
 
 def _script_path(value: object, place: Place) -> str | None:
+    return _resolved(place.resolver.named_script, value, place)
+
+
+def _resolved(resolve: Callable[[str, str], str], value: object, place: Place) -> str | None:
     name = _name(value, place)
     try:
-        return name and place.resolver.named_script(name, str(value))
+        return name and resolve(name, str(value))
     except UnresolvedReference as error:
         place.refuse(str(error))
 
@@ -300,29 +307,30 @@ def _flag(value: object, place: Place) -> object:
 
 
 def _count(value: object, place: Place) -> object:
-    fits = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST
+    fits = isinstance(value, int) and _is_number(value) and 0 <= value <= _MOST
     _expect_amount(fits, "a whole number from 0 on", value, place)
     return value
 
 
 def _number(value: Any, place: Place, *, most: float = _MOST, unit: str = "") -> object:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
     expected = f"a number{unit} above 0 and up to {most}"
-    _expect_amount(is_number and 0 < value <= most, expected, value, place)
+    _expect_amount(_is_number(value) and 0 < value <= most, expected, value, place)
     return value
 
 
 def _price(value: Any, place: Place) -> object:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
     expected = f"a number from 0 up to {_MOST}"
-    _expect_amount(is_number and 0 <= value <= _MOST, expected, value, place)
+    _expect_amount(_is_number(value) and 0 <= value <= _MOST, expected, value, place)
     return value
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _expect_amount(fits: bool, expected: str, value: Any, place: Place) -> None:
     """Reject `value` unless it fits, and quote a number, unless it is endless."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not fits and is_number and -_MOST <= value <= _MOST:
+    if not fits and _is_number(value) and -_MOST <= value <= _MOST:
         place.refuse(f"expected {expected}, got {value}")
     place.expect(fits, expected, value)
 

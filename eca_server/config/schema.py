@@ -14,7 +14,7 @@ from typing import Any
 
 from eca_server.config.reading import Reader, settings_of
 from eca_server.config.settings import Config
-from eca_server.config.upstream import UPSTREAM_KEYS
+from eca_server.config.unknown import UPSTREAM_KEYS
 
 _SPECIFICATION = "https://json-schema.org/draft/2020-12/schema"
 _ATTRIBUTE = re.compile(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", re.MULTILINE)

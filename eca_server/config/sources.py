@@ -10,24 +10,21 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 
 from eca_server.config.agent_files import LARGEST, MOST, Budget, InvalidAgentFile, parse_agent_file
+from eca_server.config.data_file import DataFileError
 from eca_server.config.files import MAX_BYTES, Stamp, Unreadable, read_text, stamp_of
 from eca_server.config.inheritance import inherit_path, resolve_inheritance
 from eca_server.config.interpolation import ReferenceResolver
 from eca_server.config.jsonc import InvalidText, Position, Positions, duplicate_keys, parse
 from eca_server.config.problems import Problem, Source, dotted, kind_of
 from eca_server.config.reading import FLAG, KeyPath, Place, deep_merge, record
-from eca_server.config.saved_settings import (
-    SavedSettingsError,
-    parse_saved_settings,
-    saved_settings_path,
-)
+from eca_server.config.saved_settings import SavedSettings
 from eca_server.config.settings import Config
-from eca_server.config.upstream import without_effect
+from eca_server.config.unknown import unknown_keys, without_effect
 
 OPTIONS = "initializationOptions"
 """The name of the source that the client sends."""
@@ -75,10 +72,7 @@ class Sources:
             for name, value in reversed(self.values.items()):
                 path = inherit_path(value, agent)
                 if path is not None:
-                    position = (
-                        self.positions[name].position(path) if name in self.positions else None
-                    )
-                    self.problems.append(_problem(name, message, position, key=dotted(path)))
+                    self._add_problem(name, message, path)
                     break
 
     def add_options(self, options: object) -> bool:
@@ -130,7 +124,7 @@ class Sources:
             self._add(str(path), value, place)
             self._report(str(path), place.errors)
             for message in unknown[:_MOST_PROBLEMS]:
-                self._add_warning(str(path), message)
+                self._add_problem(str(path), message, level="warning")
             self._warn_of_upstream_keys(str(path), value)
 
     def add_text(self, name: str, text: str, *, directory: Path | None) -> None:
@@ -148,29 +142,30 @@ class Sources:
             self._add_broken(name, f"{error.message}{hint}", error.position, place)
             return
         self._add(name, value, place)
-        self.positions[name] = positions = Positions(text)
-        self._report(name, place.errors, positions)
+        self.positions[name] = Positions(text)
+        self._report(name, place.errors)
         for path in islice(duplicate_keys(text), _MOST_PROBLEMS):
             message = "the key appears more than once; only the last one applies"
-            self._add_warning(name, message, positions.position(path), key=dotted(path))
-        self._warn(name, value, positions)
+            self._add_problem(name, message, path, level="warning")
+        self._warn(name, value)
         self._warn_of_upstream_keys(name, value)
 
     def add_saved_settings(
         self, roots: Iterable[Path], stored_secret: Callable[[str], str | None]
     ) -> None:
         """Add the settings saved from the editor."""
-        path = saved_settings_path(self.environ, self.home)
-        self.note_file(path)
+        saved = SavedSettings(self.environ, self.home)
+        name = str(saved.path)
+        self.note_file(saved.path)
         place = self._place(stored_secret=stored_secret)
         try:
-            value = parse_saved_settings(read_text(path), roots)
-        except (Unreadable, SavedSettingsError) as error:
-            if not (isinstance(error, Unreadable) and error.absent):
-                self._add_broken(str(path), str(error), None, place)
+            content = saved.read()
+        except DataFileError as error:
+            self._add_broken(name, error.reason, None, place)
         else:
-            self._add(str(path), value, place)
-            self._report(str(path), place.errors)
+            if content is not None:
+                self._add(name, content.merged(roots), place)
+                self._report(name, place.errors)
 
     def append(self, others: Sources) -> None:
         """Append sources that were read separately."""
@@ -233,34 +228,24 @@ class Sources:
         if name in self.previous:
             self._merge(name, self.previous[name], place)
             message += " (until this is fixed, its previous content stays in force)"
-        self.problems.append(_problem(name, message, position))
+        self._add_problem(name, message, position=position)
 
-    def _report(
-        self, name: str, errors: Mapping[KeyPath, str], positions: Positions | None = None
-    ) -> None:
+    def _report(self, name: str, errors: Mapping[KeyPath, str]) -> None:
         for path in list(errors)[:_MOST_PROBLEMS]:
-            position = positions.position(path) if positions else None
-            self.problems.append(_problem(name, errors[path], position, key=dotted(path)))
+            self._add_problem(name, errors[path], path)
         if len(errors) > _MOST_PROBLEMS:
-            rest = len(errors) - _MOST_PROBLEMS
-            self.problems.append(_problem(name, f"more such problems: {rest}", None))
+            self._add_problem(name, f"more such problems: {len(errors) - _MOST_PROBLEMS}")
 
-    def _warn(self, name: str, value: object, positions: Positions) -> None:
+    def _warn(self, name: str, value: object) -> None:
         """Warn of unknown keys. The client's options have keys of its own and are exempt."""
         from eca_server.config.schema import config_schema  # noqa: PLC0415 - not for a start
-        from eca_server.config.unknown import unknown_keys  # noqa: PLC0415
 
         unknown = [*unknown_keys(value, config_schema())]
         for path, message in unknown[:_MOST_PROBLEMS]:
-            self._add_warning(name, message, positions.position(path), key=dotted(path))
+            self._add_problem(name, message, path, level="warning")
         if len(unknown) > _MOST_PROBLEMS:
-            self._add_warning(name, f"more such keys: {len(unknown) - _MOST_PROBLEMS}")
-
-    def _add_warning(
-        self, name: str, message: str, position: Position | None = None, *, key: str | None = None
-    ) -> None:
-        problem = _problem(name, message, position, key=key)
-        self.problems.append(attrs.evolve(problem, level="warning"))
+            rest = f"more such keys: {len(unknown) - _MOST_PROBLEMS}"
+            self._add_problem(name, rest, level="warning")
 
     def _warn_of_upstream_keys(self, name: str, value: object) -> None:
         ineffective = list(without_effect(value))
@@ -271,16 +256,27 @@ class Sources:
                 else ""
             )
             message = f"no effect in this server: {', '.join(ineffective[:_MOST_PROBLEMS])}{more}"
-            self._add_warning(name, message)
+            self._add_problem(name, message, level="warning")
 
-
-def _problem(
-    name: str, message: str, position: Position | None, *, key: str | None = None
-) -> Problem:
-    return Problem(
-        source=name,
-        line=position.line if position else None,
-        column=position.column if position else None,
-        key=key,
-        message=message,
-    )
+    def _add_problem(
+        self,
+        name: str,
+        message: str,
+        path: KeyPath | None = None,
+        *,
+        position: Position | None = None,
+        level: Literal["error", "warning"] = "error",
+    ) -> None:
+        """Add a problem of a source, at a key's position if its text is known."""
+        if path is not None and name in self.positions:
+            position = self.positions[name].position(path)
+        self.problems.append(
+            Problem(
+                source=name,
+                line=position.line if position else None,
+                column=position.column if position else None,
+                key=None if path is None else dotted(path),
+                message=message,
+                level=level,
+            )
+        )

@@ -157,7 +157,8 @@ def announcement(items: Sequence[TrustItem]) -> str:
 
 def accepted(root: Path, items: Sequence[TrustItem], waiting: Sequence[TrustItem]) -> str:
     """Return a text about accepted settings; `waiting` are the root's other settings."""
-    text = f"{PREFIX}: {count(items)} of {shown(root)} {_verb(items)} now in effect."
+    is_are = "is" if len(items) == 1 else "are"
+    text = f"{PREFIX}: {count(items)} of {shown(root)} {is_are} now in effect."
     if waiting:
         wait = "waits" if len(waiting) == 1 else "wait"
         text += (
@@ -212,10 +213,6 @@ def _sources(items: Sequence[TrustItem]) -> str:
     names = list(dict.fromkeys(shown(item.source) for item in items))
     listed = enumeration(names, _MOST_NAMES)
     return f"{listed} files" if len(names) > _MOST_NAMES else listed
-
-
-def _verb(items: Sequence[TrustItem]) -> str:
-    return "is" if len(items) == 1 else "are"
 
 
 def _all_of(kind: str, names: Sequence[str]) -> str:

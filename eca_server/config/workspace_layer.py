@@ -18,7 +18,7 @@ from eca_server.config.files import expand_home, is_inside
 from eca_server.config.inheritance import resolve_inheritance, with_built_in
 from eca_server.config.interpolation import has_reference
 from eca_server.config.problems import dotted
-from eca_server.config.reading import KeyPath, Reader, Setting, Workspace, settings_of
+from eca_server.config.reading import KeyPath, Reader, Setting, Workspace, settings_of, value_at
 from eca_server.config.settings import Config, provider_name
 from eca_server.config.tool_settings import AGENT_ALIASES, BUILT_IN_AGENTS, MOST_STEPS
 from eca_server.printable import printable_line
@@ -122,13 +122,6 @@ def put(tree: dict[str, Any], path: KeyPath, value: object) -> None:
     for step in path[:-1]:
         tree = tree.setdefault(str(step), {})
     tree[str(path[-1])] = value
-
-
-def value_at(tree: object, path: KeyPath) -> Any:
-    """Return the value at a path of nested mappings, or None."""
-    for step in path:
-        tree = tree.get(step) if isinstance(tree, Mapping) else None
-    return tree
 
 
 @attrs.frozen(repr=False)

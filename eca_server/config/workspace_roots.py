@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import attrs
 
+from eca_server.config.data_file import DataFileError
 from eca_server.config.files import stamp_of
 from eca_server.config.mcp_settings import MCPServer
 from eca_server.config.problems import Problem
@@ -15,7 +16,7 @@ from eca_server.config.reading import deep_merge
 from eca_server.config.settings import Config, provider_name
 from eca_server.config.sources import CONFIG, Sources
 from eca_server.config.trust_items import TrustItem
-from eca_server.config.trust_store import RootTrust, TrustStore, TrustStoreError, real_root
+from eca_server.config.trust_store import RootTrust, TrustStore, real_root
 from eca_server.config.workspace_layer import UserSettings
 from eca_server.config.workspace_sources import AcceptedItems, RootDecisions, WorkspaceSources
 from eca_server.printable import printable_line
@@ -122,9 +123,8 @@ def _decisions(sources: Sources) -> Mapping[str, RootTrust]:
     sources.note_file(store.path)
     try:
         return store.read()
-    except TrustStoreError as error:
-        reason = f"{error}".removeprefix(f"{store.path}: ")  # the problem names the file itself
-        message = f"{reason} (until this is fixed, no folder is trusted)"
+    except DataFileError as error:
+        message = f"{error.reason} (until this is fixed, no folder is trusted)"
         sources.problems.append(Problem(source=str(store.path), message=message))
         return {}
 

@@ -35,6 +35,7 @@ from eca_server.config.reading import (
     Workspace,
     deep_merge,
     settings_of,
+    value_at,
 )
 from eca_server.config.settings import Config
 from eca_server.config.sources import CONFIG, Sources
@@ -54,7 +55,6 @@ from eca_server.config.workspace_layer import (
     WaitingSetting,
     classify,
     put,
-    value_at,
 )
 
 AcceptedItems: TypeAlias = Mapping[tuple[str, KeyPath], TrustItem]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
 
 import attrs
 
@@ -18,69 +20,48 @@ class API:
     """One wire API.
 
     Attributes:
-        load: imports its backend.
+        backend: the module below this package, and the class, of its backend.
         key_header: the header of the key; `authorization` carries a Bearer token.
         root: the path of a base that has none.
         roots_paths: also append `root` to a base whose path has no version.
-        access: makes the access, where a key in a header is not enough.
+        access: the same for its access, where a key in a header is not enough.
         reasoning_optional: its models accept a history without their reasoning.
     """
 
-    load: Callable[[], type[HTTPBackend]]
+    backend: str
     key_header: str = "authorization"
     root: str = ""
     roots_paths: bool = False
-    access: Callable[[LoginAccessConfig], Access] | None = None
+    access: str | None = None
     reasoning_optional: bool = False
 
+    def load(self) -> type[HTTPBackend]:
+        """Import the backend."""
+        backend: type[HTTPBackend] = _imported(self.backend)
+        return backend
 
-def _openai_chat() -> type[HTTPBackend]:
-    from eca_server.models.openai_chat import OpenAIChat  # noqa: PLC0415 - see the module's docstring
-
-    return OpenAIChat
-
-
-def _openai_responses() -> type[HTTPBackend]:
-    from eca_server.models.openai_responses import OpenAIResponses  # noqa: PLC0415 - as above
-
-    return OpenAIResponses
+    def make_access(self, config: LoginAccessConfig) -> Access:
+        """Make the access of its own; `access` must be set."""
+        access: Access = _imported(self.access or "")(config)
+        return access
 
 
-def _anthropic() -> type[HTTPBackend]:
-    from eca_server.models.anthropic import Anthropic  # noqa: PLC0415 - see the module's docstring
-
-    return Anthropic
-
-
-def _google() -> type[HTTPBackend]:
-    from eca_server.models.google import Google  # noqa: PLC0415 - see the module's docstring
-
-    return Google
-
-
-def _ollama() -> type[HTTPBackend]:
-    from eca_server.models.ollama import Ollama  # noqa: PLC0415 - see the module's docstring
-
-    return Ollama
-
-
-def _github_copilot() -> type[HTTPBackend]:
-    from eca_server.models.github_copilot import GitHubCopilot  # noqa: PLC0415 - as above
-
-    return GitHubCopilot
-
-
-def _to_github_copilot(config: LoginAccessConfig) -> Access:
-    from eca_server.models.github_copilot import CopilotAccess  # noqa: PLC0415 - as above
-
-    return CopilotAccess(config)
+def _imported(name: str) -> Any:
+    module, _, member = name.rpartition(".")
+    return getattr(import_module(f"eca_server.models.{module}"), member)
 
 
 APIS: Mapping[str, API] = {
-    DEFAULT_API: API(load=_openai_chat, reasoning_optional=True),
-    "anthropic": API(load=_anthropic, key_header="x-api-key"),
-    "github-copilot": API(load=_github_copilot, access=_to_github_copilot, reasoning_optional=True),
-    "google": API(load=_google, key_header="x-goog-api-key", root="/v1beta"),
-    "ollama": API(load=_ollama, reasoning_optional=True),
-    "openai-responses": API(load=_openai_responses, root="/v1", roots_paths=True),
+    DEFAULT_API: API(backend="openai_chat.backend.OpenAIChat", reasoning_optional=True),
+    "anthropic": API(backend="anthropic.backend.Anthropic", key_header="x-api-key"),
+    "github-copilot": API(
+        backend="github_copilot.backend.GitHubCopilot",
+        access="github_copilot.access.CopilotAccess",
+        reasoning_optional=True,
+    ),
+    "google": API(backend="google.backend.Google", key_header="x-goog-api-key", root="/v1beta"),
+    "ollama": API(backend="ollama.backend.Ollama", reasoning_optional=True),
+    "openai-responses": API(
+        backend="openai_responses.backend.OpenAIResponses", root="/v1", roots_paths=True
+    ),
 }

@@ -27,45 +27,17 @@ from eca_server.models.provider import Provider, is_local
 from eca_server.secret import Secret
 
 
-@attrs.frozen(kw_only=True)
-class Timers:
-    """The four timers of a request, in seconds.
-
-    Attributes:
-        connect: for the connection.
-        first_byte: until the answer begins; None: 60, or 600 for a model on this machine or
-            network, which may have to be loaded first.
-        idle: between two bytes; None: 120, or 600 for such a model, whose server may send the
-            headers first, and then nothing until it has read the prompt.
-        no_progress: between two events, whatever bytes come.
-    """
-
-    connect: float = 10
-    first_byte: float | None = None
-    idle: float | None = None
-    no_progress: float = 600
-
-    @classmethod
-    def of(cls, config: Config) -> Timers:
-        """Return the configured timers."""
-        configured = {
-            "connect": config.connect_timeout,
-            "first_byte": config.first_byte_timeout,
-            "idle": config.stream_idle_timeout,
-            "no_progress": config.no_progress_timeout,
-        }
-        return cls(**{name: value for name, value in configured.items() if value is not None})
-
-    def deadlines(self, url: str) -> Deadlines:
-        """Return the deadlines that the HTTP client enforces."""
-        first_byte, idle = (600, 600) if is_local(url) else (60, 120)
-        return Deadlines(
-            connect=self.connect,
-            first_byte=self.first_byte or first_byte,
-            idle=self.idle or idle,
-        )
+def deadlines_of(config: Config, url: str) -> Deadlines:
+    """Return the configured deadlines of requests; those of local models are longer by default."""
+    first_byte, idle = (600, 600) if is_local(url) else (60, 120)
+    return Deadlines(
+        connect=config.connect_timeout or 10,
+        first_byte=config.first_byte_timeout or first_byte,
+        idle=config.stream_idle_timeout or idle,
+    )
 
 
+@attrs.define(kw_only=True, eq=False)
 class Backends:
     """The backends of models over HTTP.
 
@@ -74,19 +46,11 @@ class Backends:
         hide: called with each new secret before it is used.
     """
 
-    def __init__(
-        self,
-        *,
-        http: HTTPClient,
-        timers: Timers,
-        accesses: MutableMapping[object, Access],
-        hide: Callable[[Iterable[Secret]], None],
-    ) -> None:
-        self._http = http
-        self._timers = timers
-        self._accesses = accesses
-        self._hide = hide
-        self._refused: dict[str, set[str]] = {}
+    _http: HTTPClient
+    _config: Config
+    _accesses: MutableMapping[object, Access]
+    _hide: Callable[[Iterable[Secret]], None]
+    _refused: dict[str, set[str]] = attrs.field(factory=dict, init=False)
 
     def make(self, provider: Provider, requested: str, capabilities: Capabilities) -> Backend:
         """Return a new backend for a model or one of its variants.
@@ -110,8 +74,8 @@ class Backends:
             path=settings.completion_url_relative_path,
             extra_payload=deep_merge(chosen.extra_payload, variant),
             extra_headers={**settings.extra_headers, **chosen.extra_headers},
-            deadlines=self._timers.deadlines(provider.url),
-            no_progress=self._timers.no_progress,
+            deadlines=deadlines_of(self._config, provider.url),
+            no_progress=self._config.no_progress_timeout or 600,
             capabilities=capabilities,
             refused=self._refused.setdefault(provider.name, set()),
             think_tags=provider.think_tags,
@@ -122,8 +86,8 @@ class Backends:
         known = provider.known_server
         if not provider.settings.completion_url_relative_path:
             url = _rooted(url, api, known)
-        make = APIS[provider.api].access
-        if make is None and provider.tokens is None:
+        own = APIS[provider.api]
+        if own.access is None and provider.tokens is None:
             header = (known and known.key_header) or api.key_header
             without_key = provider.without_key
             return KeyAccess(url=url, key=provider.key, header=header, without_key=without_key)
@@ -137,7 +101,9 @@ class Backends:
         )
         identity = (provider.name, config.url, config.host, None if config.tokens else config.key)
         if identity not in self._accesses:
-            self._accesses[identity] = make(config) if make else TokenAccess(url, config)
+            self._accesses[identity] = (
+                own.make_access(config) if own.access else TokenAccess(url, config)
+            )
         return self._accesses[identity]
 
 

@@ -15,6 +15,7 @@ from typing_extensions import override
 
 from eca_protocol import json
 from eca_protocol.errors import InvalidJSON
+from eca_server.json_members import object_in, text_in
 from eca_server.models.backend import BackendError, Request
 from eca_server.models.events import (
     Event,
@@ -93,6 +94,4 @@ def _written(error: BackendError) -> str | None:
         payload: Any = json.loads(error.raw)
     except InvalidJSON:
         return None
-    details = payload.get("error") if isinstance(payload, dict) else None
-    written = details.get("failed_generation") if isinstance(details, dict) else None
-    return written if isinstance(written, str) else None
+    return text_in(object_in(payload, "error"), "failed_generation") or None

@@ -14,15 +14,18 @@ import logging
 import math
 import time
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import trio
 
-from eca_protocol import platforms
+from eca_protocol import json, platforms
+from eca_protocol.errors import InvalidJSON
 from eca_protocol.http import HTTPClient
+from eca_server.config.directories import make_data_directory, replace_file
+from eca_server.config.files import Unreadable, read_text
 from eca_server.models.backend import Backend, BackendError
 from eca_server.models.catalog import Catalog
-from eca_server.models.json_cache import load_cached, store_cached
 from eca_server.models.listings import (
     Endpoint,
     Listing,
@@ -32,6 +35,29 @@ from eca_server.models.listings import (
 )
 from eca_server.models.models_dev import FetchError, fetch, read_catalog
 from eca_server.models.provider import is_local
+
+_VERSION = 1
+
+
+def load_cached(path: Path, *, most: int = 16 * 2**20) -> dict[str, Any] | None:
+    """Return the JSON object in a file; None: there is none of at most `most` bytes."""
+    try:
+        value = json.loads(read_text(path, most=most).encode())
+    except (Unreadable, InvalidJSON) as fault:
+        _log.debug("%s: %s", path, fault)
+        return None
+    is_ours = isinstance(value, dict) and value.get("version") == _VERSION
+    return dict(value) if is_ours else None
+
+
+def store_cached(path: Path, value: dict[str, Any]) -> None:
+    """Store a JSON object in a file."""
+    try:
+        make_data_directory(path.parent)
+        replace_file(path, json.dumps({"version": _VERSION, **value}))
+    except OSError as fault:
+        _log.info("%s cannot be stored: %s", path, fault.strerror)
+
 
 _log = logging.getLogger("eca_server.models")
 

@@ -222,7 +222,8 @@ def classify(status: int | None, code: str | None, message: str) -> ErrorKind:
         kind = _kind_of_words(text, _MISCONFIGURED) or kind
     elif status is not None and status < 500:
         kind = None  # a code that says little says less than the status
-    return kind or _kind_of_status(status) or _kind_of_words(text) or _kind_of_rest(status, text)
+    kind = kind or _KIND_OF_STATUS.get(status or 0) or _kind_of_words(text)
+    return kind or _kind_of_rest(status, text)
 
 
 def _kind_of_quota(code: str) -> ErrorKind | None:
@@ -230,10 +231,6 @@ def _kind_of_quota(code: str) -> ErrorKind | None:
     if "PerDay" in code:
         return "quota"
     return "rate_limit" if "PerMinute" in code else None
-
-
-def _kind_of_status(status: int | None) -> ErrorKind | None:
-    return _KIND_OF_STATUS.get(status) if status is not None else None
 
 
 def _kind_of_words(

@@ -14,6 +14,7 @@ from typing import Any
 from eca_protocol import json
 from eca_protocol.errors import HTTPError, HTTPTimeout, InvalidJSON
 from eca_protocol.proxies import PROXY_LOGIN
+from eca_server.json_members import list_in, object_in, text_in
 from eca_server.models.backend import BackendError, ErrorKind
 from eca_server.models.error_kinds import TRANSIENT, classify
 from eca_server.models.retry_after import demanded_wait
@@ -196,11 +197,10 @@ def error_in_payload(payload: Any, *, failed: bool = False) -> BackendError | No
     if not isinstance(payload, dict):
         got = json.dumps(payload).decode()[:60]
         return BackendError("protocol", f"expected an object in the stream, got {got}")
-    minimax = payload.get("base_resp")
-    if isinstance(minimax, dict) and minimax.get("status_code"):
+    minimax, groq = object_in(payload, "base_resp"), object_in(payload, "x_groq")
+    if minimax.get("status_code"):
         return error_from_payload({"error": {"message": minimax.get("status_msg")}})
-    groq = payload.get("x_groq")
-    if isinstance(groq, dict) and groq.get("error"):
+    if groq.get("error"):
         return error_from_payload({"error": groq["error"]})
     is_named = payload.get("error") or "error" in (payload.get("object"), payload.get("type"))
     is_bare = "detail" in payload or {"code", "msg"} <= payload.keys()
@@ -247,9 +247,8 @@ def _code_and_message(payload: Any) -> tuple[str | None, str | None]:
     message = _words(text)
     if isinstance(param := inner.get("param"), str) and " " in param.strip():
         message = f"{message}: {param}"  # MiMo explains there
-    metadata = inner.get("metadata")
-    if isinstance(metadata, dict) and isinstance(metadata.get("raw"), str):
-        message = f"{message}: {mask(metadata['raw'])[:500]}"
+    if isinstance(raw := object_in(inner, "metadata").get("raw"), str):
+        message = f"{message}: {mask(raw)[:500]}"
     return _code(inner), message
 
 
@@ -274,19 +273,12 @@ def _detailed(details: Any) -> list[Any]:
     """Return the causes in details: Anthropic's code, Google's reasons and exhausted quotas."""
     if isinstance(details, dict):
         return [details.get("error_code")]
-    entries = (
-        [each for each in details if isinstance(each, dict)] if isinstance(details, list) else []
-    )
-    violations = [each.get("violations") for each in entries]
+    entries = details if isinstance(details, list) else []
     quotas = [
-        each.get("quotaId")
-        for listed in violations
-        if isinstance(listed, list)
-        for each in listed
-        if isinstance(each, dict)
+        text_in(each, "quotaId") for entry in entries for each in list_in(entry, "violations")
     ]
-    longest_first = sorted(quotas, key=lambda quota: "PerDay" not in str(quota))
-    return [*(each.get("reason") for each in entries), *longest_first]
+    longest_first = sorted(quotas, key=lambda quota: "PerDay" not in quota)
+    return [*(text_in(entry, "reason") for entry in entries), *longest_first]
 
 
 def _quoted_error(text: Any) -> tuple[str, dict[str, Any]] | None:

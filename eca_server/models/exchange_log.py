@@ -11,7 +11,6 @@ import logging
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from types import TracebackType
 from typing import Self
 
 from eca_server.models.backend import BackendError, Request
@@ -46,12 +45,7 @@ class ExchangeLog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         if not self._is_enabled:
             return
         if isinstance(error, BackendError):

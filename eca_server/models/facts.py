@@ -106,12 +106,7 @@ class ModelFacts:
         """Return the facts of a model that the user has configured."""
         cost, price = model.cost, None
         if cost.input is not None and cost.output is not None:
-            price = Price(
-                input=cost.input,
-                output=cost.output,
-                cache_read=cost.cache_read,
-                cache_write=cost.cache_write,
-            )
+            price = Price(**attrs.asdict(cost))
         return cls(
             context=model.limit.context,
             output=model.limit.output,
@@ -126,16 +121,9 @@ class ModelFacts:
 
     def capabilities(self) -> Capabilities:
         """Return the capabilities: by default a model calls tools and accepts images."""
-        return Capabilities(
-            tools=self.tools is not False,
-            images=self.images is not False,
-            reasoning=self.reasoning is True,
-            context=self.context,
-            output=self.output,
-            thinking=self.thinking,
-            efforts=self.efforts,
-            web_search=self.web_search is True,
-        )
+        values = attrs.asdict(self, recurse=False)
+        del values["price"]
+        return Capabilities(**{name: v for name, v in values.items() if v is not None})
 
     def with_cost(self, usage: Usage) -> Usage:
         """Return the usage with its cost, if the provider gave none and the price is known."""

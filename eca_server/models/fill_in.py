@@ -15,7 +15,7 @@ import attrs
 from eca_server.models.backend import Backend, BackendError
 from eca_server.models.http_backend import HTTPBackend
 from eca_server.models.known_providers import KNOWN_PROVIDERS
-from eca_server.models.ollama import Ollama
+from eca_server.models.ollama.backend import Ollama
 
 _CODERS: Final = re.compile(
     r"codestral|code-?gemma|code-?llama|deepseek-coder|granite.*code|qwen[\d.]*-?coder|"

@@ -25,9 +25,10 @@ from eca_server.models.backend import BackendError, ModelInfo, Request
 from eca_server.models.encoding import encoded
 from eca_server.models.events import Event, Note
 from eca_server.models.facts import Capabilities
-from eca_server.models.history import Origin
-from eca_server.models.model_list import read_models
+from eca_server.models.history import Message, Origin
+from eca_server.models.listings import read_models
 from eca_server.models.provider_client import ProviderClient
+from eca_server.models.reasoning import REASONING_DROPPED
 from eca_server.models.stream_decoder import StreamDecoder
 from eca_server.printable import printable_line
 
@@ -111,7 +112,7 @@ class HTTPBackend(ABC):
             http=http,
             access=access,
             model=f"{origin.provider}/{origin.model}",
-            extra_headers=extra_headers or {},
+            extra_headers={name.lower(): text for name, text in (extra_headers or {}).items()},
             deadlines=deadlines or Deadlines(),
         )
         self._path = (path or self.path).replace("{model}", self.wire_model)
@@ -119,6 +120,7 @@ class HTTPBackend(ABC):
         self._no_progress = no_progress
         self._refused_by_server = refused if refused is not None else set()
         self._refused: set[str] = set()  # by this model
+        self._notified: set[str | None] = set()  # the chats with a note on dropped reasoning
         self._rejected: AbstractSet[Attachment] = frozenset()
 
     @abstractmethod
@@ -149,6 +151,14 @@ class HTTPBackend(ABC):
     def amend(self, request: Request, error: BackendError) -> AmendedRequest | None:
         """Return a replacement for a refused request, to be sent once; None: there is none."""
         return None
+
+    def with_messages(self, request: Request, messages: list[Message]) -> AmendedRequest | None:
+        """Return a request with less reasoning, with a note once in a chat; None: no less."""
+        if messages == list(request.messages):
+            return None
+        note = None if request.cache_key in self._notified else REASONING_DROPPED
+        self._notified.add(request.cache_key)
+        return AmendedRequest(request=attrs.evolve(request, messages=messages), note=note)
 
     def read_models(self, listed: Any) -> Sequence[ModelInfo]:
         """Read the endpoint's list of models; raise TypeError or KeyError if it is malformed."""

@@ -21,7 +21,7 @@ from eca_server.models.acp import ACP, ACPBackend
 from eca_server.models.answer import Answer
 from eca_server.models.apis import APIS
 from eca_server.models.backend import Backend, BackendError, Request
-from eca_server.models.backends import Backends, Timers
+from eca_server.models.backends import Backends
 from eca_server.models.catalog import Catalog
 from eca_server.models.credentials.logins import Logins, StoredKeys
 from eca_server.models.credentials.tokens import Tokens
@@ -47,41 +47,30 @@ def with_provider(name: str, other: str) -> str:
     return name if "/" in name else f"{other.partition('/')[0]}/{name}"
 
 
+@attrs.define(eq=False)
 class Model:
     """A usable model: its backend, with retries.
 
     Attributes:
+        backend: the backend, without retries.
         effort: the reasoning effort of answers to the user; None: unspecified.
     """
 
-    def __init__(
-        self,
-        backend: Backend,
-        policy: RetryPolicy,
-        facts: ModelFacts | None = None,
-        thoughts: ReasoningHistory = "all",
-        effort: str | None = None,
-    ) -> None:
-        self._backend = backend
-        self._policy = policy
-        self._thoughts = thoughts
-        self.facts = facts or ModelFacts()
-        self.effort = effort
-
-    @property
-    def backend(self) -> Backend:
-        """The backend, without retries."""
-        return self._backend
+    backend: Backend
+    _policy: RetryPolicy
+    facts: ModelFacts = attrs.field(factory=ModelFacts)
+    _thoughts: ReasoningHistory = "all"
+    effort: str | None = None
 
     @property
     def origin(self) -> Origin:
         """The model, as its messages name it."""
-        return self._backend.origin
+        return self.backend.origin
 
     @property
     def capabilities(self) -> Capabilities:
         """The model's capabilities."""
-        return self._backend.capabilities
+        return self.backend.capabilities
 
     @asynccontextmanager
     async def stream(
@@ -97,7 +86,7 @@ class Model:
             messages=select_reasoning(request.messages, self._thoughts),
             tools=request.tools if self.capabilities.tools else (),
         )
-        stream = stream_with_retries(self._backend, request, policy=self._policy, on_wait=on_wait)
+        stream = stream_with_retries(self.backend, request, policy=self._policy, on_wait=on_wait)
         async with traced(self.origin, request, stream) as events:
             yield events
 
@@ -158,7 +147,7 @@ class Models:
         self.providers = tuple(each for each in self._by_name.values() if each.is_there)
         self._makers = Backends(
             http=http,
-            timers=Timers.of(config),
+            config=config,
             accesses={} if accesses is None else accesses,
             hide=hide,
         )

@@ -14,6 +14,7 @@ import trio
 from eca_protocol import json
 from eca_protocol.errors import HTTPError, InvalidJSON
 from eca_protocol.http import Deadlines, HTTPClient
+from eca_server.json_members import flag_in, list_in, object_in
 from eca_server.models.facts import ModelFacts, Price
 from eca_server.models.known_providers import KNOWN_PROVIDERS
 
@@ -86,7 +87,7 @@ def extract(document: object) -> dict[str, Any]:
     """Return the used part of a catalogue, in its own form but with our names of providers."""
     extracted: dict[str, Any] = {}
     for ours in KNOWN_PROVIDERS:
-        models = _object(_object(_object(document).get(_THEIR_NAMES.get(ours, ours))).get("models"))
+        models = object_in(object_in(document, _THEIR_NAMES.get(ours, ours)), "models")
         picked = {
             name: {field: model[field] for field in _FIELDS if field in model}
             for name, model in models.items()
@@ -101,23 +102,23 @@ def read_catalog(providers: object) -> dict[str, dict[str, ModelFacts]]:
     """Read the facts of an extracted catalogue, by provider and model; names in lower case."""
     return {
         provider: {
-            name.lower(): _facts(_object(model))
-            for name, model in _object(_object(entry).get("models")).items()
+            name.lower(): _facts(model if isinstance(model, Mapping) else {})
+            for name, model in object_in(entry, "models").items()
         }
-        for provider, entry in _object(providers).items()
+        for provider, entry in (providers if isinstance(providers, Mapping) else {}).items()
     }
 
 
 def _facts(model: Mapping[str, Any]) -> ModelFacts:
-    limit, cost = _object(model.get("limit")), _object(model.get("cost"))
-    inputs = _object(model.get("modalities")).get("input")
+    limit, cost = object_in(model, "limit"), object_in(model, "cost")
+    inputs = object_in(model, "modalities").get("input")
     return ModelFacts(
         context=_count(limit.get("context")),
         output=_count(limit.get("output")),
         price=_price(cost),
-        tools=_flag(model.get("tool_call")),
-        images="image" in inputs if isinstance(inputs, list) else _flag(model.get("attachment")),
-        reasoning=_flag(model.get("reasoning")),
+        tools=flag_in(model, "tool_call"),
+        images="image" in inputs if isinstance(inputs, list) else flag_in(model, "attachment"),
+        reasoning=flag_in(model, "reasoning"),
     )
 
 
@@ -139,29 +140,20 @@ def _price(cost: Mapping[str, Any]) -> Price | None:
 
 def _tier(cost: Mapping[str, Any]) -> tuple[int | None, Mapping[str, Any]]:
     """Return the prompt length from which a higher price applies, and that price."""
-    tiers = cost.get("tiers")
     contexts = [
         (start, tier)
-        for tier in (map(_object, tiers) if isinstance(tiers, list) else ())
-        if _object(tier.get("tier")).get("type") == "context"
-        and (start := _count(_object(tier.get("tier")).get("size"))) is not None
+        for tier in list_in(cost, "tiers")
+        if object_in(tier, "tier").get("type") == "context"
+        and (start := _count(object_in(tier, "tier").get("size"))) is not None
     ]
     if contexts:
         return min(contexts, key=lambda each: each[0])
-    above = _object(cost.get("context_over_200k"))
+    above = object_in(cost, "context_over_200k")
     return (200_000, above) if above else (None, {})
 
 
 def _factor(long: float | None, usual: float) -> float:
     return round(long / usual, 6) if long is not None and usual else 1
-
-
-def _object(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _flag(value: object) -> bool | None:
-    return value if isinstance(value, bool) else None
 
 
 def _number(value: object) -> float | None:

@@ -27,9 +27,9 @@ from eca_server.models.credentials.lookup import (
     Location,
     find_key,
     find_url,
+    netrc_file,
     url_problem,
 )
-from eca_server.models.credentials.netrc import netrc_file
 from eca_server.models.credentials.tokens import Tokens
 from eca_server.models.known_providers import (
     KNOWN_PROVIDERS,
@@ -280,7 +280,7 @@ def resolve_providers(
 def _known_location(known: KnownProvider, environ: Mapping[str, str]) -> Location:
     host = environ.get(known.host_variable or "", "")
     if host.strip():
-        from eca_server.models.ollama import address_of  # noqa: PLC0415 - seldom needed
+        from eca_server.models.ollama.address import address_of  # noqa: PLC0415 - seldom needed
 
         if url := address_of(host):
             return Location(url=url, source=known.host_variable)

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+import attrs
+
 from eca_protocol import json
 from eca_protocol.errors import HTTPError, InvalidJSON
 from eca_protocol.http import Deadlines, HTTPClient, HTTPResponse
@@ -22,29 +24,21 @@ from eca_server.models.exchange_log import ExchangeLog
 from eca_server.secret import mask, secrets_in
 
 
+@attrs.define(kw_only=True, eq=False)
 class ProviderClient:
     """The HTTP client for one model.
 
     Args:
         http: the client, shared by all models.
         model: the model in the log, as `provider/model`.
-        extra_headers: replace our headers of the same name.
+        extra_headers: by name in lower case; replace our headers of the same name.
     """
 
-    def __init__(
-        self,
-        *,
-        http: HTTPClient,
-        access: Access,
-        model: str,
-        extra_headers: Mapping[str, str],
-        deadlines: Deadlines,
-    ) -> None:
-        self.access = access
-        self._http = http
-        self._model = model
-        self._extra_headers = {name.lower(): text for name, text in extra_headers.items()}
-        self._deadlines = deadlines
+    _http: HTTPClient
+    access: Access
+    _model: str
+    _extra_headers: dict[str, str]
+    _deadlines: Deadlines
 
     def masked(self, error: BackendError) -> BackendError:
         """Mask the secrets that a provider may quote in its answers, and return the error."""

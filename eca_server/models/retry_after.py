@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from eca_server.json_members import list_in, object_in, text_in
+
 _PIECE = (
     r"(\d+(?:\.\d+)?)\s?(ms|milliseconds?|h|hours?|m|min(?:ute)?s?|s|sec(?:ond)?s?)(?![a-z])\s?"
 )
@@ -99,19 +101,13 @@ def _when(text: str | None) -> datetime | None:
 def _in_payload(payload: Any, now: datetime) -> float | None:
     if isinstance(payload, list) and payload:
         payload = payload[0]
-    error = payload.get("error") if isinstance(payload, dict) else None
-    if not isinstance(error, dict):
-        return None
+    error = object_in(payload, "error")
     resets_at = error.get("resets_at")
     if isinstance(resets_at, int | float) and not isinstance(resets_at, bool):
         epoch = _number(str(resets_at))
         return None if epoch is None else max(0.0, epoch - now.timestamp())
-    details = error.get("details")
-    for detail in details if isinstance(details, list) else ():
-        delay = detail.get("retryDelay") if isinstance(detail, dict) else None
-        if isinstance(delay, str):
-            return _duration(delay)
-    return None
+    delays = (text_in(detail, "retryDelay") for detail in list_in(error, "details"))
+    return next((_duration(delay) for delay in delays if delay), None)
 
 
 def _of_limits(headers: Mapping[str, str], now: datetime) -> float | None:

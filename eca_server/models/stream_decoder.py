@@ -6,16 +6,61 @@ Only the API's own mark ends an answer; the end of the bytes does not. Events co
 
 from __future__ import annotations
 
+import base64
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypedDict
+from typing import Any, Final, TypedDict
 
 from eca_protocol import json
 from eca_protocol.errors import InvalidJSON
 from eca_protocol.sse import SSEvent
 from eca_server.models.backend import BackendError
 from eca_server.models.calls import new_call_key
-from eca_server.models.events import Event, Finished, FinishReason, Started, Usage
+from eca_server.models.events import Citation, Event, Finished, FinishReason, Image, Started, Usage
+
+_MOST: Final = 2**53  # what every reader of JSON holds exactly
+
+
+def token_count(value: Any) -> int | None:
+    """Return the count; None if it is invalid, negative, or implausibly large."""
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST
+    return value if is_count else None
+
+
+def count_at(counts: Any, *path: str) -> int | None:
+    """Return the token count at a path of nested objects; None as in `token_count`."""
+    for name in path:
+        counts = counts.get(name) if isinstance(counts, dict) else None
+    return token_count(counts)
+
+
+def decoded_image(media_type: str, data: str) -> Image:
+    """Return the event for an image in base64; raise BackendError if it is damaged."""
+    try:
+        decoded = base64.b64decode("".join(data.split()), validate=True)
+    except ValueError:
+        raise BackendError("protocol", "an image is not valid base64") from None
+    return Image(media_type=media_type, data=decoded)
+
+
+class Citations:
+    """The sources of one answer, each of which is emitted once."""
+
+    def __init__(self) -> None:
+        self._urls: set[str] = set()
+
+    def cite(self, url: Any, title: Any) -> list[Event]:
+        """Emit a source, unless it has no address or was emitted before."""
+        if not isinstance(url, str) or not url or url in self._urls:
+            return []
+        self._urls.add(url)
+        return [Citation(url=url, title=title if isinstance(title, str) else "")]
+
+
+def cost(value: Any) -> float | None:
+    """Return the cost; None if it is no number."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
 
 _END_MARK = "[DONE]"
 """The end mark of Chat Completions; gateways also send it in the streams of other APIs."""

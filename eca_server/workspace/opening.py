@@ -16,10 +16,11 @@ import unicodedata
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Self
 
 import attrs
 
-from eca_server.workspace.errors import PathChanged
+from eca_server.workspace.errors import InvalidPath, PathChanged
 
 _STEPS = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
 _STEP: int = (
@@ -206,3 +207,61 @@ def path_changed_message(path: Path) -> str:
     except OSError:
         where = "it was a symbolic link for a moment"
     return f"{str(path)!r} changed after it was checked: {where}; try again"
+
+
+_NO_NAMES = frozenset({"", os.curdir, os.pardir})
+
+
+class Descent:
+    """The chain of directories down to the one opened last; a context manager.
+
+    Only the steps in which a directory differs from the previous one are opened, so a walk through
+    a tree in order opens each directory once.
+
+    Args:
+        start: the top of the chain; it must stay open as long as this object.
+    """
+
+    def __init__(self, start: Directory) -> None:
+        self._start = start
+        self._names: list[str] = []
+        self._chain: list[Directory] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._close_below(0)
+
+    def open(self, path: str) -> Directory:
+        """Open a directory; it stays open until the next call.
+
+        Args:
+            path: relative to the start, with `/`; `""` is the start itself.
+
+        Raises:
+            InvalidPath: a part of the path is empty, `.` or `..`.
+            PathChanged: a part of the path is a symbolic link.
+            OSError: the directory cannot be opened.
+        """
+        names = path.split("/") if path else []
+        shared = 0
+        for opened, name in zip(self._names, names, strict=False):
+            if opened != name:
+                break
+            shared += 1
+        self._close_below(shared)
+        for name in names[shared:]:
+            if name in _NO_NAMES:
+                raise InvalidPath(f"expected a relative path without `.` and `..`, got {path!r}")
+            here = self._chain[-1] if self._chain else self._start
+            self._chain.append(here.open_subdirectory(name))
+            self._names.append(name)
+        return self._chain[-1] if self._chain else self._start
+
+    def _close_below(self, depth: int) -> None:
+        """Close the directories of the chain below a depth."""
+        for directory in reversed(self._chain[depth:]):
+            if directory.fd is not None:
+                os.close(directory.fd)
+        del self._chain[depth:], self._names[depth:]

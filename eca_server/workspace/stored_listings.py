@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from eca_protocol.server.roots import Root
-from eca_server.config.directories import make_data_directory
+from eca_server.config.directories import make_data_directory, replace_file
 from eca_server.config.files import Unreadable, read_bytes
-from eca_server.config.private_file import replace_file
 from eca_server.workspace.catalogue import Catalogue
 
 _MOST_BYTES: Final = 2**28

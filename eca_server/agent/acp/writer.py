@@ -28,8 +28,8 @@ from eca_server.agent.tools.tool import ToolOutput
 from eca_server.client.content_formatting import NATIVE, PREFIX
 from eca_server.models import events
 from eca_server.models.answer import Answer
-from eca_server.models.counts import token_count
 from eca_server.models.history import ImagePart, Message, Origin, TextPart
+from eca_server.models.stream_decoder import token_count
 
 _STATES: Final[Mapping[str, TaskStatus]] = {"in_progress": "in-progress", "completed": "done"}
 _PRIORITIES: Final[Mapping[str, TaskPriority]] = {"high": "high", "low": "low"}

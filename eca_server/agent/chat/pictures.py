@@ -19,8 +19,7 @@ from pathlib import Path
 import trio
 
 from eca_protocol.messages import ChatImageContent
-from eca_server.config.directories import make_data_directory
-from eca_server.config.private_file import replace_file
+from eca_server.config.directories import make_data_directory, replace_file
 from eca_server.models.attachments import SIGNATURE_BYTES, media_type_of
 from eca_server.models.events import Block, Event, Image
 

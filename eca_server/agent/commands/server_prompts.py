@@ -28,16 +28,8 @@ from eca_server.agent.context.limits import Limits
 from eca_server.agent.context.resources import resource_content
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.manager import START_WAIT_SECONDS, Manager
-from eca_server.agent.mcp.messages import (
-    Content,
-    EmbeddedResource,
-    Prompt,
-    PromptResult,
-    ResourceContents,
-)
-from eca_server.agent.mcp.server import Server
-from eca_server.agent.mcp.states import State
-from eca_server.agent.mcp.tools import part_of
+from eca_server.agent.mcp.messages import Content, Prompt, PromptMessage, ResourceContents
+from eca_server.agent.mcp.server import Server, State
 from eca_server.agent.tools.files import printable
 from eca_server.agent.tools.output import Cap, cut_end
 from eca_server.models.attachments import MAX_IMAGE_BYTES
@@ -199,7 +191,7 @@ _Part: TypeAlias = TextPart | ImagePart | FilePart
 
 
 def messages_of(
-    result: PromptResult, *, server: str, user_text: str, extra_text: str = ""
+    prompt: Iterable[PromptMessage], *, server: str, user_text: str, extra_text: str = ""
 ) -> tuple[Message, ...]:
     """Return a prompt as messages of a history; the last is the user's.
 
@@ -207,16 +199,14 @@ def messages_of(
     embedded resources are marked like other contexts; the size is limited.
 
     Args:
-        result: the prompt, with its arguments filled in.
+        prompt: its messages, with its arguments filled in.
         server: the name of its server.
         user_text: the user's message; it comes first if the prompt begins with an answer.
         extra_text: text of the user that no argument of the prompt takes.
     """
     builder = _PartBuilder(server=server)
     parts = [
-        (each.role, part)
-        for each in result.messages
-        for part in builder.parts(each.role, each.content)
+        (each.role, part) for each in prompt for part in builder.parts(each.role, each.content)
     ]
     messages = [
         Message(role=role, parts=tuple(part for _, part in group))
@@ -262,14 +252,13 @@ class _PartBuilder:
                 self.is_full = True
                 yield TextPart("(the rest of the prompt was left out: it is too long)")
             return
-        if isinstance(content, EmbeddedResource):
-            yield from self._embedded(content.contents, room)
+        if isinstance(content, ResourceContents):
+            yield from self._embedded(content, room)
             return
-        part = part_of(content)
-        if isinstance(part, TextPart):
-            self.size += len(part.text.encode())
-            part = TextPart(cut_end(part.text, Cap(lines=room, size=room)))
-        yield part
+        if isinstance(content, TextPart):
+            self.size += len(content.text.encode())
+            content = TextPart(cut_end(content.text, Cap(lines=room, size=room)))
+        yield content
 
     def _embedded(self, contents: ResourceContents, room: int) -> Iterator[_Part]:
         try:

@@ -32,10 +32,9 @@ from eca_server.models.attachments import (
     media_type_of,
 )
 from eca_server.workspace.boundary import Place, Workspace, open_place
-from eca_server.workspace.descent import Descent
 from eca_server.workspace.errors import FileError, NotText, TooLarge
 from eca_server.workspace.ignore import list_files
-from eca_server.workspace.opening import Directory
+from eca_server.workspace.opening import Descent, Directory
 from eca_server.workspace.reading import Checkpoint, open_file, read_file
 
 

@@ -27,10 +27,9 @@ from eca_server.agent.jobs.output import Stream
 from eca_server.agent.jobs.shell import RunningShell
 from eca_server.agent.tools.output import cut_mark
 from eca_server.agent.tools.script import shell_in
-from eca_server.config.directories import data_directory, make_data_directory
+from eca_server.config.directories import data_directory, make_data_directory, replace_file
 from eca_server.config.files import Unreadable
 from eca_server.config.hook_settings import HookAction, HookEvent
-from eca_server.config.private_file import replace_file
 from eca_server.config.unknown import hint, nearest_key
 from eca_server.config.workspace_files import WorkspaceFile
 from eca_server.models.calls import MAX_NESTING, is_too_deep

@@ -8,14 +8,16 @@ reason, if its answer was lost or its server has ended.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import trio
 
 from eca_protocol.endpoint import CallAnswered
 from eca_protocol.errors import INTERNAL_ERROR, ConnectionClosed, LocalProtocolError, RequestFailed
+from eca_protocol.message_transport import MessageTransport, Reader
 from eca_protocol.peer import Peer
 from eca_protocol.server.roots import Root, uri_of
 from eca_server.agent.mcp.dialect import MCP_DIALECT, LenientReader
@@ -29,7 +31,23 @@ from eca_server.agent.mcp.messages import (
 )
 from eca_server.agent.mcp.methods import CAPABILITIES, CLIENT, TABLE, MCPCodec
 from eca_server.agent.mcp.server_log import ServerLog
-from eca_server.agent.mcp.transport import ServerTransport
+
+
+class ServerTransport(Protocol):
+    """A connection to one server; closing its messages is bounded and ends its requests."""
+
+    def messages(self, read: Reader) -> MessageTransport:
+        """Return the messages to and from the server; `read` reads the received frames."""
+        ...
+
+    def agree(self, era: Era) -> None:
+        """Set the negotiated revision."""
+        ...
+
+    async def error(self) -> MCPError | None:
+        """Return the reason of the stream's end, if it is known; bounded."""
+        ...
+
 
 Changed: TypeAlias = Literal["tools", "prompts", "resources"]
 
@@ -77,6 +95,7 @@ class Conversation:
         self._transport = transport
         self._roots = roots
         self._log = log
+        self._tokens = itertools.count(1)
         self._progress: dict[int | str, Callable[[Progress], None]] = {}
         self._watched: frozenset[str] = frozenset()
         self._listening = trio.CancelScope()
@@ -105,7 +124,7 @@ class Conversation:
             "notifications/tools/list_changed": lambda _: self.on_change("tools"),
             "notifications/prompts/list_changed": lambda _: self.on_change("prompts"),
             "notifications/resources/list_changed": lambda _: self.on_change("resources"),
-            "notifications/resources/updated": self._on_resource_updated,
+            "notifications/resources/updated": lambda uri: self.on_update(uri),  # noqa: PLW0108 - set later
         }
 
     def _on_noise(self, line: bytes, why: str) -> None:
@@ -131,9 +150,6 @@ class Conversation:
         listener = None if progress is None else self._progress.get(progress.token)
         if progress is not None and listener is not None:
             listener(progress)
-
-    def _on_resource_updated(self, uri: str) -> None:
-        self.on_update(uri)
 
     def _on_log_message(self, message: LogMessage) -> None:
         loud = {"error", "critical", "alert", "emergency"}

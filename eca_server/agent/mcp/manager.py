@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
-from eca_server.agent.mcp.server import Connect, Server
-from eca_server.agent.mcp.states import State
+from eca_server.agent.mcp.server import Connect, Server, State
 from eca_server.config.mcp_settings import MCPServer
 
 if TYPE_CHECKING:
@@ -31,6 +30,7 @@ IDLE: Final = frozenset({State.STOPPED, State.STOPPING, State.DISABLED})
 """The states of a server that does not run and is not starting."""
 
 
+@attrs.define(kw_only=True, eq=False)
 class Manager:
     """The servers by name, in the order of the configuration.
 
@@ -41,24 +41,15 @@ class Manager:
         on_removed: called for each server removed from the configuration, as the last callback.
     """
 
-    def __init__(
-        self,
-        *,
-        nursery: trio.Nursery,
-        connect_to: Callable[[str, MCPServer], Connect],
-        on_change: Callable[[Server], None],
-        on_removed: Callable[[Server], None] = lambda _: None,
-        on_listed: Callable[[Server], None] = lambda _: None,
-    ) -> None:
-        self._nursery = nursery
-        self._connect_to = connect_to
-        self._on_change = on_change
-        self._on_listed = on_listed
-        self._on_removed = on_removed
-        self._servers: dict[str, Server] = {}
-        self._leaving: set[Server] = set()
-        self._spawning = trio.Lock()
-        self._is_closed = False
+    _nursery: trio.Nursery
+    _connect_to: Callable[[str, MCPServer], Connect]
+    _on_change: Callable[[Server], None]
+    _on_removed: Callable[[Server], None] = lambda _: None
+    _on_listed: Callable[[Server], None] = lambda _: None
+    _servers: dict[str, Server] = attrs.field(factory=dict, init=False)
+    _leaving: set[Server] = attrs.field(factory=set, init=False)
+    _spawning: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+    _is_closed: bool = attrs.field(default=False, init=False)
 
     def __iter__(self) -> Iterator[Server]:
         return iter(tuple(self._servers.values()))

@@ -11,6 +11,8 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import attrs
 
+from eca_server.models.history import ImagePart, TextPart
+
 T = TypeVar("T")
 
 
@@ -47,7 +49,6 @@ class ToolHints:
 
     read_only: bool | None = None
     destructive: bool | None = None
-    idempotent: bool | None = None
     open_world: bool | None = None
 
 
@@ -59,7 +60,6 @@ class MCPTool:
         name: its name for models and people.
         wire_name: its name in `tools/call`.
         input_schema: the JSON Schema of its arguments; `{}` if there is none.
-        output_schema: the JSON Schema of its structured result; None: it has none.
     """
 
     name: str
@@ -67,31 +67,7 @@ class MCPTool:
     title: str = ""
     description: str = ""
     input_schema: Mapping[str, Any] = attrs.field(factory=dict)
-    output_schema: Mapping[str, Any] | None = None
     hints: ToolHints = attrs.field(factory=ToolHints)
-
-
-@attrs.frozen(kw_only=True)
-class TextContent:
-    """A text."""
-
-    text: str
-
-
-@attrs.frozen(kw_only=True)
-class ImageContent:
-    """A picture; its media type is detected from its bytes where possible."""
-
-    data: bytes = attrs.field(repr=False)
-    mime_type: str
-
-
-@attrs.frozen(kw_only=True)
-class AudioContent:
-    """A sound."""
-
-    data: bytes = attrs.field(repr=False)
-    mime_type: str
 
 
 @attrs.frozen(kw_only=True)
@@ -104,25 +80,8 @@ class ResourceContents:
     blob: bytes = attrs.field(default=b"", repr=False)
 
 
-@attrs.frozen(kw_only=True)
-class EmbeddedResource:
-    """A resource with its contents."""
-
-    contents: ResourceContents
-
-
-@attrs.frozen(kw_only=True)
-class ResourceLink:
-    """A reference to a resource."""
-
-    uri: str
-    name: str = ""
-    title: str = ""
-    description: str = ""
-    mime_type: str = ""
-
-
-Content: TypeAlias = TextContent | ImageContent | AudioContent | EmbeddedResource | ResourceLink
+Content: TypeAlias = TextPart | ImagePart | ResourceContents
+"""A block of a result or a prompt: a part for the model, or a resource with its contents."""
 
 
 @attrs.frozen(kw_only=True)
@@ -170,14 +129,6 @@ class PromptMessage:
 
 
 @attrs.frozen(kw_only=True)
-class PromptResult:
-    """A prompt with its arguments filled in."""
-
-    messages: tuple[PromptMessage, ...]
-    description: str = ""
-
-
-@attrs.frozen(kw_only=True)
 class Resource:
     """A resource that can be read by its URI."""
 
@@ -186,7 +137,6 @@ class Resource:
     title: str = ""
     description: str = ""
     mime_type: str = ""
-    size: int | None = None
 
 
 @attrs.frozen(kw_only=True)

@@ -7,38 +7,40 @@ an answer without its one required part is an error.
 
 from __future__ import annotations
 
+import base64
+import binascii
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, TypeVar
 
 from eca_protocol import json
+from eca_server.agent.mcp import messages as m
 from eca_server.agent.mcp.errors import MCPError
-from eca_server.agent.mcp.media import decode_base64, image_type
-from eca_server.agent.mcp.messages import (
-    AudioContent,
-    Content,
-    EmbeddedResource,
-    ImageContent,
-    Initialized,
-    InputRequired,
-    LogMessage,
-    MCPTool,
-    Page,
-    Progress,
-    Prompt,
-    PromptArgument,
-    PromptMessage,
-    PromptResult,
-    Resource,
-    ResourceContents,
-    ResourceLink,
-    ResourceTemplate,
-    TextContent,
-    ToolHints,
-    ToolResult,
-)
 from eca_server.agent.mcp.schemas import readable_schema
 from eca_server.json_members import flag_in, text_in
+from eca_server.models.attachments import IMAGE_TYPES, SIGNATURE_BYTES, media_type_of
+from eca_server.models.history import ImagePart, TextPart
 from eca_server.printable import printable_line, visible
+
+_DATA_URL = re.compile(r"data:[^,]{0,200},")
+_BLANK = re.compile(r"\s+")
+
+
+def decode_base64(raw: Any) -> bytes:
+    """Decode Base64: also URL-safe, unpadded, folded, or behind `data:...,`.
+
+    Return `b""` for another value.
+    """
+    if not isinstance(raw, str):
+        return b""
+    start = _DATA_URL.match(raw)
+    text = _BLANK.sub("", raw[start.end() :] if start else raw)
+    text = text.rstrip("=").replace("-", "+").replace("_", "/")
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+
 
 MAX_INSTRUCTIONS: Final = 8192
 MAX_DESCRIPTION: Final = 16_384
@@ -100,7 +102,7 @@ def shown(raw: Any) -> str:
     return printable_line(text, longest=_SHOWN)
 
 
-def read_initialized(raw: Any) -> Initialized:
+def read_initialized(raw: Any) -> m.Initialized:
     """Read the answer to `initialize`.
 
     Raises:
@@ -112,7 +114,7 @@ def read_initialized(raw: Any) -> Initialized:
     return _introduction(raw, (revision,))
 
 
-def read_discovered(raw: Any) -> Initialized:
+def read_discovered(raw: Any) -> m.Initialized:
     """Read the answer to `server/discover`.
 
     Raises:
@@ -125,15 +127,15 @@ def read_discovered(raw: Any) -> Initialized:
     return _introduction(raw, revisions)
 
 
-def _introduction(raw: Mapping[str, Any], revisions: tuple[str, ...]) -> Initialized:
-    return Initialized(
+def _introduction(raw: Mapping[str, Any], revisions: tuple[str, ...]) -> m.Initialized:
+    return m.Initialized(
         revisions=revisions,
         capabilities=_object(raw.get("capabilities")),
         instructions=_prose(raw, "instructions", MAX_INSTRUCTIONS),
     )
 
 
-def read_input_required(raw: Any) -> InputRequired | None:
+def read_input_required(raw: Any) -> m.InputRequired | None:
     """Read a stateless server's questions; return None if the result is complete.
 
     Raises:
@@ -144,13 +146,15 @@ def read_input_required(raw: Any) -> InputRequired | None:
         return None
     if kind != "input_required":
         raise MCPError(f"the result is of an unknown kind: {shown(kind)}")
-    return InputRequired(requests=_object(raw.get("inputRequests")), state=raw.get("requestState"))
+    return m.InputRequired(
+        requests=_object(raw.get("inputRequests")), state=raw.get("requestState")
+    )
 
 
-def read_page(key: str, read_item: Callable[[Any], T]) -> Callable[[Any], Page[T]]:
+def read_page(key: str, read_item: Callable[[Any], T]) -> Callable[[Any], m.Page[T]]:
     """Return a reader of pages whose items are under `key`."""
 
-    def read(raw: Any) -> Page[T]:
+    def read(raw: Any) -> m.Page[T]:
         items, problems = [], []
         values = _object(raw).get(key)
         if values is not None and not isinstance(values, list):
@@ -160,7 +164,7 @@ def read_page(key: str, read_item: Callable[[Any], T]) -> Callable[[Any], Page[T
                 items.append(read_item(item))
             except _Unreadable as error:
                 problems.append(f"{key}[{index}]: {error}")
-        return Page(
+        return m.Page(
             items=tuple(items),
             problems=tuple(problems),
             next_cursor=_object(raw).get("nextCursor"),
@@ -169,7 +173,7 @@ def read_page(key: str, read_item: Callable[[Any], T]) -> Callable[[Any], Page[T
     return read
 
 
-def read_tool(raw: Any) -> MCPTool:
+def read_tool(raw: Any) -> m.MCPTool:
     """Read a tool of a list."""
     name = _readable_name(raw)
     schema = raw.get("inputSchema")
@@ -177,31 +181,28 @@ def read_tool(raw: Any) -> MCPTool:
         raise _Unreadable(f"{name}: inputSchema: expected an object, got {shown(schema)}")
     if _object(raw.get("execution")).get("taskSupport") == "required":
         raise _Unreadable(f"{name}: it requires task support, which we do not have")
-    output = raw.get("outputSchema")
     hints = _object(raw.get("annotations"))
-    return MCPTool(
+    return m.MCPTool(
         name=name,
         wire_name=raw["name"],
         title=_prose(raw, "title", _MAX_LINE) or _prose(hints, "title", _MAX_LINE),
         description=_prose(raw, "description"),
         input_schema=readable_schema(schema or {}),
-        output_schema=output if isinstance(output, dict) else None,
-        hints=ToolHints(
+        hints=m.ToolHints(
             read_only=flag_in(hints, "readOnlyHint"),
             destructive=flag_in(hints, "destructiveHint"),
-            idempotent=flag_in(hints, "idempotentHint"),
             open_world=flag_in(hints, "openWorldHint"),
         ),
     )
 
 
-def read_tool_result(raw: Any) -> ToolResult:
+def read_tool_result(raw: Any) -> m.ToolResult:
     """Read the answer to `tools/call`; return an answer of an unknown shape as an error."""
     if not isinstance(raw, dict) or not {"content", "structuredContent"} & raw.keys():
-        return ToolResult(content=(TextContent(text=_as_json(raw)),), is_error=True)
+        return m.ToolResult(content=(TextPart(_as_json(raw)),), is_error=True)
     content = raw.get("content")
     blocks = content if isinstance(content, list) else [] if content is None else [content]
-    return ToolResult(
+    return m.ToolResult(
         content=tuple(_content(block) for block in blocks),
         structured=raw.get("structuredContent"),
         is_error=raw.get("isError") is True,
@@ -212,46 +213,50 @@ def _as_json(raw: Any) -> str:
     return json.dumps(raw).decode()
 
 
-def _content(raw: Any) -> Content:
+def _content(raw: Any) -> m.Content:
     """Read a block; return a block of an unknown kind as a text with its JSON."""
     if isinstance(raw, str):
-        return TextContent(text=raw)
+        return TextPart(raw)
     block = _object(raw)
-    kind = block.get("type")
+    kind, uri = block.get("type"), text_in(block, "uri")
     if kind == "text" and "text" in block:
         text = block["text"]
-        return TextContent(text=text if isinstance(text, str) else _as_json(text))
+        return TextPart(text if isinstance(text, str) else _as_json(text))
     if kind in ("image", "audio"):
         return _media(block, kind)
     if kind == "resource" and isinstance(block.get("resource"), dict):
-        return EmbeddedResource(contents=_contents(block["resource"]))
-    if kind == "resource_link" and text_in(block, "uri"):
-        return ResourceLink(
-            uri=text_in(block, "uri"),
-            name=_line(block, "name"),
-            title=_line(block, "title"),
-            description=_prose(block, "description"),
-            mime_type=text_in(block, "mimeType"),
-        )
-    return TextContent(text=_as_json(raw))
+        return _contents(block["resource"])
+    if kind == "resource_link" and uri:
+        description = _prose(block, "description")
+        about = f": {description}" if description else ""
+        return TextPart(f"Resource {_line(block, 'name') or uri} ({uri}){about}")
+    return TextPart(_as_json(raw))
 
 
-def _media(block: Mapping[str, Any], kind: Literal["image", "audio"]) -> Content:
-    data = decode_base64(block.get("data"))
+def _media(block: Mapping[str, Any], kind: Literal["image", "audio"]) -> m.Content:
+    data, label = decode_base64(block.get("data")), text_in(block, "mimeType")
     if not data:
-        return TextContent(text=f"({kind} that could not be read)")
+        return TextPart(f"({kind} that could not be read)")
     if kind == "image":
-        mime_type = image_type(data) or text_in(block, "mimeType") or "image/png"
-        return ImageContent(data=data, mime_type=mime_type)
-    return AudioContent(data=data, mime_type=text_in(block, "mimeType") or "audio/wav")
+        return picture(data, label or "image/png")
+    return TextPart(f"(a sound of {len(data)} bytes, {label or 'audio/wav'}, was left out)")
 
 
-def _contents(raw: Mapping[str, Any]) -> ResourceContents:
+def picture(data: bytes, label: str) -> TextPart | ImagePart:
+    """Return a picture of a supported type, else a note; its bytes decide, not its label."""
+    media_type = media_type_of(data[:SIGNATURE_BYTES])
+    if media_type in IMAGE_TYPES:
+        return ImagePart(media_type=media_type, data=data)
+    fault = "damaged" if label in IMAGE_TYPES else "a type that models do not accept"
+    return TextPart(f"(a picture was left out: {len(data)} bytes, {label}, {fault})")
+
+
+def _contents(raw: Mapping[str, Any]) -> m.ResourceContents:
     text, blob = raw.get("text"), decode_base64(raw.get("blob"))
     mime_type = text_in(raw, "mimeType")
     if not isinstance(text, str):
         text = _text_of(blob, mime_type) if blob else ""
-    return ResourceContents(uri=text_in(raw, "uri"), mime_type=mime_type, text=text, blob=blob)
+    return m.ResourceContents(uri=text_in(raw, "uri"), mime_type=mime_type, text=text, blob=blob)
 
 
 def _text_of(blob: bytes, mime_type: str) -> str | None:
@@ -264,24 +269,24 @@ def _text_of(blob: bytes, mime_type: str) -> str | None:
         return None
 
 
-def read_contents(raw: Any) -> tuple[ResourceContents, ...]:
+def read_contents(raw: Any) -> tuple[m.ResourceContents, ...]:
     """Read the answer to `resources/read`."""
     values = _object(raw).get("contents")
     items = values if isinstance(values, list) else [values]
     return tuple(_contents(item) for item in items if isinstance(item, dict))
 
 
-def read_prompt(raw: Any) -> Prompt:
+def read_prompt(raw: Any) -> m.Prompt:
     """Read a prompt of a list."""
     name = _readable_name(raw)
     arguments = raw.get("arguments")
-    return Prompt(
+    return m.Prompt(
         name=name,
         wire_name=raw["name"],
         title=_prose(raw, "title", _MAX_LINE),
         description=_prose(raw, "description"),
         arguments=tuple(
-            PromptArgument(
+            m.PromptArgument(
                 name=_line(argument, "name"),
                 wire_name=text_in(argument, "name"),
                 description=_prose(argument, "description"),
@@ -293,7 +298,7 @@ def read_prompt(raw: Any) -> Prompt:
     )
 
 
-def read_prompt_result(raw: Any) -> PromptResult:
+def read_prompt_result(raw: Any) -> tuple[m.PromptMessage, ...]:
     """Read the answer to `prompts/get`."""
     messages = _object(raw).get("messages")
     if not isinstance(messages, list):
@@ -305,28 +310,26 @@ def read_prompt_result(raw: Any) -> PromptResult:
             "assistant" if _object(message).get("role") == "assistant" else "user"
         )
         blocks = content if isinstance(content, list) else [content]
-        read += [PromptMessage(role=role, content=_content(block)) for block in blocks]
-    return PromptResult(messages=tuple(read), description=_prose(_object(raw), "description"))
+        read += [m.PromptMessage(role=role, content=_content(block)) for block in blocks]
+    return tuple(read)
 
 
-def read_resource(raw: Any) -> Resource:
+def read_resource(raw: Any) -> m.Resource:
     """Read a resource of a list."""
     uri = _readable_uri(raw, "uri")
-    size = raw.get("size")
-    return Resource(
+    return m.Resource(
         uri=uri,
         name=_line(raw, "name") or uri,
         title=_prose(raw, "title", _MAX_LINE),
         description=_prose(raw, "description"),
         mime_type=_line(raw, "mimeType"),
-        size=size if type(size) is int else None,
     )
 
 
-def read_template(raw: Any) -> ResourceTemplate:
+def read_template(raw: Any) -> m.ResourceTemplate:
     """Read a template of a list."""
     template = _readable_uri(raw, "uriTemplate")
-    return ResourceTemplate(
+    return m.ResourceTemplate(
         uri_template=template,
         name=_line(raw, "name") or template,
         title=_prose(raw, "title", _MAX_LINE),
@@ -340,13 +343,13 @@ def read_updated(raw: Any) -> str:
     return text_in(_object(raw), "uri")
 
 
-def read_progress(raw: Any) -> Progress | None:
+def read_progress(raw: Any) -> m.Progress | None:
     """Read a progress; return None without a valid token and number."""
     token, progress = _object(raw).get("progressToken"), _number(raw, "progress")
     if isinstance(token, bool) or not isinstance(token, int | str) or progress is None:
         return None
     message = _prose(raw, "message", _MAX_LINE)
-    return Progress(token=token, progress=progress, total=_number(raw, "total"), message=message)
+    return m.Progress(token=token, progress=progress, total=_number(raw, "total"), message=message)
 
 
 def _number(raw: Any, key: str) -> float | None:
@@ -356,11 +359,11 @@ def _number(raw: Any, key: str) -> float | None:
     return float(value) if 0 <= value < _HUGE else None
 
 
-def read_log_message(raw: Any) -> LogMessage:
+def read_log_message(raw: Any) -> m.LogMessage:
     """Read a log message."""
     raw = _object(raw)
     data = raw.get("data")
-    return LogMessage(
+    return m.LogMessage(
         level=text_in(raw, "level") or "info",
         text=data if isinstance(data, str) else _as_json(data),
     )

@@ -19,12 +19,12 @@ from typing import Any, Final, TypeAlias
 import attrs
 import trio
 
-from eca_protocol.errors import INVALID_PARAMS, RPCError
+from eca_protocol.errors import INVALID_PARAMS, ECAError, RPCError
 from eca_server.config.directories import home_directory
 from eca_server.config.interpolation import ReferenceResolver, UnresolvedReference
 from eca_server.config.loading import LoadedConfig
 from eca_server.config.mcp_settings import is_secret
-from eca_server.config.saved_settings import SavedSettings, SavedSettingsError, SettingsByScope
+from eca_server.config.saved_settings import SavedSettings, SettingsByScope
 from eca_server.models.credentials.logins import Logins, LoginsError
 from eca_server.models.credentials.server_secrets import drop_secrets, store_secrets
 from eca_server.secret import mask
@@ -186,13 +186,11 @@ def _is_named(value: object, server: str) -> bool:
 
 
 def _servers(part: dict[str, Any]) -> dict[str, Any]:
-    """Return the servers of a part, to be changed; raise SavedSettingsError if it is damaged."""
+    """Return the servers of a part, to be changed; raise ECAError if it is damaged."""
     servers = part.setdefault("mcpServers", {})
     known = servers.values() if isinstance(servers, dict) else [servers]
     if not all(each is None or isinstance(each, dict) for each in known):
-        raise SavedSettingsError(
-            "mcpServers in the saved settings: expected objects, got something else"
-        )
+        raise ECAError("mcpServers in the saved settings: expected objects, got something else")
     return servers  # type: ignore[no-any-return]  # checked above
 
 

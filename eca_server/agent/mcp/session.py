@@ -6,45 +6,25 @@ valid items of a damaged or endless list are returned.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
+from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 import trio
 
 from eca_protocol import json
 from eca_protocol.errors import METHOD_NOT_FOUND, RequestFailed
-from eca_protocol.server.roots import Root
+from eca_server.agent.mcp import messages as m
 from eca_server.agent.mcp.conversation import ANSWER_SECONDS, Conversation
-from eca_server.agent.mcp.eras import Era
 from eca_server.agent.mcp.errors import MCPError
-from eca_server.agent.mcp.messages import (
-    MCPTool,
-    Page,
-    Progress,
-    Prompt,
-    PromptResult,
-    Resource,
-    ResourceContents,
-    ResourceTemplate,
-    TextContent,
-    ToolResult,
-)
-from eca_server.agent.mcp.server_log import ServerLog
-from eca_server.agent.mcp.transport import ServerTransport
+from eca_server.models.history import TextPart
 from eca_server.printable import visible
 
 T = TypeVar("T")
 
 MAX_CALL_SECONDS: Final = 600.0
 """Maximum duration of a call that reports progress, unless its own deadline is longer."""
-
-PROGRESS_SECONDS: Final = 0.1
-"""Minimum time between two reports of one call's progress."""
-
-MAX_CALLS: Final = 8
-"""Maximum number of concurrent tool calls on one server; others wait."""
 
 _MAX_DETAILS: Final = 2000  # characters
 
@@ -56,20 +36,7 @@ MAX_ITEMS: Final = 2000
 class Session(Conversation):
     """A session with a server, made by `connect`; any task may use it."""
 
-    def __init__(
-        self,
-        transport: ServerTransport,
-        *,
-        name: str,
-        era: Era,
-        roots: Callable[[], Sequence[Root]],
-        log: ServerLog,
-    ) -> None:
-        super().__init__(transport, name=name, era=era, roots=roots, log=log)
-        self._last_token = 0
-        self._slots = trio.CapacityLimiter(MAX_CALLS)
-
-    async def list_tools(self) -> tuple[MCPTool, ...]:
+    async def list_tools(self) -> tuple[m.MCPTool, ...]:
         """Return all tools, the first of each name.
 
         Raises:
@@ -77,29 +44,31 @@ class Session(Conversation):
         """
         if self.capabilities and not self._declares("tools"):
             return ()
-        tools: list[MCPTool] = await self._pages("tools/list")
-        return self._distinct("tool", tools, lambda tool: tool.name)
+        return self._distinct("tool", await self._pages("tools/list"), attrgetter("name"))
 
-    async def list_prompts(self) -> tuple[Prompt, ...]:
+    async def list_prompts(self) -> tuple[m.Prompt, ...]:
         """Return all prompts; raise MCPError if the server does not list them."""
-        if not self._declares("prompts"):
-            return ()
-        prompts: list[Prompt] = await self._pages("prompts/list")
-        return self._distinct("prompt", prompts, lambda prompt: prompt.name)
+        return await self._list("prompts", "prompts/list", "prompt", attrgetter("name"))
 
-    async def list_resources(self) -> tuple[Resource, ...]:
+    async def list_resources(self) -> tuple[m.Resource, ...]:
         """Return all resources; raise MCPError if the server does not list them."""
-        if not self._declares("resources"):
-            return ()
-        resources: list[Resource] = await self._pages("resources/list")
-        return self._distinct("resource", resources, lambda resource: resource.uri)
+        return await self._list("resources", "resources/list", "resource", attrgetter("uri"))
 
-    async def list_resource_templates(self) -> tuple[ResourceTemplate, ...]:
+    async def list_resource_templates(self) -> tuple[m.ResourceTemplate, ...]:
         """Return all resource templates; raise MCPError if the server does not list them."""
-        if not self._declares("resources"):
+        return await self._list(
+            "resources",
+            "resources/templates/list",
+            "template",
+            attrgetter("uri_template"),
+        )
+
+    async def _list(
+        self, capability: str, method: str, kind: str, key: Callable[[Any], str]
+    ) -> tuple[Any, ...]:
+        if not self._declares(capability):
             return ()
-        templates: list[ResourceTemplate] = await self._pages("resources/templates/list")
-        return self._distinct("template", templates, lambda template: template.uri_template)
+        return self._distinct(kind, await self._pages(method), key)
 
     def _declares(self, kind: str) -> bool:
         return self.capabilities.get(kind) not in (None, False)
@@ -111,7 +80,7 @@ class Session(Conversation):
         while len(cursors) < MAX_PAGES and len(items) < MAX_ITEMS:
             cursors.append(cursor)
             try:
-                page: Page[Any] = await self._page(method, cursor)
+                page: m.Page[Any] = await self._page(method, cursor)
             except RequestFailed as error:
                 if error.code == METHOD_NOT_FOUND:
                     return items
@@ -146,48 +115,34 @@ class Session(Conversation):
         arguments: Mapping[str, Any],
         *,
         deadline: float,
-        on_progress: Callable[[Progress], None] | None = None,
-    ) -> ToolResult:
+        on_progress: Callable[[m.Progress], None] = lambda _: None,
+    ) -> m.ToolResult:
         """Run a tool; if cancelled, cancel the call at the server.
 
         Args:
             name: its `wire_name`.
             arguments: its arguments.
             deadline: seconds without an answer or progress after which the call is abandoned.
-            on_progress: called with the progress, at most ten times a second; must not wait.
+            on_progress: called with the progress; must not wait.
 
         Raises:
             MCPError: no answer in time, or the server has ended. A refusal is not raised but
                 returned as an error result, since the model may correct the call.
         """
-        await self._wait_for_a_turn()
-        try:
-            return await self._run_call(name, arguments, deadline, on_progress)
-        finally:
-            self._slots.release()
-
-    async def _wait_for_a_turn(self) -> None:
-        try:
-            self._slots.acquire_nowait()
-        except trio.WouldBlock:
-            await self._slots.acquire()
-
-    async def _run_call(
-        self,
-        name: str,
-        arguments: Mapping[str, Any],
-        deadline: float,
-        on_progress: Callable[[Progress], None] | None,
-    ) -> ToolResult:
-        self._last_token += 1
-        token = self._last_token
+        token = next(self._tokens)
         params = {"name": name, "arguments": dict(arguments), "_meta": {"progressToken": token}}
         with trio.move_on_after(deadline) as timeout:
-            self._progress[token] = _Listener(timeout, deadline, on_progress)
+            latest = trio.current_time() + max(deadline, MAX_CALL_SECONDS)
+
+            def extend(progress: m.Progress) -> None:
+                timeout.deadline = min(trio.current_time() + deadline, latest)
+                on_progress(progress)
+
+            self._progress[token] = extend
             try:
-                result: ToolResult = await self._request("tools/call", params)
+                result: m.ToolResult = await self._request("tools/call", params)
             except RequestFailed as error:
-                result = ToolResult(content=(TextContent(text=_text_of(error)),), is_error=True)
+                result = m.ToolResult(content=(TextPart(_text_of(error)),), is_error=True)
             finally:
                 del self._progress[token]
             return result
@@ -196,16 +151,18 @@ class Session(Conversation):
             f"the tool {visible(name)} gave no answer within {deadline:g} s", kind="timeout"
         )
 
-    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> PromptResult:
+    async def get_prompt(
+        self, name: str, arguments: Mapping[str, str]
+    ) -> tuple[m.PromptMessage, ...]:
         """Return a prompt with its arguments filled in; raise MCPError if it is refused."""
-        result: PromptResult = await self._ask(
+        result: tuple[m.PromptMessage, ...] = await self._ask(
             "prompts/get", {"name": name, "arguments": dict(arguments)}
         )
         return result
 
-    async def read_resource(self, uri: str) -> tuple[ResourceContents, ...]:
+    async def read_resource(self, uri: str) -> tuple[m.ResourceContents, ...]:
         """Return a resource's contents, several for a directory; raise MCPError if refused."""
-        contents: tuple[ResourceContents, ...] = await self._ask("resources/read", {"uri": uri})
+        contents: tuple[m.ResourceContents, ...] = await self._ask("resources/read", {"uri": uri})
         return contents
 
     async def watch(self, uris: AbstractSet[str]) -> None:
@@ -232,26 +189,3 @@ def _text_of(error: RequestFailed) -> str:
         return error.message
     details = json.dumps(error.data).decode()
     return f"{error.message}\n{details[:_MAX_DETAILS]}"
-
-
-class _Listener:
-    """A listener to the progress of one call, which extends the call's deadline."""
-
-    def __init__(
-        self,
-        timeout: trio.CancelScope,
-        seconds: float,
-        report: Callable[[Progress], None] | None,
-    ) -> None:
-        self._timeout = timeout
-        self._seconds = seconds
-        self._latest = trio.current_time() + max(seconds, MAX_CALL_SECONDS)
-        self._report = report
-        self._notification = -math.inf
-
-    def __call__(self, progress: Progress) -> None:
-        now = trio.current_time()
-        self._timeout.deadline = min(now + self._seconds, self._latest)
-        if self._report is not None and now - self._notification >= PROGRESS_SECONDS:
-            self._notification = now
-            self._report(progress)

@@ -14,18 +14,8 @@ import attrs
 
 from eca_protocol import json
 from eca_server.agent.mcp.errors import MCPError
-from eca_server.agent.mcp.messages import (
-    AudioContent,
-    Content,
-    EmbeddedResource,
-    ImageContent,
-    MCPTool,
-    ResourceContents,
-    ResourceLink,
-    TextContent,
-    ToolHints,
-    ToolResult,
-)
+from eca_server.agent.mcp.messages import MCPTool, ResourceContents, ToolHints, ToolResult
+from eca_server.agent.mcp.readers import picture
 from eca_server.agent.mcp.schemas import CleanSchema, clean_schema
 from eca_server.agent.tools.output import Cap, cut_end
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
@@ -167,7 +157,7 @@ _MORE = TextPart("(more texts were left out)")
 def _parts(result: ToolResult) -> Iterator[TextPart | ImagePart]:
     has_text = False
     for content in result.content:
-        part = part_of(content)
+        part = _resource(content) if isinstance(content, ResourceContents) else content
         if isinstance(part, ImagePart) or part.text:
             has_text = has_text or isinstance(part, TextPart)
             yield part
@@ -175,40 +165,10 @@ def _parts(result: ToolResult) -> Iterator[TextPart | ImagePart]:
         yield TextPart(json.dumps(result.structured).decode())
 
 
-def part_of(content: Content) -> TextPart | ImagePart:
-    """Return one block of content as a part for the model."""
-    match content:
-        case TextContent(text=text):
-            return TextPart(_whole(text))
-        case ImageContent(data=data, mime_type=mime_type):
-            return _picture(data, mime_type)
-        case AudioContent(data=data, mime_type=mime_type):
-            return TextPart(f"(a sound of {len(data)} bytes, {mime_type}, was left out)")
-        case ResourceLink(uri=uri, name=name, description=description):
-            about = f": {description}" if description else ""
-            return TextPart(_whole(f"Resource {name or uri} ({uri}){about}"))
-        case EmbeddedResource(contents=contents):
-            return _resource(contents)
-
-
 def _resource(contents: ResourceContents) -> TextPart | ImagePart:
     if contents.text is not None:
-        return TextPart(_whole(f"{contents.uri}:\n{contents.text}"))
+        return TextPart(f"{contents.uri}:\n{contents.text}")
     kind = media_type_of(contents.blob[:SIGNATURE_BYTES])
     if kind in IMAGE_TYPES or contents.mime_type.startswith("image/"):
-        return _picture(contents.blob, contents.mime_type)
-    return TextPart(_whole(f"({contents.uri}: {len(contents.blob)} bytes, {contents.mime_type})"))
-
-
-def _picture(data: bytes, label: str) -> TextPart | ImagePart:
-    """Return a picture of a supported type, else a note; its bytes decide, not its label."""
-    media_type = media_type_of(data[:SIGNATURE_BYTES])
-    if media_type in IMAGE_TYPES:
-        return ImagePart(media_type=media_type, data=data)
-    fault = "damaged" if label in IMAGE_TYPES else "a type that models do not accept"
-    return TextPart(f"(a picture was left out: {len(data)} bytes, {_whole(label)}, {fault})")
-
-
-def _whole(text: str) -> str:
-    """Return a text without lone surrogates, which cannot be sent."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return picture(contents.blob, contents.mime_type)
+    return TextPart(f"({contents.uri}: {len(contents.blob)} bytes, {contents.mime_type})")

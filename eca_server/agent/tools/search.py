@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 from eca_server.agent.tools.output import cut_mark
 from eca_server.agent.tools.tool import ToolError
 from eca_server.config.matchers import BadMatcher, compile_matcher
-from eca_server.workspace.descent import Descent
 from eca_server.workspace.errors import FileError, NotText
 from eca_server.workspace.gitignore import Rules
-from eca_server.workspace.opening import Directory
+from eca_server.workspace.opening import Descent, Directory
 from eca_server.workspace.reading import Checkpoint, open_regular
 
 if TYPE_CHECKING:

@@ -75,9 +75,7 @@ def make_handlers(session: Session, chats: Chats, approvals: Approvals) -> Mappi
         if call is not None:
             call.reject()
 
-    return dict(
-        (
-            methods.CHAT_TOOL_CALL_APPROVE.handled_by(approve),
-            methods.CHAT_TOOL_CALL_REJECT.handled_by(reject),
-        )
+    return methods.handlers(
+        methods.CHAT_TOOL_CALL_APPROVE.handled_by(approve),
+        methods.CHAT_TOOL_CALL_REJECT.handled_by(reject),
     )

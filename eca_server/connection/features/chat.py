@@ -66,11 +66,9 @@ def make_handlers(parts: Composition) -> Mapping[str, Handler]:
         requests.delete,
     )
     return {
-        **dict(
-            (
-                methods.CHAT_PROMPT.handled_by(prompts.begin),
-                methods.CHAT_PROMPT_STOP.handled_by(_make_stop(parts)),
-            )
+        **methods.handlers(
+            methods.CHAT_PROMPT.handled_by(prompts.begin),
+            methods.CHAT_PROMPT_STOP.handled_by(_make_stop(parts)),
         ),
         **InlinePrompts(settings, models, chats, views, prompts).handlers(),
         **steering.make_handlers(chats, prompts, parts.host.nursery),

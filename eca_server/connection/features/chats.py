@@ -55,18 +55,16 @@ class ChatRequests:
             self.delete(params.chat_id or "")
             return m.ChatDeleteResponse()
 
-        return dict(
-            (
-                methods.CHAT_LIST.handled_by(self._list),
-                methods.CHAT_OPEN.handled_by(self._open),
-                methods.CHAT_HISTORY.handled_by(self._history),
-                methods.CHAT_CLEAR.handled_by(self._clear),
-                methods.CHAT_UPDATE.handled_by(self._update),
-                methods.CHAT_ADD_FLAG.handled_by(self._add_flag),
-                methods.CHAT_REMOVE_FLAG.handled_by(self._remove_flag),
-                methods.CHAT_DELETE.handled_by(delete),
-                methods.CHAT_FORK.handled_by(self._fork),
-            )
+        return methods.handlers(
+            methods.CHAT_LIST.handled_by(self._list),
+            methods.CHAT_OPEN.handled_by(self._open),
+            methods.CHAT_HISTORY.handled_by(self._history),
+            methods.CHAT_CLEAR.handled_by(self._clear),
+            methods.CHAT_UPDATE.handled_by(self._update),
+            methods.CHAT_ADD_FLAG.handled_by(self._add_flag),
+            methods.CHAT_REMOVE_FLAG.handled_by(self._remove_flag),
+            methods.CHAT_DELETE.handled_by(delete),
+            methods.CHAT_FORK.handled_by(self._fork),
         )
 
     async def _open(self, params: m.ChatOpenParams) -> m.ChatOpenResponse:

@@ -63,11 +63,9 @@ class Editing:
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers of completions and rewrites."""
-        return dict(
-            (
-                methods.COMPLETION_INLINE.handled_by(self._complete),
-                methods.REWRITE_PROMPT.handled_by(self._rewrite),
-            )
+        return methods.handlers(
+            methods.COMPLETION_INLINE.handled_by(self._complete),
+            methods.REWRITE_PROMPT.handled_by(self._rewrite),
         )
 
     def _complete(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from eca_protocol import methods
 from eca_protocol.peer import Handler
-from eca_server.connection.features.lazy import Lazy
+from eca_server.connection.features.host import Lazy
 from eca_server.connection.features.lifecycle import Connection
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Handlers(Mapping[str, Handler]):
 def _introduction(parts: Composition) -> Mapping[str, Handler]:
     from eca_server.connection.features.introduction import introduce  # noqa: PLC0415 - see the docstring
 
-    return dict([methods.INITIALIZED.handled_by(lambda _: introduce(parts))])
+    return methods.handlers(methods.INITIALIZED.handled_by(lambda _: introduce(parts)))
 
 
 def _chat(parts: Composition) -> Mapping[str, Handler]:

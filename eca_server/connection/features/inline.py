@@ -43,7 +43,7 @@ class InlinePrompts:
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handler of inline prompts."""
-        return dict([methods.CHAT_INLINE_PROMPT.handled_by(self._inline_prompt)])
+        return methods.handlers(methods.CHAT_INLINE_PROMPT.handled_by(self._inline_prompt))
 
     def _inline_prompt(
         self, params: m.ChatInlinePromptParams

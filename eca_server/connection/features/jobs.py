@@ -46,12 +46,10 @@ def make_handlers(jobs: Jobs, chats: Chats) -> Mapping[str, Handler]:
         jobs.notify()
         return m.JobsKillResult(killed=True)
 
-    return dict(
-        (
-            methods.JOBS_LIST.handled_by(list_jobs),
-            methods.JOBS_READ_OUTPUT.handled_by(read_output),
-            methods.JOBS_KILL.handled_by(kill),
-        )
+    return methods.handlers(
+        methods.JOBS_LIST.handled_by(list_jobs),
+        methods.JOBS_READ_OUTPUT.handled_by(read_output),
+        methods.JOBS_KILL.handled_by(kill),
     )
 
 

@@ -25,8 +25,7 @@ from eca_server.client.session import Session
 from eca_server.config.directories import home_directory, logins_file
 from eca_server.config.loading import load
 from eca_server.connection.features.gate import ConfigurationGate
-from eca_server.connection.features.host import Host
-from eca_server.connection.features.lazy import Lazy
+from eca_server.connection.features.host import Host, Lazy
 from eca_server.connection.features.settings import Settings
 from eca_server.system.child_process import note_opened_folders
 from eca_server.system.telemetry import configure
@@ -90,12 +89,10 @@ class Connection:
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers of the lifecycle."""
-        return dict(
-            (
-                methods.INITIALIZE.handled_by(self._initialize),
-                methods.SHUTDOWN.handled_by(self._shut_down),
-                methods.EXIT.handled_by(self._exit),
-            )
+        return methods.handlers(
+            methods.INITIALIZE.handled_by(self._initialize),
+            methods.SHUTDOWN.handled_by(self._shut_down),
+            methods.EXIT.handled_by(lambda _: self._host.peer.close("the client said exit")),
         )
 
     def _initialize(self, params: InitializeParams) -> InitializeResponse:
@@ -151,9 +148,6 @@ class Connection:
         self.was_shut_down = True
         if problems:
             raise RPCError(INTERNAL_ERROR, f"shutdown: {'; '.join(problems)}")
-
-    def _exit(self, _: None) -> None:
-        self._host.peer.close("the client said exit")
 
     def _slow_places(self) -> Iterator[Path]:
         """Yield the directories that are read only after the answer to `initialize`."""

@@ -19,10 +19,9 @@ from eca_protocol import messages as m
 from eca_server.agent.mcp.connection import connect
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.manager import IDLE, Manager
-from eca_server.agent.mcp.server import Connect, Server
+from eca_server.agent.mcp.server import Connect, Server, State
 from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.settings import ServerSettings
-from eca_server.agent.mcp.states import State
 from eca_server.agent.tools.approval import policy_of
 from eca_server.client.session import Session
 from eca_server.config.directories import home_directory
@@ -171,15 +170,11 @@ class MCPServers:
         from eca_server.agent.mcp.authorization import login  # noqa: PLC0415 - only where needed
 
         return login.Login(
-            url,
+            url=url,
             http=self.host.http,
             logins=self.logins,
             nursery=self.host.nursery,
-            client_id=settings.client_id,
-            client_secret=settings.client_secret,
-            client_name=settings.client_name,
-            client_metadata_url=settings.client_metadata_url,
-            port=settings.oauth_port,
+            client=settings,
             shared_by=self._shared_by(settings.auth_scope),
             hide=self.host.options.hide,
             on_login=partial(self._logged_in, name),

@@ -67,18 +67,16 @@ class MCPControl:
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers of requests about MCP servers."""
-        return dict(
-            (
-                methods.MCP_START_SERVER.handled_by(self._start),
-                methods.MCP_STOP_SERVER.handled_by(self._stop),
-                methods.MCP_CONNECT_SERVER.handled_by(self._connect),
-                methods.MCP_LOGOUT_SERVER.handled_by(self._soon(self._log_out)),
-                methods.MCP_ENABLE_SERVER.handled_by(self._soon(partial(self._switch, on=True))),
-                methods.MCP_DISABLE_SERVER.handled_by(self._soon(partial(self._switch, on=False))),
-                methods.MCP_ADD_SERVER.handled_by(partial(self._in_turn, self._add)),
-                methods.MCP_UPDATE_SERVER.handled_by(partial(self._in_turn, self._update)),
-                methods.MCP_REMOVE_SERVER.handled_by(partial(self._in_turn, self._remove)),
-            )
+        return methods.handlers(
+            methods.MCP_START_SERVER.handled_by(self._start),
+            methods.MCP_STOP_SERVER.handled_by(self._stop),
+            methods.MCP_CONNECT_SERVER.handled_by(self._connect),
+            methods.MCP_LOGOUT_SERVER.handled_by(self._soon(self._log_out)),
+            methods.MCP_ENABLE_SERVER.handled_by(self._soon(partial(self._switch, on=True))),
+            methods.MCP_DISABLE_SERVER.handled_by(self._soon(partial(self._switch, on=False))),
+            methods.MCP_ADD_SERVER.handled_by(partial(self._in_turn, self._add)),
+            methods.MCP_UPDATE_SERVER.handled_by(partial(self._in_turn, self._update)),
+            methods.MCP_REMOVE_SERVER.handled_by(partial(self._in_turn, self._remove)),
         )
 
     def _start(self, params: m.MCPStartServerParams | m.MCPConnectServerParams) -> None:
@@ -113,7 +111,7 @@ class MCPControl:
 
         Raises:
             RPCError: the user must see more of them first, or does not trust the workspace.
-            TrustStoreError: the decision cannot be stored.
+            DataFileError: the decision cannot be stored.
         """
         if not self._awaits_trust(name):
             return
@@ -248,16 +246,12 @@ class MCPControl:
         roots = [root.path for root in self.session.roots]
         if params.scope != "workspace":
             return None
-        if params.workspace_uri is None:
-            if len(roots) != 1:
-                raise RPCError(
-                    INVALID_PARAMS, "workspaceUri: expected one of the workspace's folders"
-                )
-            return roots[0]
-        try:
-            path = Path(path_of(params.workspace_uri))
-        except ValueError as error:
-            raise RPCError(INVALID_PARAMS, f"workspaceUri: {error}") from None
+        path = roots[0] if len(roots) == 1 else None
+        if params.workspace_uri is not None:
+            try:
+                path = Path(path_of(params.workspace_uri))
+            except ValueError as error:
+                raise RPCError(INVALID_PARAMS, f"workspaceUri: {error}") from None
         if path not in roots:
             raise RPCError(INVALID_PARAMS, "workspaceUri: expected one of the workspace's folders")
         return path

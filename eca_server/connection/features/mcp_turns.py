@@ -17,10 +17,9 @@ from eca_server.agent.chat.outlet import Outlet
 from eca_server.agent.context.resources import ResourceReader
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.manager import Manager
-from eca_server.agent.mcp.messages import TextContent, ToolResult
+from eca_server.agent.mcp.messages import ToolResult
 from eca_server.agent.mcp.names import tool_names
-from eca_server.agent.mcp.server import Server
-from eca_server.agent.mcp.states import State
+from eca_server.agent.mcp.server import Server, State
 from eca_server.agent.mcp.tools import server_tool
 from eca_server.agent.tools.approval import Policy
 from eca_server.agent.tools.output import Cap
@@ -28,6 +27,7 @@ from eca_server.agent.tools.toolbox import ServedTool, ToolBox
 from eca_server.client.session import Session
 from eca_server.config.settings import Config
 from eca_server.connection.features.mcp_announcements import withheld_reason
+from eca_server.models.history import TextPart
 from eca_server.printable import enumeration
 from eca_server.secret import mask
 
@@ -138,9 +138,7 @@ async def _call(
     if not result.is_error:
         return result
     content = (
-        attrs.evolve(each, text=mask(each.text, *secrets))
-        if isinstance(each, TextContent)
-        else each
+        attrs.evolve(each, text=mask(each.text, *secrets)) if isinstance(each, TextPart) else each
         for each in result.content
     )
     return attrs.evolve(result, content=tuple(content))

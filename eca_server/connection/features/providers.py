@@ -58,13 +58,11 @@ class Providers:
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers of providers."""
-        return dict(
-            (
-                methods.PROVIDERS_LIST.handled_by(self._list),
-                methods.PROVIDERS_LOGIN.handled_by(self._login),
-                methods.PROVIDERS_LOGIN_INPUT.handled_by(self._login_input),
-                methods.PROVIDERS_LOGOUT.handled_by(self._logout),
-            )
+        return methods.handlers(
+            methods.PROVIDERS_LIST.handled_by(self._list),
+            methods.PROVIDERS_LOGIN.handled_by(self._login),
+            methods.PROVIDERS_LOGIN_INPUT.handled_by(self._login_input),
+            methods.PROVIDERS_LOGOUT.handled_by(self._logout),
         )
 
     async def _list(self, _: m.ProvidersListParams) -> m.ProvidersListResult:
@@ -193,8 +191,7 @@ class Providers:
             raise OAuthError("it was cancelled, or started again")
 
     async def _store(self, provider: str, login: Secret | TokenSet) -> None:
-        secrets = [login] if isinstance(login, Secret) else [login.access, login.refresh]
-        self.host.options.hide(secret for secret in secrets if secret is not None)
+        self.host.options.hide([login] if isinstance(login, Secret) else login.secrets)
         try:
             await trio.to_thread.run_sync(self.logins.store, provider, login)
         except LoginsError as error:

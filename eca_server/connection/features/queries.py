@@ -38,12 +38,10 @@ class Queries:
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers of queries."""
-        return dict(
-            (
-                methods.CHAT_QUERY_CONTEXT.handled_by(self._query_context),
-                methods.CHAT_QUERY_FILES.handled_by(self._query_files),
-                methods.CHAT_QUERY_COMMANDS.handled_by(self._query_commands),
-            )
+        return methods.handlers(
+            methods.CHAT_QUERY_CONTEXT.handled_by(self._query_context),
+            methods.CHAT_QUERY_FILES.handled_by(self._query_files),
+            methods.CHAT_QUERY_COMMANDS.handled_by(self._query_commands),
         )
 
     def _query_context(

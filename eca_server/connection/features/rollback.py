@@ -53,7 +53,7 @@ class Rollbacks:
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handler of rollbacks."""
-        return dict([methods.CHAT_ROLLBACK.handled_by(self._rollback)])
+        return methods.handlers(methods.CHAT_ROLLBACK.handled_by(self._rollback))
 
     def _rollback(self, params: m.ChatRollbackParams) -> Awaitable[m.ChatRollbackResponse]:
         if self.chats.subagent(params.chat_id) is not None:

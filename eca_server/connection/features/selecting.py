@@ -46,12 +46,10 @@ class Selecting:
         def agent_selected(params: m.ChatSelectedAgentChanged) -> None:
             self._agent_selected(params.agent, params.chat_id)
 
-        return dict(
-            (
-                methods.CHAT_SELECTED_BEHAVIOR_CHANGED.handled_by(behavior_selected),
-                methods.CHAT_SELECTED_AGENT_CHANGED.handled_by(agent_selected),
-                methods.CHAT_SELECTED_MODEL_CHANGED.handled_by(self._model_selected),
-            )
+        return methods.handlers(
+            methods.CHAT_SELECTED_BEHAVIOR_CHANGED.handled_by(behavior_selected),
+            methods.CHAT_SELECTED_AGENT_CHANGED.handled_by(agent_selected),
+            methods.CHAT_SELECTED_MODEL_CHANGED.handled_by(self._model_selected),
         )
 
     def select_model(self, chat: Chat, model: str) -> None:

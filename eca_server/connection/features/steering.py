@@ -67,11 +67,9 @@ def make_handlers(chats: Chats, prompts: Prompts, nursery: trio.Nursery) -> Mapp
         if chat is not None and chat.turn is not None:
             chat.turn.steers.clear()
 
-    return dict(
-        (
-            methods.CHAT_PROMPT_STEER.handled_by(prompt_steer),
-            methods.CHAT_PROMPT_STEER_REMOVE.handled_by(prompt_steer_remove),
-        )
+    return methods.handlers(
+        methods.CHAT_PROMPT_STEER.handled_by(prompt_steer),
+        methods.CHAT_PROMPT_STEER_REMOVE.handled_by(prompt_steer_remove),
     )
 
 

@@ -18,7 +18,8 @@ import trio
 from eca_protocol.messages import ChatAskQuestionOption, ChatAskQuestionParams
 from eca_server.agent.tools.ask_user import PATIENCE, client_asks_questions
 from eca_server.client.session import REQUEST_ERRORS, Session
-from eca_server.config.trust_store import TrustStore, TrustStoreError
+from eca_server.config.data_file import DataFileError
+from eca_server.config.trust_store import TrustStore
 from eca_server.config.trust_texts import (
     NEVER,
     NOT_NOW,
@@ -156,7 +157,7 @@ class Trust:
         """Accept settings, and trust their roots.
 
         Raises:
-            TrustStoreError: the decision cannot be stored.
+            DataFileError: the decision cannot be stored.
         """
         await self._decide(items, lambda store, root, digests: store.accept(root, digests))
 
@@ -186,7 +187,7 @@ class Trust:
             The reason, for the user, why a separate answer is needed; empty if they are accepted.
 
         Raises:
-            TrustStoreError: the decision cannot be stored.
+            DataFileError: the decision cannot be stored.
         """
         waiting = [each for each in self.items if each.path == ("mcpServers", name)]
         if not waiting:
@@ -240,7 +241,7 @@ class Trust:
         self._postponed.update(map(_key, listed if answer == TRUST else waiting))
         try:
             say(await self._answered(answer, root, listed, waiting))
-        except TrustStoreError as error:
+        except DataFileError as error:
             say(f"{PREFIX}: your answer could not be stored, so nothing changed: {error}")
 
     async def _answered(

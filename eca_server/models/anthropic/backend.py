@@ -15,17 +15,19 @@ from urllib.parse import quote
 import attrs
 from typing_extensions import override
 
+from eca_server.json_members import count_in, object_in
+from eca_server.models import listings
 from eca_server.models.answer import Answer
 from eca_server.models.anthropic.decoder import MessagesDecoder
 from eca_server.models.anthropic.messages import MessagesWriter
-from eca_server.models.anthropic.models import read_model
 from eca_server.models.anthropic.request import DROPPABLE, mark_messages, write_request
 from eca_server.models.anthropic.thinking import thinking_support
 from eca_server.models.backend import BackendError, ModelInfo, Request
 from eca_server.models.encoding import HistoryEncoder
 from eca_server.models.events import Event, Finished, Started, Usage
+from eca_server.models.facts import ModelFacts
 from eca_server.models.http_backend import AmendedRequest, HTTPBackend, refused_parameter
-from eca_server.models.reasoning import REASONING_DROPPED, demands_reasoning, without_reasoning
+from eca_server.models.reasoning import demands_reasoning, without_reasoning
 
 MAX_PAUSES = 10
 """The most pauses of one answer, while the provider's own tools run."""
@@ -61,7 +63,6 @@ class Anthropic(HTTPBackend):
         super().__init__(**settings)
         self._thinking_support = thinking_support(self.wire_model, self.capabilities)
         self._write_with(thinking_required=False)
-        self._notified: set[str | None] = set()
 
     @override
     def write(self, request: Request) -> dict[str, Any]:
@@ -110,12 +111,9 @@ class Anthropic(HTTPBackend):
             return None
         if (limit := self._allowed_output(error.message)) is not None:
             return AmendedRequest(request=attrs.evolve(request, max_output_tokens=limit))
-        without = [*map(without_reasoning, request.messages)]
-        if without == list(request.messages) or not _THINKING_REFUSED.search(error.message):
+        if not _THINKING_REFUSED.search(error.message):
             return None
-        note = None if request.cache_key in self._notified else REASONING_DROPPED
-        self._notified.add(request.cache_key)
-        return AmendedRequest(request=attrs.evolve(request, messages=without), note=note)
+        return self.with_messages(request, [*map(without_reasoning, request.messages)])
 
     @override
     def next_page(self, listed: Any) -> str | None:
@@ -180,3 +178,30 @@ def _sum(first: Usage, second: Usage) -> Usage:
         return sum(known) if known else None
 
     return Usage(**{field.name: total(field.name) for field in attrs.fields(Usage)})
+
+
+def read_model(listed: Mapping[str, Any]) -> ModelInfo:
+    """Read one model of a listing, which may say little, or in the fields of a different API.
+
+    Raises:
+        KeyError: the model has no id.
+    """
+    abilities = object_in(listed, "capabilities")
+    thinking, effort = object_in(abilities, "thinking"), object_in(abilities, "effort")
+    types, efforts = _supported(object_in(thinking, "types")), _supported(effort)
+    general = listings.read_model(listed)
+    return ModelInfo(
+        name=str(listed["id"]),
+        facts=ModelFacts(
+            images="image_input" in _supported(abilities) if "image_input" in abilities else None,
+            reasoning=thinking.get("supported") is True or None,
+            context=count_in(listed, "max_input_tokens"),
+            output=count_in(listed, "max_tokens"),
+            thinking=frozenset(types) if thinking else None,
+            efforts=tuple(efforts) if effort else None,
+        ).with_defaults(general.facts),
+    )
+
+
+def _supported(abilities: Mapping[str, Any]) -> list[str]:
+    return [name for name in abilities if object_in(abilities, name).get("supported") is True]

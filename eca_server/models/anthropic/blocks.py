@@ -13,12 +13,11 @@ import attrs
 
 from eca_protocol import json
 from eca_protocol.errors import InvalidJSON
-from eca_server.json_members import text_in
+from eca_server.json_members import list_in, text_in
 from eca_server.models.backend import BackendError
 from eca_server.models.calls import read_arguments
 from eca_server.models.events import (
     Block,
-    Citation,
     Event,
     ReasoningDelta,
     ReasoningFinished,
@@ -29,6 +28,7 @@ from eca_server.models.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
+from eca_server.models.stream_decoder import Citations
 
 _THOUGHTS = ("thinking", "redacted_thinking")
 _PROSE = ("text", *_THOUGHTS)
@@ -70,7 +70,7 @@ class Blocks:
         self._last_call: _OpenBlock | None = None  # the next event shows whether it was truncated
         self._last_kind = ""
         self._reasonings = 0
-        self._cited: set[str] = set()
+        self._citations = Citations()
 
     def begin(self, index: Any, start: Any) -> list[Event]:
         """Open a block, which may already be complete.
@@ -89,8 +89,7 @@ class Blocks:
         match kind:
             case "text":
                 events += self.add(index, {**start, "type": "text_delta"})
-                citations = start.get("citations")
-                block.citations += citations if isinstance(citations, list) else []
+                block.citations += list_in(start, "citations")
             case kind if kind in _THOUGHTS:
                 self._reasonings += 1
                 block.key = f"reasoning_{self._reasonings}"
@@ -190,10 +189,8 @@ class Blocks:
     def _end_text(self, block: _OpenBlock) -> list[Event]:
         events: list[Event] = []
         for citation in block.citations:
-            url = citation.get("url") if isinstance(citation, dict) else None
-            if isinstance(url, str) and url not in self._cited:
-                self._cited.add(url)
-                events.append(Citation(url=url, title=text_in(citation, "title")))
+            if isinstance(citation, dict):
+                events += self._citations.cite(citation.get("url"), citation.get("title"))
         text = "".join(block.pieces)
         if text.strip() and (block.citations or block.follows_text):
             citations = {"citations": block.citations} if block.citations else {}

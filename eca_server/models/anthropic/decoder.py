@@ -7,15 +7,16 @@ not. Token counts are replaced, never added up. Unknown events are ignored.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Unpack
 
 from typing_extensions import override
 
+from eca_server.json_members import list_in, object_in, text_in
 from eca_server.models.anthropic.blocks import Blocks
-from eca_server.models.counts import token_count
 from eca_server.models.errors import error_in_payload
 from eca_server.models.events import Event, FinishReason, Progress, RefusalDelta, Usage
-from eca_server.models.stream_decoder import DecoderOptions, StreamDecoder
+from eca_server.models.stream_decoder import DecoderOptions, StreamDecoder, count_at
 
 _SPELLINGS: Mapping[FinishReason, tuple[str, ...]] = {
     "stop": ("end_turn", "stop_sequence", "stop"),
@@ -74,20 +75,17 @@ class MessagesDecoder(StreamDecoder):
         return []
 
     def _add(self, value: Mapping[str, Any]) -> list[Event]:
-        delta = value.get("delta")
-        return self._blocks.add(_index(value), delta if isinstance(delta, dict) else {})
+        return self._blocks.add(_index(value), object_in(value, "delta"))
 
     def _begin(self, value: Mapping[str, Any]) -> list[Event]:
-        message = value.get("message")
-        message = message if isinstance(message, dict) else {}
+        message = object_in(value, "message")
         self._count(message.get("usage"))
         return [*self._start(message), *([self._usage()] if self._counts else [])]
 
     def _whole(self, message: Mapping[str, Any]) -> list[Event]:
         self._count(message.get("usage"))
         events = self._start(message)
-        content = message.get("content")
-        for index, block in enumerate(content if isinstance(content, list) else ()):
+        for index, block in enumerate(list_in(message, "content")):
             events += [*self._blocks.begin(index, block), *self._blocks.end(index)]
         self._reason(message)
         return [*events, *self._finish()]
@@ -98,8 +96,7 @@ class MessagesDecoder(StreamDecoder):
         return []
 
     def _reason(self, delta: Any) -> None:
-        reason = delta.get("stop_reason") if isinstance(delta, dict) else None
-        if isinstance(reason, str) and reason:
+        if reason := text_in(delta, "stop_reason"):
             self.finish_seen = True
             self._raw_reason = reason
             self._stop_details = delta.get("stop_details")
@@ -110,13 +107,7 @@ class MessagesDecoder(StreamDecoder):
 
     def _usage(self) -> Usage:
         """Return the counts so far; the API counts cache reads and writes apart from the input."""
-
-        def number(*path: str) -> int | None:
-            value: Any = self._counts
-            for name in path:
-                value = value.get(name) if isinstance(value, dict) else None
-            return token_count(value)
-
+        number = partial(count_at, self._counts)
         return Usage(
             input=number("input_tokens"),
             cache_read=number("cache_read_input_tokens"),
@@ -138,10 +129,11 @@ class MessagesDecoder(StreamDecoder):
         return [*events, *self._end(reason, calls=self._blocks.calls, usage=usage)]
 
     def _refusal(self) -> str:
-        details = self._stop_details if isinstance(self._stop_details, dict) else {}
-        category, explanation = details.get("category"), details.get("explanation")
+        category, explanation = (
+            text_in(self._stop_details, name) for name in ("category", "explanation")
+        )
         why = f" ({category})" if category else ""
-        return f"The model refused to answer{why}. {explanation or ''}".rstrip()
+        return f"The model refused to answer{why}. {explanation}".rstrip()
 
 
 def _index(value: Mapping[str, Any]) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from typing import ClassVar, Final, Protocol
-from urllib.parse import urlencode, urlsplit
 
 import attrs
 import trio
@@ -25,6 +24,8 @@ from eca_server.models.credentials.oauth import (
     TokenSet,
     ask,
     checked_page,
+    code_query,
+    page_url,
     post_form,
     seconds_in,
     secret_in,
@@ -102,24 +103,13 @@ class BrowserLogin:
 
         challenge = Challenge()
         async with redirect_page(port=self.redirect_port, path=self.redirect_path) as page:
-            query = {
-                "response_type": "code",
-                "client_id": self.client.id,
-                "redirect_uri": page.url,
-                "state": page.state,
-                "code_challenge": challenge.text,
-                "code_challenge_method": "S256",
-                **({"scope": self.scope} if self.scope else {}),
-            }
-            show(_instructions(self.authorize_url, query))
+            query = code_query(
+                self.client, challenge, redirect=page.url, state=page.state, scope=self.scope
+            )
+            show(LoginInstructions(url=page_url(self.authorize_url, query)))
             code = await page.code()
             return await tokens_for_code(
-                http,
-                self.client,
-                code=code,
-                redirect=page.url,
-                challenge=challenge,
-                now=time.time(),
+                http, self.client, code=code, redirect=page.url, challenge=challenge
             )
 
 
@@ -138,12 +128,12 @@ class KeyFromBrowser:
 
         challenge = Challenge()
         async with redirect_page(state_in_path=True) as page:
-            query = {
+            query: dict[str, str | None] = {
                 "callback_url": page.url,
                 "code_challenge": challenge.text,
                 "code_challenge_method": "S256",
             }
-            show(_instructions(self.authorize_url, query))
+            show(LoginInstructions(url=page_url(self.authorize_url, query)))
             code = await page.code()
         payload = {
             "code": code.reveal(),
@@ -264,7 +254,3 @@ def _github(auth: Auth) -> Auth:
         token_url=auth.token_url or f"{host}/login/oauth/access_token",
         scope=auth.scope or "read:user",
     )
-
-
-def _instructions(url: str, query: Mapping[str, str]) -> LoginInstructions:
-    return LoginInstructions(url=f"{url}{'&' if urlsplit(url).query else '?'}{urlencode(query)}")

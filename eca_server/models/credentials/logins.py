@@ -21,10 +21,8 @@ from typing import Any, Final
 import attrs
 
 from eca_protocol.errors import ECAError
+from eca_server.config.data_file import DamagedFile, DataFile, DataFileError
 from eca_server.config.directories import logins_file
-from eca_server.config.files import Unreadable, read_text
-from eca_server.config.lock import changing
-from eca_server.config.private_file import make_private, replace_file
 from eca_server.config.problems import Problem
 from eca_server.models.credentials import system_keyring
 from eca_server.models.credentials.oauth import Authentication, Client, TokenSet
@@ -36,10 +34,6 @@ _IN_KEYRING: Final = {"in": "keyring"}
 
 class LoginsError(ECAError):
     """The file of logins cannot be read or written; the message says why."""
-
-
-class _Damaged(LoginsError):
-    """The file is not a file of logins, whatever its version."""
 
 
 @attrs.frozen(kw_only=True)
@@ -77,13 +71,14 @@ class Logins:
         self, environ: Mapping[str, str], *, in_keyring: Callable[[], bool] = lambda: False
     ) -> None:
         self.path = logins_file(environ)
+        self._file = DataFile(self.path, "logins")
         self._in_keyring = in_keyring
         self._unlocked: dict[str, dict[str, Any]] = {}
 
     @property
     def is_locked(self) -> bool:
         """True if the keyring has a login that was not read yet. Touches the disk."""
-        with suppress(LoginsError):
+        with suppress(DataFileError):
             return any(name not in self._unlocked for name in self._names_in_keyring())
         return False
 
@@ -97,6 +92,8 @@ class Logins:
             for name in self._names_in_keyring():
                 content = json.loads(system_keyring.get(name) or "{}")
                 self._unlocked[name] = content if isinstance(content, dict) else {}
+        except DataFileError as error:
+            raise LoginsError(error.reason) from None
         except (system_keyring.KeyringError, ValueError) as error:
             raise LoginsError(str(error)) from None
 
@@ -108,8 +105,8 @@ class Logins:
         """Return the stored keys. A file that others can read is made private first."""
         try:
             providers = self._load()["providers"]
-        except LoginsError as error:
-            return StoredKeys(problem=Problem(source=str(self.path), message=str(error)))
+        except DataFileError as error:
+            return StoredKeys(problem=Problem(source=str(self.path), message=error.reason))
         keys: dict[str, Secret] = {}
         tokens: dict[str, TokenSet] = {}
         for name, entry in providers.items():
@@ -125,7 +122,7 @@ class Logins:
 
     def names(self) -> Collection[str]:
         """Return the names of the providers with a login, also of those in a locked keyring."""
-        with suppress(LoginsError):
+        with suppress(DataFileError):
             return tuple(self._load()["providers"])
         return ()
 
@@ -182,47 +179,29 @@ class Logins:
     ) -> Path | None:
         aside = None
         try:
-            with changing(self.path):
+            with self._file.changing():
                 try:
                     content = self._load()
-                except _Damaged:
+                except DamagedFile:
                     if not over_damage:
                         raise
                     aside = self.path.with_name(f"{self.path.name}.damaged-{time.time_ns()}")
                     self.path.rename(aside)
-                    content = _empty()
+                    content = {"providers": {}}
                 change(content["providers"])
-                replace_file(self.path, json.dumps(content, indent=2).encode(), is_locked=True)
+                self._file.write(**content)
         except system_keyring.KeyringError as error:
             raise LoginsError(str(error)) from None
-        except OSError as error:
-            raise LoginsError(error.strerror or type(error).__name__) from None
+        except DataFileError as error:
+            raise LoginsError(error.reason) from None
         return aside
 
     def _load(self) -> dict[str, Any]:
-        try:
-            text = read_text(self.path)
-        except Unreadable as error:
-            if error.absent:
-                return _empty()
-            kind = LoginsError if error.line is None else _Damaged  # the line that is not UTF-8
-            raise kind(error.message) from None
-        make_private(self.path)
-        try:
-            content = json.loads(text)
-        except (ValueError, RecursionError):
-            raise _Damaged("expected JSON, got something else") from None
-        if not isinstance(content, dict) or "version" not in content:
-            raise _Damaged("expected logins of version 1, got something else")
-        if content["version"] != 1:
-            raise LoginsError("expected logins of version 1, got a different version")
+        """Return the content of the file, an entry for each of `providers`; raise DataFileError."""
+        content = self._file.read() or {"providers": {}}
         if not isinstance(content.get("providers"), dict):
-            raise _Damaged("expected logins of version 1, got something else")
+            raise self._file.damaged("expected logins of version 1")
         return content
-
-
-def _empty() -> dict[str, Any]:
-    return {"version": 1, "providers": {}}
 
 
 def _plain(login: Secret | TokenSet) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import hashlib
 import ipaddress
 import re
 import secrets
+import time
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import quote_plus, urlencode, urlsplit
@@ -138,6 +139,11 @@ class TokenSet:
     )
     client: Client
 
+    @property
+    def secrets(self) -> list[Secret]:
+        """The access token and, if there is one, the refresh token."""
+        return [each for each in (self.access, self.refresh) if each is not None]
+
     def is_due(self, now: float) -> bool:
         """Return whether to renew the token before use.
 
@@ -162,6 +168,27 @@ class Challenge:
         self.text = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
+def page_url(authorize_url: str, query: Mapping[str, str | None]) -> str:
+    """Return the URL of a page to log in at; empty values of the query are left out."""
+    mark = "&" if urlsplit(authorize_url).query else "?"
+    return f"{authorize_url}{mark}{urlencode({k: v for k, v in query.items() if v})}"
+
+
+def code_query(
+    client: Client, challenge: Challenge, *, redirect: str, state: str, scope: str | None
+) -> dict[str, str | None]:
+    """Return the query that asks an authorization server for a code."""
+    return {
+        "response_type": "code",
+        "client_id": client.id,
+        "redirect_uri": redirect,
+        "state": state,
+        "code_challenge": challenge.text,
+        "code_challenge_method": "S256",
+        "scope": scope,
+    }
+
+
 async def tokens_for_code(
     http: HTTPClient,
     client: Client,
@@ -169,7 +196,6 @@ async def tokens_for_code(
     code: Secret,
     redirect: str,
     challenge: Challenge,
-    now: float,
 ) -> TokenSet:
     """Exchange a redirect's code for tokens.
 
@@ -185,7 +211,7 @@ async def tokens_for_code(
         **client.fields(),
     }
     answer = await post_form(http, client, fields)
-    return tokens_in(answer, client, now=now)
+    return tokens_in(answer, client, now=time.time())
 
 
 async def renewed(http: HTTPClient, tokens: TokenSet, *, now: float) -> TokenSet:

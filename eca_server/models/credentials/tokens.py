@@ -30,6 +30,7 @@ from eca_server.secret import Secret
 _log = logging.getLogger("eca_server.models.credentials")
 
 
+@attrs.define(eq=False)
 class Tokens:
     """The tokens of one provider.
 
@@ -43,28 +44,19 @@ class Tokens:
         lock_seconds: the wait for the lock: more than another server needs for a renewal.
     """
 
-    def __init__(
-        self,
-        provider: str,
-        tokens: TokenSet,
-        *,
-        logins: Logins,
-        http: HTTPClient,
-        hide: Callable[[Iterable[Secret]], None] = lambda _: None,
-        clock: Callable[[], float] = time.time,
-        lock_seconds: float = 60.0,
-    ) -> None:
-        self._provider = provider
-        self._tokens = tokens
-        self._logins = logins
-        self._http = http
-        self._hide = hide
-        self._clock = clock
-        self._lock_seconds = lock_seconds
-        self._renewal: _Renewal | None = None
-        self._is_over: LoggedOut | None = None
-        self._seen_stamp: Stamp | object = object()  # of the file when it was last checked
-        self._spent_token: Secret | None = None  # still in the file, which could not be written
+    _provider: str
+    _tokens: TokenSet
+    _logins: Logins = attrs.field(kw_only=True)
+    _http: HTTPClient = attrs.field(kw_only=True)
+    _hide: Callable[[Iterable[Secret]], None] = attrs.field(default=lambda _: None, kw_only=True)
+    _clock: Callable[[], float] = attrs.field(default=time.time, kw_only=True)
+    _lock_seconds: float = attrs.field(default=60.0, kw_only=True)
+    _renewal: _Renewal | None = attrs.field(default=None, init=False)
+    _is_over: LoggedOut | None = attrs.field(default=None, init=False)
+    # of the file when it was last checked
+    _seen_stamp: Stamp | object = attrs.field(factory=object, init=False)
+    # still in the file, which could not be written
+    _spent_token: Secret | None = attrs.field(default=None, init=False)
 
     @property
     def latest(self) -> TokenSet:
@@ -130,7 +122,7 @@ class Tokens:
         self._seen_stamp, stored = await trio.to_thread.run_sync(self._read_if_changed)
         if stored is None or stored.access in (self._tokens.access, self._spent_token):
             return
-        self._hide(_secrets_of(stored))
+        self._hide(stored.secrets)
         self._tokens, self._is_over = stored, None
 
     def _read_if_changed(self) -> tuple[Stamp, TokenSet | None]:
@@ -182,7 +174,7 @@ class Tokens:
         if stored.access == old or stored.is_due(self._clock()):
             with trio.CancelScope(shield=True):
                 stored = await self._renew_and_store(stored)
-        self._hide(_secrets_of(stored))
+        self._hide(stored.secrets)
         self._tokens, self._is_over = stored, None
 
     def _read(self) -> StoredKeys:
@@ -191,7 +183,7 @@ class Tokens:
 
     async def _renew_and_store(self, old: TokenSet) -> TokenSet:
         new = await renewed(self._http, old, now=self._clock())
-        self._hide(_secrets_of(new))
+        self._hide(new.secrets)
         try:
             store = partial(self._logins.store, self._provider, new, is_renewal=True)
             await trio.to_thread.run_sync(store)
@@ -207,7 +199,3 @@ class _Renewal:
 
     done: trio.Event = attrs.field(factory=trio.Event)
     error: ECAError | None = None
-
-
-def _secrets_of(tokens: TokenSet) -> list[Secret]:
-    return [tokens.access, *([tokens.refresh] if tokens.refresh is not None else [])]

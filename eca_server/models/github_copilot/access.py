@@ -18,6 +18,7 @@ import trio
 from eca_protocol import json
 from eca_protocol.errors import HTTPError, InvalidJSON
 from eca_protocol.http import Deadlines
+from eca_server.json_members import object_in, text_in
 from eca_server.models.access import LoginAccessConfig, Target, join_url
 from eca_server.models.backend import BackendError, Request
 from eca_server.models.credentials.oauth import seconds_in
@@ -156,8 +157,7 @@ class CopilotAccess:
         if secret is None:
             raise BackendError("protocol", "expected a Copilot token, got something else")
         self._config.hide([secret])
-        endpoints = answer.get("endpoints")
-        listed = str(endpoints.get("api")) if isinstance(endpoints, dict) else ""
+        listed = text_in(object_in(answer, "endpoints"), "api")
         return _Token(
             secret=secret,
             base=self._config.url or (listed if _BASE_URL.match(listed) else BASE),
@@ -185,11 +185,9 @@ def _refusal(status: int, headers: Mapping[str, str], body: bytes) -> BackendErr
 
 def _details(body: bytes) -> Mapping[str, Any]:
     try:
-        answer = json.loads(body)
+        return object_in(json.loads(body), "error_details")
     except InvalidJSON:
         return {}
-    details = answer.get("error_details") if isinstance(answer, dict) else None
-    return details if isinstance(details, dict) else {}
 
 
 def _has_images(request: Request) -> bool:

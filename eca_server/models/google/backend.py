@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-import attrs
 from typing_extensions import override
 
 from eca_server.json_members import count_in
@@ -24,7 +23,7 @@ from eca_server.models.google.generations import generation_of
 from eca_server.models.google.messages import ContentWriter, legal_name
 from eca_server.models.google.request import refused_option, write_request
 from eca_server.models.http_backend import AmendedRequest
-from eca_server.models.reasoning import REASONING_DROPPED, unsigned
+from eca_server.models.reasoning import unsigned
 
 _SIGNATURE = re.compile(r"thought.?signature", re.IGNORECASE)
 
@@ -46,7 +45,6 @@ class Google(CorrectingBackend):
         self._generation = generation_of(self.wire_model, self.capabilities)
         images = self.capabilities.images
         self._encoder = HistoryEncoder(ContentWriter(self.origin, self._generation, images=images))
-        self._notified: set[str | None] = set()
 
     @override
     def write(self, request: Request) -> dict[str, Any]:
@@ -76,12 +74,7 @@ class Google(CorrectingBackend):
         if error.code == "MISSING_THOUGHT_SIGNATURE" or (
             error.status == 400 and _SIGNATURE.search(error.message)
         ):
-            messages = unsigned(request.messages, self.origin)
-            if messages == list(request.messages):
-                return None
-            note = None if request.cache_key in self._notified else REASONING_DROPPED
-            self._notified.add(request.cache_key)
-            return AmendedRequest(request=attrs.evolve(request, messages=messages), note=note)
+            return self.with_messages(request, unsigned(request.messages, self.origin))
         return super().amend(request, error)
 
     @override

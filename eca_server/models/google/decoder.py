@@ -6,9 +6,8 @@ position and boundaries, and are sent back as they came.
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Iterable, Mapping
+from functools import partial
 from itertools import chain
 from typing import Any, Unpack
 
@@ -19,13 +18,11 @@ from eca_protocol import json
 from eca_server.json_members import list_in, object_in, text_in
 from eca_server.models.backend import BackendError
 from eca_server.models.calls import complete_call
-from eca_server.models.counts import token_count
 from eca_server.models.errors import error_in_payload
 from eca_server.models.events import (
     Block,
     Event,
     FinishReason,
-    Image,
     ReasoningDelta,
     ReasoningFinished,
     ReasoningStarted,
@@ -34,7 +31,7 @@ from eca_server.models.events import (
     Usage,
 )
 from eca_server.models.google.sources import Sources
-from eca_server.models.stream_decoder import DecoderOptions, StreamDecoder
+from eca_server.models.stream_decoder import DecoderOptions, StreamDecoder, count_at, decoded_image
 
 _SPELLINGS: Mapping[FinishReason, tuple[str, ...]] = {
     "stop": ("STOP",),
@@ -241,13 +238,10 @@ class GeminiDecoder(StreamDecoder):
         )
 
     def _image(self, kind: str, data: str, extra: Mapping[str, Any]) -> list[Event]:
-        try:
-            decoded = base64.b64decode(data, validate=True)
-        except (binascii.Error, ValueError):
-            raise BackendError("protocol", "an image is not valid base64") from None
+        image = decoded_image(kind, data)
         self._has_content = True
         signed = {name: value for name, value in extra.items() if name != "inlineData"}
-        return [Image(media_type=kind, data=decoded), *self._raw_block("picture", signed)]
+        return [image, *self._raw_block("picture", signed)]
 
     def _server_tool(self, tool: str, value: Mapping[str, Any]) -> list[Event]:
         tool_id = text_in(value, "id")
@@ -285,10 +279,7 @@ def _check_prompt(feedback: Mapping[str, Any]) -> None:
 
 def read_usage(counts: Mapping[str, Any]) -> Usage:
     """Return token counts that do not overlap; on the wire only thoughts are counted apart."""
-
-    def number(name: str) -> int | None:
-        return token_count(counts.get(name))
-
+    number = partial(count_at, counts)
     prompt, read = number("promptTokenCount"), number("cachedContentTokenCount")
     answer, thought = number("candidatesTokenCount"), number("thoughtsTokenCount")
     uncached = (prompt or 0) - (read or 0) + (number("toolUsePromptTokenCount") or 0)

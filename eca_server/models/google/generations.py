@@ -99,9 +99,8 @@ def thinking_config(effort: str | None, generation: Generation) -> dict[str, Any
     if not generation.thinks:
         return {}
     config: dict[str, Any] = {"includeThoughts": True}
-    if effort in _EFFORTS and (
-        places := [_EFFORTS.index(each) for each in _known(generation.levels)]
-    ):
+    places = [_EFFORTS.index(each) for each in generation.levels if each in _EFFORTS]
+    if effort in _EFFORTS and places:
         requested = _EFFORTS.index(effort)
         nearest = _EFFORTS[min(places, key=lambda place: abs(place - requested))]
         config["thinkingLevel"] = nearest.upper()
@@ -109,7 +108,3 @@ def thinking_config(effort: str | None, generation: Generation) -> dict[str, Any
         fewest, most = generation.budgets
         config["thinkingBudget"] = max(fewest, min(most, _BUDGETS[effort]))
     return config
-
-
-def _known(levels: tuple[str, ...]) -> list[str]:
-    return [each for each in levels if each in _EFFORTS]

@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from eca_server.json_members import list_in, text_in
-from eca_server.models.events import Citation, Event, ServerTool
+from eca_server.json_members import list_in, object_in, text_in
+from eca_server.models.events import Event, ServerTool
+from eca_server.models.stream_decoder import Citations
 
 
 class Sources:
     """The sources of one answer."""
 
     def __init__(self) -> None:
-        self._cited: set[str] = set()
+        self._citations = Citations()
 
     def read(self, candidate: Mapping[str, Any], *, searches: bool) -> list[Event]:
         """Read the sources in a piece of the answer.
@@ -26,31 +27,14 @@ class Sources:
             searches: whether to emit the search, too; not if it is a part of the answer.
         """
         events: list[Event] = []
-        grounding = candidate.get("groundingMetadata")
-        if isinstance(grounding, dict):
-            if searches and any(
-                isinstance(query, str) for query in list_in(grounding, "webSearchQueries")
-            ):
-                events += [
-                    ServerTool(kind="web_search", phase="started"),
-                    ServerTool(kind="web_search", phase="finished"),
-                ]
-            for chunk in list_in(grounding, "groundingChunks"):
-                events += self._cite(*_page(chunk))
-        cited = candidate.get("citationMetadata")
-        for source in list_in(cited, "citations") if isinstance(cited, dict) else ():
-            if isinstance(source, dict):
-                events += self._cite(text_in(source, "uri"), text_in(source, "title"))
+        grounding = object_in(candidate, "groundingMetadata")
+        queries = list_in(grounding, "webSearchQueries")
+        if searches and any(isinstance(query, str) for query in queries):
+            events += [
+                ServerTool(kind="web_search", phase="started"),
+                ServerTool(kind="web_search", phase="finished"),
+            ]
+        pages = [object_in(chunk, "web") for chunk in list_in(grounding, "groundingChunks")]
+        for source in (*pages, *list_in(object_in(candidate, "citationMetadata"), "citations")):
+            events += self._citations.cite(text_in(source, "uri"), text_in(source, "title"))
         return events
-
-    def _cite(self, url: str, title: str) -> list[Event]:
-        if not url or url in self._cited:
-            return []
-        self._cited.add(url)
-        return [Citation(url=url, title=title)]
-
-
-def _page(chunk: Any) -> tuple[str, str]:
-    """Return the address and the title of a page; empty for other sources."""
-    page = chunk.get("web") if isinstance(chunk, dict) else None
-    return (text_in(page, "uri"), text_in(page, "title")) if isinstance(page, dict) else ("", "")

@@ -21,16 +21,15 @@ from eca_server.models.encoding import HistoryEncoder
 from eca_server.models.estimate import request_tokens
 from eca_server.models.events import Event, Note, Progress, Usage
 from eca_server.models.http_backend import HTTPBackend
-from eca_server.models.ollama.context import ContextSize
 from eca_server.models.ollama.decoder import OllamaDecoder
-from eca_server.models.ollama.messages import OllamaWriter
+from eca_server.models.ollama.messages import OllamaWriter, think_value, write_request
 from eca_server.models.ollama.models import (
+    ContextSize,
     ModelDetails,
     loaded_context,
     read_details,
     read_installed,
 )
-from eca_server.models.ollama.request import think_value, write_request
 
 METADATA_SECONDS = 5.0
 """The deadline of optional requests, in seconds."""
@@ -68,7 +67,7 @@ class Ollama(HTTPBackend):
         self._in_memory_until = 0.0
         self._thinks: bool | None = None
         self._efforts: tuple[str, ...] = ()
-        self._notified: set[tuple[str | None, str]] = set()
+        self._shown_notes: set[tuple[str | None, str]] = set()
         self._encoder = self._new_histories()
 
     @override
@@ -198,6 +197,6 @@ class Ollama(HTTPBackend):
             _NO_THOUGHTS: effort not in (None, "none") and self._thinks is False,
         }
         for note, is_so in unable.items():
-            if is_so and (request.cache_key, note) not in self._notified:
-                self._notified.add((request.cache_key, note))
+            if is_so and (request.cache_key, note) not in self._shown_notes:
+                self._shown_notes.add((request.cache_key, note))
                 yield note

@@ -11,12 +11,12 @@ from typing import Any, Unpack
 from typing_extensions import override
 
 from eca_protocol import json
+from eca_server.json_members import list_in, object_in, text_in
 from eca_server.models.backend import BackendError
 from eca_server.models.calls import complete_call
-from eca_server.models.counts import token_count
 from eca_server.models.errors import error_in_payload
 from eca_server.models.events import Event, FinishReason, TextDelta, Usage
-from eca_server.models.stream_decoder import DecoderOptions
+from eca_server.models.stream_decoder import DecoderOptions, count_at
 from eca_server.models.think_tags import THINK_TAGS, TaggedDecoder, ThinkTags
 
 _REASONS: Mapping[str, FinishReason] = {"": "stop", "stop": "stop", "length": "length"}
@@ -67,38 +67,35 @@ class OllamaDecoder(TaggedDecoder):
 
     def _message(self, message: Mapping[str, Any]) -> list[Event]:
         events: list[Event] = []
-        if isinstance(thought := message.get("thinking"), str) and thought:
+        if thought := text_in(message, "thinking"):
             events += [*self._end_tags(), *self._reason(thought, "thinking")]
         if isinstance(content := message.get("content"), str):
             events += self._content(content)
-        calls = message.get("tool_calls")
-        for call in calls if isinstance(calls, list) else ():
+        for call in list_in(message, "tool_calls"):
             events += self._call(call)
         return events
 
     def _call(self, call: Any) -> list[Event]:
-        function = call.get("function") if isinstance(call, dict) else None
-        function = function if isinstance(function, dict) else {}
-        name = function.get("name")
-        if not isinstance(name, str) or not name:
+        function = object_in(call, "function")
+        name = text_in(function, "name")
+        if not name:
             excerpt = json.dumps(call)[:200].decode("utf-8", "replace")
             raise BackendError("protocol", f"expected a tool call with a name, got {excerpt}")
         self._has_content = True
         self._calls += 1
-        written, provider_id = function.get("arguments"), call.get("id")
+        written = function.get("arguments")
         raw = written if isinstance(written, str) else json.dumps(written or {}).decode()
-        provider_id = provider_id if isinstance(provider_id, str) else None
+        provider_id = text_in(call, "id") or None
         call_events = complete_call(self._new_key(), name, raw, provider_id=provider_id)
         return [*self._end_reasoning(), *call_events]
 
     def _end_with(self, value: Mapping[str, Any]) -> list[Event]:
         events = [*self._end_tags(), *self._end_reasoning()]
-        raw_reason = value.get("done_reason")
-        reason = _REASONS.get(raw_reason if isinstance(raw_reason, str) else "", "other")
+        reason = _REASONS.get(text_in(value, "done_reason"), "other")
         self._check_content(reason)
         usage = Usage(  # Ollama omits 0 and unknown alike
-            input=token_count(value.get("prompt_eval_count")),
-            output=token_count(value.get("eval_count")),
+            input=count_at(value, "prompt_eval_count"),
+            output=count_at(value, "eval_count"),
         )
         if reason == "length" and self._is_full(usage):
             reason = "context_window"

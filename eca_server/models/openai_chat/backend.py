@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import attrs
 from typing_extensions import override
 
 from eca_server.models.backend import BackendError, Request
@@ -21,7 +20,7 @@ from eca_server.models.openai_chat.decoder import UNREADABLE_CALL, ChatDecoder
 from eca_server.models.openai_chat.messages import ChatWriter
 from eca_server.models.openai_chat.profiles import PROFILES, Profile, profile_after
 from eca_server.models.openai_chat.request import DROPPABLE, write_request
-from eca_server.models.reasoning import REASONING_DROPPED, unsigned
+from eca_server.models.reasoning import unsigned
 
 _SIGNATURE_REFUSED = re.compile(
     r"thought.?signature|signature.{0,20}thinking|thinking.{0,60}cannot be modified"
@@ -48,7 +47,6 @@ class OpenAIChat(CorrectingBackend):
         profile = profile or PROFILES.get(self.server, Profile())
         self.headers = {**self.headers, **profile.headers}
         self._use(profile)
-        self._notified: set[str | None] = set()
 
     @override
     def write(self, request: Request) -> dict[str, Any]:
@@ -79,13 +77,10 @@ class OpenAIChat(CorrectingBackend):
     @override
     def amend(self, request: Request, error: BackendError) -> AmendedRequest | None:
         """Also retry without what the provider has signed or encrypted."""
-        messages = unsigned(request.messages, self.origin)
-        refused = error.status == 400 and _SIGNATURE_REFUSED.search(error.message)
-        if not refused or messages == list(request.messages):
-            return super().amend(request, error)
-        note = None if request.cache_key in self._notified else REASONING_DROPPED
-        self._notified.add(request.cache_key)
-        return AmendedRequest(request=attrs.evolve(request, messages=messages), note=note)
+        amended = None
+        if error.status == 400 and _SIGNATURE_REFUSED.search(error.message):
+            amended = self.with_messages(request, unsigned(request.messages, self.origin))
+        return amended or super().amend(request, error)
 
     def _use(self, profile: Profile) -> None:
         self._profile = profile

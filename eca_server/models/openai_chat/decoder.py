@@ -6,26 +6,15 @@ replaced, never added up. A block of reasoning has its text once, however many f
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Unpack
 
 from typing_extensions import override
 
-from eca_server.json_members import list_in
+from eca_server.json_members import list_in, object_in, text_in
 from eca_server.models.backend import BackendError
 from eca_server.models.errors import error_from_payload, error_in_payload
-from eca_server.models.events import (
-    Block,
-    Citation,
-    Event,
-    FinishReason,
-    Image,
-    RefusalDelta,
-    TextDelta,
-    Usage,
-)
+from eca_server.models.events import Block, Event, FinishReason, RefusalDelta, TextDelta, Usage
 from eca_server.models.openai_chat.pieces import (
     ReasoningDetails,
     ToolCalls,
@@ -34,7 +23,7 @@ from eca_server.models.openai_chat.pieces import (
     merge_thinking,
     read_usage,
 )
-from eca_server.models.stream_decoder import DecoderOptions
+from eca_server.models.stream_decoder import Citations, DecoderOptions, decoded_image
 from eca_server.models.think_tags import THINK_TAGS, TaggedDecoder, ThinkTags
 
 _REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text")
@@ -89,7 +78,7 @@ class ChatDecoder(TaggedDecoder):
         self._details = ReasoningDetails()
         self._thinking: list[dict[str, Any]] = []
         self._opaque: str | None = None  # from Copilot
-        self._cited: set[str] = set()
+        self._citations = Citations()
 
     @override
     def _end_mark(self) -> list[Event]:
@@ -123,13 +112,11 @@ class ChatDecoder(TaggedDecoder):
         events = self._start(value)
         for choice in list_in(value, "choices"):
             events += self._choice(choice)
-        groq = value.get("x_groq")
-        for counts in (value.get("usage"), groq.get("usage") if isinstance(groq, dict) else None):
+        for counts in (value.get("usage"), object_in(value, "x_groq").get("usage")):
             if isinstance(counts, dict):
                 self._usage = read_usage(counts)
         for url in list_in(value, "citations"):
-            if isinstance(url, str):
-                events += self._cite({"url": url})
+            events += self._citations.cite(url, "")
         return events
 
     def _choice(self, choice: Any) -> list[Event]:
@@ -145,8 +132,7 @@ class ChatDecoder(TaggedDecoder):
         events = self._delta(delta)
         if isinstance(choice.get("usage"), dict):
             self._usage = read_usage(choice["usage"])
-        reason = choice.get("finish_reason")
-        if isinstance(reason, str) and reason:
+        if reason := text_in(choice, "finish_reason"):
             if reason.lower() in _FAILURES:
                 message = f"the provider ended the answer with {reason}"
                 raise BackendError("overloaded", message, code=reason, retryable=True)
@@ -166,7 +152,7 @@ class ChatDecoder(TaggedDecoder):
         elif isinstance(content, list):
             for part in content:
                 events += self._content_part(part)
-        if isinstance(refusal := delta.get("refusal"), str) and refusal:
+        if refusal := text_in(delta, "refusal"):
             events += [*self._end_reasoning(), RefusalDelta(refusal)]
             self._has_content = self._refused = True
         fragments = list_in(delta, "tool_calls")
@@ -179,8 +165,8 @@ class ChatDecoder(TaggedDecoder):
             events += self._image(image)
         for annotation in list_in(delta, "annotations"):
             if isinstance(annotation, dict):
-                cited = annotation.get("url_citation")
-                events += self._cite(cited if isinstance(cited, dict) else annotation)
+                cited = object_in(annotation, "url_citation") or annotation
+                events += self._citations.cite(cited.get("url"), cited.get("title"))
         if extra := delta.get("extra_content"):
             events.append(Block(raw={"extra_content": extra}))
         return events
@@ -200,11 +186,10 @@ class ChatDecoder(TaggedDecoder):
     def _reasoning_of(self, delta: Mapping[str, Any]) -> list[Event]:
         detailed = self._details.feed(delta.get("reasoning_details"))
         merge_thinking(self._thinking, delta.get("thinking_blocks"))
-        if isinstance(opaque := delta.get("reasoning_opaque"), str) and opaque:
+        if opaque := text_in(delta, "reasoning_opaque"):
             self._opaque = opaque
         for field in _REASONING_FIELDS:
-            text = delta.get(field)
-            if isinstance(text, str) and text:
+            if text := text_in(delta, field):
                 return self._reason(text, field)
         return self._reason(detailed, "reasoning_details")
 
@@ -221,20 +206,10 @@ class ChatDecoder(TaggedDecoder):
         match image:
             case {"image_url": {"url": str(url)}} if url.startswith("data:"):
                 head, _, data = url.removeprefix("data:").partition(",")
-                try:
-                    decoded = base64.b64decode(data, validate=True)
-                except binascii.Error:
-                    raise BackendError("protocol", "an image is not valid base64") from None
+                event = decoded_image(head.partition(";")[0], data)
                 self._has_content = True
-                return [Image(media_type=head.partition(";")[0], data=decoded)]
+                return [event]
         return []
-
-    def _cite(self, source: Mapping[str, Any]) -> list[Event]:
-        url = source.get("url")
-        if not isinstance(url, str) or url in self._cited:
-            return []
-        self._cited.add(url)
-        return [Citation(url=url, title=str(source.get("title") or ""))]
 
     @override
     def _finish(self) -> list[Event]:
@@ -256,5 +231,4 @@ class ChatDecoder(TaggedDecoder):
 
 def _joined(pieces: Iterable[Any]) -> str:
     """Return the texts of a list of content parts."""
-    texts = (piece.get("text") for piece in pieces if isinstance(piece, dict))
-    return "".join(text for text in texts if isinstance(text, str))
+    return "".join(text_in(piece, "text") for piece in pieces)

@@ -6,15 +6,16 @@ Every known dialect is accepted; unknown ones are errors, not guesses.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import attrs
 
 from eca_protocol import json
 from eca_protocol.errors import InvalidJSON
+from eca_server.json_members import object_in
 from eca_server.models.backend import BackendError
 from eca_server.models.calls import read_arguments
-from eca_server.models.counts import cost, token_count
 from eca_server.models.events import (
     Event,
     ToolCallArguments,
@@ -22,6 +23,7 @@ from eca_server.models.events import (
     ToolCallStarted,
     Usage,
 )
+from eca_server.models.stream_decoder import cost, count_at
 
 _RETURNED = ("extra_content", "provider_specific_fields", "thoughtSignature")
 """Fields of a call with Gemini's signature, to be sent back: Google's, LiteLLM's, Databricks'."""
@@ -71,8 +73,7 @@ class ToolCalls:
         """
         if not isinstance(fragment, dict):
             raise BackendError("protocol", f"expected a tool call, got {str(fragment)[:60]}")
-        function = fragment.get("function")
-        function = function if isinstance(function, dict) else {}
+        function = object_in(fragment, "function")
         name = function.get("name") or None
         if name is not None and not isinstance(name, str):
             raise BackendError("protocol", f"expected a tool's name, got {str(name)[:60]}")
@@ -276,22 +277,21 @@ def is_sealed(block: Mapping[str, Any]) -> bool:
 
 def read_usage(counts: Mapping[str, Any]) -> Usage:
     """Return token counts that do not overlap, from any dialect."""
-
-    def number(*path: str) -> int | None:
-        value: Any = counts
-        for name in path:
-            value = value.get(name) if isinstance(value, dict) else None
-        return token_count(value)
-
+    number = partial(count_at, counts)
     prompt, output = number("prompt_tokens"), number("completion_tokens")
     read = number("prompt_tokens_details", "cached_tokens")
     if read is None:
         read = number("prompt_cache_hit_tokens")
     written = number("prompt_tokens_details", "cache_write_tokens")
     if written is None:
-        written = number("cache_creation_input_tokens")  # of Claude, by LiteLLM and Portkey
+        written = count_at(
+            counts, "cache_creation_input_tokens"
+        )  # of Claude, by LiteLLM and Portkey
     cached = (read or 0) + (written or 0)
-    thought, total = number("completion_tokens_details", "reasoning_tokens"), number("total_tokens")
+    thought, total = (
+        number("completion_tokens_details", "reasoning_tokens"),
+        number("total_tokens"),
+    )
     if None not in (prompt, output, thought, total) and total == prompt + output + thought:  # type: ignore[operator]  # none of them is None
         output += thought  # type: ignore[operator]  # a dialect that counts it apart from the output
     if prompt is not None and cached and total == prompt + cached + (output or 0):

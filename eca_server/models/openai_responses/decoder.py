@@ -8,13 +8,14 @@ in the last event counts, too. Unknown events are ignored.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Unpack
 
 from typing_extensions import override
 
 from eca_protocol import json
+from eca_server.json_members import list_in, object_in, text_in
 from eca_server.models.backend import BackendError
-from eca_server.models.counts import cost, token_count
 from eca_server.models.errors import error_from_payload, error_in_payload
 from eca_server.models.events import (
     Event,
@@ -28,7 +29,7 @@ from eca_server.models.events import (
     Usage,
 )
 from eca_server.models.openai_responses.output_items import AnswerState, Message, OutputItem
-from eca_server.models.stream_decoder import DecoderOptions, StreamDecoder
+from eca_server.models.stream_decoder import DecoderOptions, StreamDecoder, cost, count_at
 
 _CONTENT = (TextDelta, ReasoningDelta, RefusalDelta, ToolCallStarted, Image)
 
@@ -76,8 +77,7 @@ class ResponsesDecoder(StreamDecoder):
         kind = value.get("type") if isinstance(value, dict) else None
         if not isinstance(kind, str) or not kind.startswith("response."):
             return self._other(value)
-        response = value.get("response")
-        events = self._start(response if isinstance(response, dict) else {})
+        events = self._start(object_in(value, "response"))
         events += self._event(kind.removeprefix("response."), value)
         self._has_content = self._has_content or any(isinstance(e, _CONTENT) for e in events)
         return events
@@ -140,8 +140,7 @@ class ResponsesDecoder(StreamDecoder):
             detail = error or {"message": f"the provider ended the answer as {status}"}
             raise error_from_payload({"error": detail})
         events: list[Event] = []
-        output = response.get("output")
-        for index, item in enumerate(output if isinstance(output, list) else ()):
+        for index, item in enumerate(list_in(response, "output")):
             item_id = str(item.get("id")) if isinstance(item, dict) else ""
             if isinstance(item, dict) and item_id not in self._ended:
                 key = item_id if item_id in self._open else index
@@ -170,25 +169,20 @@ def _item_key(event: Mapping[str, Any], item: Mapping[str, Any]) -> int | str:
 def _reason(response: Mapping[str, Any], status: str) -> FinishReason:
     if "incomplete" not in (status, response.get("status")):
         return "stop"
-    details = response.get("incomplete_details")
-    raw = str(details.get("reason") or "incomplete") if isinstance(details, dict) else "incomplete"
+    raw = text_in(object_in(response, "incomplete_details"), "reason")
     return _INCOMPLETE_REASONS.get(raw, "other")
 
 
 def read_usage(counts: Mapping[str, Any]) -> Usage:
     """Return token counts that do not overlap; on the wire the input includes the cached tokens."""
-
-    def number(holder: Any, name: str) -> int | None:
-        value = holder.get(name) if isinstance(holder, dict) else None
-        return token_count(value)
-
-    prompt, details = number(counts, "input_tokens"), counts.get("input_tokens_details")
-    read, written = number(details, "cached_tokens"), number(details, "cache_write_tokens")
+    number = partial(count_at, counts)
+    prompt, read = number("input_tokens"), number("input_tokens_details", "cached_tokens")
+    written = number("input_tokens_details", "cache_write_tokens")
     return Usage(
         input=None if prompt is None else max(0, prompt - (read or 0) - (written or 0)),
         cache_read=read,
         cache_write=written,
-        output=number(counts, "output_tokens"),
-        reasoning=number(counts.get("output_tokens_details"), "reasoning_tokens"),
+        output=number("output_tokens"),
+        reasoning=number("output_tokens_details", "reasoning_tokens"),
         cost=cost(counts.get("cost")),
     )

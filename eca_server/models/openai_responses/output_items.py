@@ -6,21 +6,17 @@ to its text. Data to be sent back comes from the completed item, never from its 
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import attrs
 
-from eca_server.json_members import list_in
+from eca_server.json_members import list_in, text_in
 from eca_server.models.backend import BackendError
 from eca_server.models.calls import read_arguments
 from eca_server.models.events import (
     Block,
-    Citation,
     Event,
-    Image,
     ReasoningDelta,
     ReasoningFinished,
     ReasoningStarted,
@@ -31,6 +27,7 @@ from eca_server.models.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
+from eca_server.models.stream_decoder import Citations, decoded_image
 
 SEPARATOR = "\n\n"
 """The separator of two messages of one answer, and of two parts of one reasoning."""
@@ -80,7 +77,7 @@ class AnswerState:
     new_key: Callable[[], str]
     has_text: bool = False
     refused: bool = False
-    cited: set[str] = attrs.field(factory=set)
+    citations: Citations = attrs.field(factory=Citations)
     reasonings: int = 0
 
     def item(self, head: Mapping[str, Any]) -> OutputItem:
@@ -117,7 +114,7 @@ class Message:
             case "refusal.delta", {"delta": str(text)}:
                 return self._refusal(text)
             case "output_text.annotation.added", {"annotation": dict(annotation)}:
-                return self._cite(annotation)
+                return self._answer.citations.cite(annotation.get("url"), annotation.get("title"))
         return []
 
     def end(self, whole: Mapping[str, Any] | None, *, truncated: bool) -> list[Event]:
@@ -132,7 +129,9 @@ class Message:
                     events += self.text(text[text_length:])
                     text_length = max(0, text_length - len(text))
                     for each in list_in(part, "annotations"):
-                        events += self._cite(each) if isinstance(each, dict) else []
+                        if isinstance(each, dict):
+                            cite = self._answer.citations.cite
+                            events += cite(each.get("url"), each.get("title"))
                 case {"type": "refusal", "refusal": str(text)}:
                     events += self._refusal(text[refusal_length:])
                     refusal_length = max(0, refusal_length - len(text))
@@ -159,13 +158,6 @@ class Message:
         self._answer.refused = True
         return [RefusalDelta(text)]
 
-    def _cite(self, annotation: Mapping[str, Any]) -> list[Event]:
-        url = annotation.get("url")
-        if not isinstance(url, str) or not url or url in self._answer.cited:
-            return []
-        self._answer.cited.add(url)
-        return [Citation(url=url, title=str(annotation.get("title") or ""))]
-
 
 class _Reasoning:
     def __init__(self, answer: AnswerState) -> None:
@@ -191,9 +183,8 @@ class _Reasoning:
         for field in ("summary", "content"):
             if self._length and field != self._field:
                 continue
-            parts = list_in(whole or {}, field)
-            texts = [part.get("text") for part in parts if isinstance(part, dict)]
-            text = SEPARATOR.join(text for text in texts if isinstance(text, str) and text)
+            parts = list_in(whole, field)
+            text = SEPARATOR.join(filter(None, (text_in(part, "text") for part in parts)))
             events += self._text(text[self._length :], field, self._part)
         opaque = None if whole is None or truncated else _without_nulls(whole)
         return [*events, ReasoningFinished(key=self._key, opaque=opaque)]
@@ -216,12 +207,11 @@ class _Call:
         self._pieces: list[str] = []
 
     def begin(self) -> list[Event]:
-        name = self._head.get("name")
-        if self._begun or not isinstance(name, str) or not name:
+        name = text_in(self._head, "name")
+        if self._begun or not name:
             return []
         self._begun = True
-        call_id = self._head.get("call_id")
-        provider_id = call_id if isinstance(call_id, str) and call_id else None
+        provider_id = text_in(self._head, "call_id") or None
         raw = "".join(self._pieces)  # includes pieces from before the name was known
         started = ToolCallStarted(key=self._key, name=name, provider_id=provider_id)
         return [started, ToolCallArguments(self._key, raw)] if raw else [started]
@@ -281,10 +271,7 @@ class _Other:
         match whole:
             case {"type": "image_generation_call", "result": str(data)}:
                 media_type = f"image/{whole.get('output_format') or 'png'}"
-                try:
-                    return [Image(media_type=media_type, data=base64.b64decode(data)), block]
-                except binascii.Error:
-                    raise BackendError("protocol", "an image is not valid base64") from None
+                return [decoded_image(media_type, data), block]
         return [block]
 
 

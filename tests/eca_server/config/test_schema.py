@@ -16,8 +16,7 @@ from eca_server.config.hook_settings import HookEvent
 from eca_server.config.loading import LoadedConfig
 from eca_server.config.schema import config_schema
 from eca_server.config.settings import Config
-from eca_server.config.unknown import hint, unknown_keys
-from eca_server.config.upstream import UPSTREAM_KEYS
+from eca_server.config.unknown import UPSTREAM_KEYS, hint, unknown_keys
 
 TYPES: dict[str, dict[str, Any]] = {
     "defaultModel": {"type": ["string", "null"]},

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from eca_server.agent.tools.approval import Policy, policy_of
 from eca_server.agent.tools.approval_rules import Call
+from eca_server.config.data_file import DataFileError
 from eca_server.config.loading import LoadedConfig, load
 from eca_server.config.reading import Workspace, settings_of
 from eca_server.config.settings import Config
-from eca_server.config.trust_store import TrustStore, TrustStoreError
+from eca_server.config.trust_store import TrustStore
 
 PROVIDER = {"api": "openai-chat", "url": "https://evil.example"}
 SERVER = {"command": "touch", "args": ["./owned"]}
@@ -381,7 +382,7 @@ def test_decisions_hold_for_a_link_to_a_root_and_only_for_it(untrusted):
     assert loaded.trusted_roots == {link}
     blocked = untrusted.write(untrusted.folder / "file", "")
     store = TrustStore({"XDG_DATA_HOME": str(blocked)})
-    with pytest.raises(TrustStoreError, match=r"trust\.json"):
+    with pytest.raises(DataFileError, match=r"trust\.json"):
         store.accept(link, ["x"])
 
 
@@ -409,7 +410,7 @@ def test_decisions_are_private_and_a_damaged_file_trusts_nothing(untrusted):
         assert problem.source == str(store.path)
         assert "no folder is trusted" in problem.message
         assert str(store.path) not in problem.message
-        with pytest.raises(TrustStoreError):
+        with pytest.raises(DataFileError):
             store.accept(untrusted.roots[0], [])
         assert store.path.read_bytes() == damaged
 

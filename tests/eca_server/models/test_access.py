@@ -15,7 +15,7 @@ from eca_server.models.credentials.logins import Logins
 from eca_server.models.credentials.oauth import Client, TokenSet
 from eca_server.models.credentials.tokens import Tokens
 from eca_server.models.history import Origin
-from eca_server.models.openai_chat import OpenAIChat
+from eca_server.models.openai_chat.backend import OpenAIChat
 from eca_server.secret import Secret
 from tests.eca_server.models.credentials.login_server import LoginServer, login_server
 from tests.eca_server.models.reading import ask, failure

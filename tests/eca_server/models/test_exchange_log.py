@@ -11,7 +11,7 @@ from eca_protocol.testing.provider import Provider, Reply, reply, wait
 from eca_server.models.access import KeyAccess
 from eca_server.models.backend import BackendError, Request
 from eca_server.models.history import Origin
-from eca_server.models.openai_chat import OpenAIChat
+from eca_server.models.openai_chat.backend import OpenAIChat
 from eca_server.models.retry import RetryPolicy, stream_with_retries
 from eca_server.secret import Secret
 from tests.eca_server.models.histories import user

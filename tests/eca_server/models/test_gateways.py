@@ -9,7 +9,7 @@ from eca_server.models.backend import BackendError
 from eca_server.models.error_kinds import TRANSIENT
 from eca_server.models.errors import error_from_response, error_in_payload, user_message
 from eca_server.models.history import Origin
-from eca_server.models.openai_chat import OpenAIChat
+from eca_server.models.openai_chat.backend import OpenAIChat
 from tests.eca_server.models.reading import ask, talking
 
 ORIGIN = Origin(api="openai-chat", provider="test", model="m")

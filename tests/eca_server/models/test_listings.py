@@ -12,8 +12,8 @@ from eca_server.models.listings import (
     chat_models,
     listing_from_json,
     listing_to_json,
+    read_models,
 )
-from eca_server.models.model_list import read_models
 from tests.eca_server.models.reading import odd_values
 
 

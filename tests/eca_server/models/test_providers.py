@@ -8,13 +8,13 @@ import pytest
 
 from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import Provider, Reply, reply
-from eca_server.config.settings import Limit, Model
+from eca_server.config.settings import Config, Limit, Model
 from eca_server.config.settings import Provider as Settings
 from eca_server.models.backend import BackendError, Request
-from eca_server.models.backends import Timers
+from eca_server.models.backends import deadlines_of
 from eca_server.models.history import Origin
 from eca_server.models.known_providers import KNOWN_PROVIDERS, server_of
-from eca_server.models.openai_chat import OpenAIChat
+from eca_server.models.openai_chat.backend import OpenAIChat
 from eca_server.models.openai_chat.profiles import PROFILES
 from eca_server.models.openai_responses.profiles import PROFILES as RESPONSES_PROFILES
 from eca_server.models.provider import is_local
@@ -186,7 +186,8 @@ def test_who_has_no_key_but_needs_one_is_not_asked_for_a_list():
 )
 def test_a_local_model_has_ten_minutes_for_each_step(url, local):
     assert is_local(url) == local
-    ours, limits = Timers().deadlines(url), Timers(first_byte=5, idle=6).deadlines(url)
+    configured = Config(first_byte_timeout=5, stream_idle_timeout=6)
+    ours, limits = deadlines_of(Config(), url), deadlines_of(configured, url)
     assert (ours.first_byte, ours.idle) == ((600, 600) if local else (60, 120))
     assert (limits.first_byte, limits.idle) == (5, 6)
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from eca_server.models.anthropic.backend import read_model
 from eca_server.models.anthropic.decoder import MessagesDecoder
-from eca_server.models.anthropic.models import read_model
 from eca_server.models.backend import Tool
 from eca_server.models.events import (
     Finished,

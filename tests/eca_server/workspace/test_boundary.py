@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from eca_server.printable import printable_path
 from eca_server.workspace import opening
 from eca_server.workspace.boundary import Workspace
-from eca_server.workspace.descent import Descent
 from eca_server.workspace.errors import InvalidPath, PathChanged
-from eca_server.workspace.opening import Directory, folded, open_directory
+from eca_server.workspace.opening import Descent, Directory, folded, open_directory
 from tests.eca_server.workspace.conftest import root_of
 
 

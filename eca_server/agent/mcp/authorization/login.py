@@ -8,11 +8,10 @@ are stored with the keys of providers.
 from __future__ import annotations
 
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Final
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlsplit
 
 import attrs
 import trio
@@ -30,6 +29,7 @@ from eca_server.agent.mcp.authorization.discovery import (
 )
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.config.files import Stamp, stamp_of
+from eca_server.config.mcp_settings import OAuthClient
 from eca_server.models.credentials.logins import Logins, LoginsError
 from eca_server.models.credentials.oauth import (
     Challenge,
@@ -37,6 +37,8 @@ from eca_server.models.credentials.oauth import (
     LoggedOut,
     OAuthError,
     TokenSet,
+    code_query,
+    page_url,
     tokens_for_code,
 )
 from eca_server.models.credentials.redirect import Redirect, redirect_page
@@ -52,97 +54,42 @@ _OFFLINE: Final = "offline_access"
 _TOO_LITTLE: Final = "insufficient_scope"
 
 
-@attrs.frozen
-class _Identity:
-    """The configuration of our client at authorization servers; see `Login`."""
-
-    id: str | None
-    secret: Secret | None
-    name: str
-    metadata_url: str | None
-
-    async def client_at(
-        self,
-        server: AuthorizationServer,
-        http: HTTPClient,
-        *,
-        redirect: str,
-        resource: str,
-        scope: str,
-    ) -> Client:
-        """Return our client at a server: configured, described by a document, or registered."""
-        document = self.metadata_url if server.reads_documents else None
-        if self.id is not None:
-            return Client(
-                id=self.id,
-                token_url=server.token_url,
-                secret=self.secret,
-                authentication=server.authentication,
-                resource=resource,
-            )
-        if document is None:
-            return await register(
-                http, server, name=self.name, redirect=redirect, resource=resource, scope=scope
-            )
-        parts = urlsplit(document)
-        if parts.scheme != "https" or not parts.hostname or parts.path in ("", "/"):
-            raise OAuthError("expected an https URL with a path as `clientMetadataUrl`")
-        return Client(id=document, token_url=server.token_url, resource=resource)
-
-
+@attrs.define(kw_only=True, eq=False)
 class Login:
     """The login at one server; it outlives the sessions with it.
 
     Args:
         http: the HTTP client for authorization servers.
-        client_id: our client id at the authorization server; None: we register.
-        client_name: our name in a registration.
-        client_metadata_url: our client id at servers that read metadata documents, if any.
-        port: the local port of the redirect; 0: any.
+        client: the configuration of our client at the authorization server.
         shared_by: the name of the group that shares the stored tokens; empty: all users of the URL.
         hide: called with new secrets before they are used.
         on_login: called when the user has logged in.
         on_failure: called with the reason if a login fails after its page was shown.
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        http: HTTPClient,
-        logins: Logins,
-        nursery: trio.Nursery,
-        client_id: str | None = None,
-        client_secret: Secret | None = None,
-        client_name: str | None = None,
-        client_metadata_url: str | None = None,
-        port: int = 0,
-        shared_by: str = "",
-        hide: Callable[[Iterable[Secret]], None] = lambda _: None,
-        on_login: Callable[[], object] = lambda: None,
-        on_failure: Callable[[str], object] = lambda _: None,
-    ) -> None:
-        self._url = url
-        self.key = f"mcp:{canonical_url(url)}{f' ({shared_by})' if shared_by else ''}"
-        self._http = http
-        self._logins = logins
-        self._nursery = nursery
-        self._identity = _Identity(
-            client_id, client_secret, client_name or "ECA for Python", client_metadata_url
-        )
-        self._port = port
-        self._hide = hide
-        self._on_login = on_login
-        self._on_failure = on_failure
-        self._tokens: Tokens | None = None
-        self._read_at: Stamp | object = object()
-        self._times_forgotten = 0
-        self._scopes: tuple[str, ...] = ()
-        self._logins_for: Counter[tuple[str, ...]] = Counter()
-        self._page = ""
-        self._waiting = trio.CancelScope()
-        self._asking = trio.Lock()
-        self._storing = trio.Lock()
+    _url: str
+    _http: HTTPClient
+    _logins: Logins
+    _nursery: trio.Nursery
+    _client: OAuthClient = attrs.field(factory=OAuthClient)
+    _shared_by: str = ""
+    _hide: Callable[[Iterable[Secret]], None] = lambda _: None
+    _on_login: Callable[[], object] = lambda: None
+    _on_failure: Callable[[str], object] = lambda _: None
+    key: str = attrs.field(init=False)
+    _tokens: Tokens | None = attrs.field(default=None, init=False)
+    _read_at: Stamp | object = attrs.field(factory=object, init=False)
+    _times_forgotten: int = attrs.field(default=0, init=False)
+    _scopes: tuple[str, ...] = attrs.field(default=(), init=False)
+    _logins_for: Counter[tuple[str, ...]] = attrs.field(factory=Counter, init=False)
+    _page: str = attrs.field(default="", init=False)
+    _waiting: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
+    _asking: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+    _storing: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        group = f" ({self._shared_by})" if self._shared_by else ""
+        self.key = f"mcp:{canonical_url(self._url)}{group}"
 
     @property
     def is_known(self) -> bool:
@@ -195,10 +142,12 @@ class Login:
         read_at, tokens = await trio.to_thread.run_sync(self._stored, abandon_on_cancel=True)
         self._read_at = read_at
         if tokens is not None and self._tokens is None and before == self._times_forgotten:
-            self._hide([each for each in (tokens.access, tokens.refresh) if each is not None])
-            self._tokens = Tokens(
-                self.key, tokens, logins=self._logins, http=self._http, hide=self._hide
-            )
+            self._hide(tokens.secrets)
+            self._tokens = self._renewed(tokens)
+
+    def _renewed(self, tokens: TokenSet) -> Tokens:
+        """Return tokens that are renewed when they are due."""
+        return Tokens(self.key, tokens, logins=self._logins, http=self._http, hide=self._hide)
 
     def _stored(self) -> tuple[Stamp, TokenSet | None]:
         stamp = stamp_of(self._logins.path)
@@ -294,41 +243,49 @@ class Login:
         is_offline = _OFFLINE in server.scopes and _OFFLINE not in self._scopes
         if is_offline:
             scope = f"{scope} {_OFFLINE}".strip()
-        async with redirect_page(port=self._port) as page:
-            client = await self._identity.client_at(
-                server, self._http, redirect=page.url, resource=resource.identifier, scope=scope
+        async with redirect_page(port=self._client.oauth_port) as page:
+            client = await self._client_at(
+                server, redirect=page.url, resource=resource.identifier, scope=scope
             )
             challenge = Challenge()
-            query = {
-                "response_type": "code",
-                "client_id": client.id,
-                "redirect_uri": page.url,
-                "state": page.state,
-                "code_challenge": challenge.text,
-                "code_challenge_method": "S256",
-                "resource": resource.identifier,
-                **({"scope": scope} if scope else {}),
-                **({"prompt": "consent"} if is_offline else {}),
-            }
-            mark = "&" if urlsplit(server.authorize_url).query else "?"
-            begin(f"{server.authorize_url}{mark}{urlencode(query)}")
+            query = code_query(client, challenge, redirect=page.url, state=page.state, scope=scope)
+            query["resource"] = resource.identifier
+            query["prompt"] = "consent" if is_offline else None
+            begin(page_url(server.authorize_url, query))
             code = await _code(page, server)
             tokens = await tokens_for_code(
-                self._http,
-                client,
-                code=code,
-                redirect=page.url,
-                challenge=challenge,
-                now=time.time(),
+                self._http, client, code=code, redirect=page.url, challenge=challenge
             )
-        self._hide([each for each in (tokens.access, tokens.refresh) if each is not None])
+        self._hide(tokens.secrets)
         async with self._storing:
             await trio.to_thread.run_sync(self._logins.store, self.key, tokens)
         await trio.lowlevel.checkpoint_if_cancelled()  # the user has logged out meanwhile
-        self._tokens = Tokens(
-            self.key, tokens, logins=self._logins, http=self._http, hide=self._hide
-        )
+        self._tokens = self._renewed(tokens)
         self._logins_for[demand.scopes] += 1
+
+    async def _client_at(
+        self, server: AuthorizationServer, *, redirect: str, resource: str, scope: str
+    ) -> Client:
+        """Return our client at a server: configured, described by a document, or registered."""
+        ours = self._client
+        if ours.client_id is not None:
+            return Client(
+                id=ours.client_id,
+                token_url=server.token_url,
+                secret=ours.client_secret,
+                authentication=server.authentication,
+                resource=resource,
+            )
+        document = ours.client_metadata_url if server.reads_documents else None
+        if document is None:
+            name = ours.client_name or "ECA for Python"
+            return await register(
+                self._http, server, name=name, redirect=redirect, resource=resource, scope=scope
+            )
+        parts = urlsplit(document)
+        if parts.scheme != "https" or not parts.hostname or parts.path in ("", "/"):
+            raise OAuthError("expected an https URL with a path as `clientMetadataUrl`")
+        return Client(id=document, token_url=server.token_url, resource=resource)
 
 
 async def _code(page: Redirect, server: AuthorizationServer) -> Secret:

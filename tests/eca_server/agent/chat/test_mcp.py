@@ -9,11 +9,12 @@ import trio
 
 from eca_protocol.testing.provider import Provider, reply
 from eca_server.agent.mcp.errors import MCPError
-from eca_server.agent.mcp.messages import MCPTool, Progress, TextContent, ToolHints, ToolResult
+from eca_server.agent.mcp.messages import MCPTool, Progress, ToolHints, ToolResult
 from eca_server.agent.mcp.settings import ServerSettings
 from eca_server.agent.tools.approval import Memo
 from eca_server.connection.features import mcp
 from eca_server.connection.features.mcp_turns import MOST_TOOLS
+from eca_server.models.history import TextPart
 from tests.eca_server.agent.chat.agent_session import ALLOW, calls, of_calls, order, results
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import ECHO as ECHO_MODEL
@@ -219,7 +220,7 @@ async def test_an_error_that_quotes_the_key_of_its_server_is_masked(tmp_path, pl
     servers = {"git": {"url": "https://x/mcp", "headers": {"Authorization": f"Bearer {secret}"}}}
 
     async def refuse(_: str) -> ToolResult:
-        return ToolResult(content=(TextContent(text=f"bad token {secret}"),), is_error=True)
+        return ToolResult(content=(TextPart(f"bad token {secret}"),), is_error=True)
 
     script = calls(("git__echo", {}))
     async with session(tmp_path, script, servers=servers, **ALLOW) as (ours, provider):

@@ -9,15 +9,12 @@ import trio
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.messages import (
     Content,
-    EmbeddedResource,
-    ImageContent,
     Prompt,
     PromptArgument,
     PromptMessage,
-    PromptResult,
     ResourceContents,
-    TextContent,
 )
+from eca_server.models.history import ImagePart, TextPart
 from tests.eca_server.agent.chat.agent_session import conversation
 from tests.eca_server.agent.chat.editor import ECHO, editor, text, types
 from tests.eca_server.agent.chat.editor import Content as Received
@@ -43,23 +40,23 @@ PNG = b"\x89PNG\r\n\x1a\n and so on"
 TWO: dict[str, Any] = {**GIT, "hub": {"command": "hub-server"}}
 
 
-def says(*messages: tuple[str, Content | str]) -> PromptResult:
-    return PromptResult(
-        messages=tuple(
-            PromptMessage(
-                role=role,  # type: ignore[arg-type]  # what a test writes
-                content=TextContent(text=each) if isinstance(each, str) else each,
-            )
-            for role, each in messages
+def says(*messages: tuple[str, Content | str]) -> tuple[PromptMessage, ...]:
+    return tuple(
+        PromptMessage(
+            role=role,  # type: ignore[arg-type]  # what a test writes
+            content=TextPart(each) if isinstance(each, str) else each,
         )
+        for role, each in messages
     )
 
 
-def offers(place: Place, *prompts: Prompt, result: PromptResult | None = None) -> list[Any]:
+def offers(
+    place: Place, *prompts: Prompt, result: tuple[PromptMessage, ...] | None = None
+) -> list[Any]:
     """Let the server offer these; what they were asked with."""
     requests: list[Any] = []
 
-    async def gives(name: str, arguments: Mapping[str, str]) -> PromptResult:
+    async def gives(name: str, arguments: Mapping[str, str]) -> tuple[PromptMessage, ...]:
         requests.append((name, dict(arguments)))
         return result or says(("user", f"{name} was asked"))
 
@@ -144,11 +141,11 @@ async def test_messages_keep_their_roles_and_what_they_embed(tmp_path, places):
     archive = ResourceContents(uri="memo://z", blob=b"\0\1", mime_type="application/zip")
     result = says(
         ("assistant", "I begin."),
-        ("assistant", ImageContent(data=PNG, mime_type="image/png")),
+        ("assistant", ImagePart(data=PNG, media_type="image/png")),
         ("user", "Read @b.txt and this:"),
-        ("user", EmbeddedResource(contents=page)),
-        ("user", EmbeddedResource(contents=picture)),
-        ("user", EmbeddedResource(contents=archive)),
+        ("user", page),
+        ("user", picture),
+        ("user", archive),
         ("assistant", "I end."),
     )
     offers(places["git"], Prompt(name="talk"), result=result)
@@ -172,12 +169,12 @@ async def test_messages_keep_their_roles_and_what_they_embed(tmp_path, places):
         assert "what only the server named" not in str(messages)
 
 
-async def _refuses(name: str, arguments: Mapping[str, str]) -> PromptResult:
+async def _refuses(name: str, arguments: Mapping[str, str]) -> tuple[PromptMessage, ...]:
     raise MCPError("prompts/get: not today, token not-a-real-secret-0123", kind="refused")
 
 
-async def _is_empty(name: str, arguments: Mapping[str, str]) -> PromptResult:
-    return PromptResult(messages=())
+async def _is_empty(name: str, arguments: Mapping[str, str]) -> tuple[PromptMessage, ...]:
+    return ()
 
 
 @pytest.mark.requirement("CHAT-31", "W-20a")
@@ -205,14 +202,14 @@ async def test_a_prompt_that_fails_says_why_and_ends(places, autojump_clock):
 async def test_a_server_that_is_slow_or_dies_holds_no_prompt(places, autojump_clock):
     cancelled = []
 
-    async def hangs(name: str, arguments: Mapping[str, str]) -> PromptResult:
+    async def hangs(name: str, arguments: Mapping[str, str]) -> tuple[PromptMessage, ...]:
         try:
             await trio.sleep_forever()
         finally:
             cancelled.append(name)
         raise AssertionError
 
-    async def dies(name: str, arguments: Mapping[str, str]) -> PromptResult:
+    async def dies(name: str, arguments: Mapping[str, str]) -> tuple[PromptMessage, ...]:
         places["git"].session.end()
         raise MCPError("exit code 1", kind="closed")
 

@@ -23,10 +23,11 @@ from eca_server.agent.chat.pictures import (
     Gallery,
     picture_content,
 )
-from eca_server.agent.mcp.messages import ImageContent, TextContent, ToolResult
+from eca_server.agent.mcp.messages import ToolResult
 from eca_server.client.content_formatting import LARGEST_PICTURE, ContentFormatter
 from eca_server.client.profiles import DEFAULT_PROFILE
 from eca_server.models.events import Block, Image, TextDelta
+from eca_server.models.history import ImagePart, TextPart
 from tests.eca_server.agent.chat.agent_session import ALLOW, calls, older, today
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import SCRIPT, Content, call, contents, provider_config
@@ -54,7 +55,7 @@ def pictures(received: list[tuple[str, Content]]) -> list[tuple[str, Any]]:
                          "VALUE:ChatContent=ChatImageContent")  # fmt: skip
 async def test_pictures_are_shown_where_they_come_and_given_to_the_model(tmp_path, places):
     async def gives(_: str) -> ToolResult:
-        return ToolResult(content=(ImageContent(data=JPEG, mime_type="image/jpeg"),))
+        return ToolResult(content=(ImagePart(data=JPEG, media_type="image/jpeg"),))
 
     (tmp_path / "a.gif").write_bytes(GIF)
     url = f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
@@ -275,7 +276,7 @@ def looks(received: Sequence[tuple[str, Content]]) -> list[Mapping[str, Any]]:
 @pytest.mark.requirement("W-43d")
 async def test_calls_thoughts_and_sources_look_as_they_looked(tmp_path, places):
     async def gives(_: str) -> ToolResult:
-        return ToolResult(content=(TextContent(text='{"a": [1]}'),))
+        return ToolResult(content=(TextPart('{"a": [1]}'),))
 
     folder = tmp_path / "work"
     folder.mkdir()

@@ -17,13 +17,11 @@ NAMES = st.text(st.sampled_from("aA:/- \nß*\u202e") | st.characters(), min_size
 PNG = b"\x89PNG\r\n\x1a\n"
 TEXTS = st.sampled_from(["", " ", "hello", "x" * 300_000])
 CONTENTS = st.one_of(
-    TEXTS.map(lambda text: m.TextContent(text=text)),
-    st.just(m.ImageContent(data=PNG, mime_type="image/png")),
-    st.builds(m.ResourceContents, uri=NAMES, text=TEXTS).map(
-        lambda each: m.EmbeddedResource(contents=each)
-    ),
+    TEXTS.map(TextPart),
+    st.just(ImagePart(data=PNG, media_type="image/png")),
+    st.builds(m.ResourceContents, uri=NAMES, text=TEXTS),
     st.sampled_from([PNG, b"%PDF-", b"\0", PNG + bytes(4_000_000)]).map(
-        lambda blob: m.EmbeddedResource(contents=m.ResourceContents(uri="memo://x", blob=blob))
+        lambda blob: m.ResourceContents(uri="memo://x", blob=blob)
     ),
 )
 
@@ -67,8 +65,7 @@ def test_the_last_argument_takes_the_whole_rest(text, limit):
     st.sampled_from(["", "more"]),
 )
 def test_any_prompt_becomes_a_bounded_history_that_every_api_takes(messages, more):
-    result = m.PromptResult(messages=tuple(messages))
-    history = messages_of(result, server="s", user_text="/s:p more", extra_text=more)
+    history = messages_of(messages, server="s", user_text="/s:p more", extra_text=more)
     if not history:
         return
     assert [each.role for each in history] == [
@@ -85,10 +82,9 @@ def test_any_prompt_becomes_a_bounded_history_that_every_api_takes(messages, mor
 
 
 def test_an_empty_prompt_has_no_messages_and_a_note_says_once_that_text_was_left_out():
-    blank = m.PromptMessage(role="user", content=m.TextContent(text=" \n"))
-    empty = m.PromptResult(messages=(blank,))
-    assert messages_of(empty, server="s", user_text="/s:p", extra_text="x") == ()
-    block = m.PromptMessage(role="user", content=m.TextContent(text="x" * Limits().total))
-    (history,) = messages_of(m.PromptResult(messages=(block,) * 3), server="s", user_text="/s:p")
+    blank = m.PromptMessage(role="user", content=TextPart(" \n"))
+    assert messages_of([blank], server="s", user_text="/s:p", extra_text="x") == ()
+    block = m.PromptMessage(role="user", content=TextPart("x" * Limits().total))
+    (history,) = messages_of([block] * 3, server="s", user_text="/s:p")
     first, last = history.parts
     assert (len(first.text), "left out" in last.text) == (Limits().total, True)

@@ -22,6 +22,7 @@ from eca_server.agent.mcp.messages import MCPTool
 from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.session import Session
 from eca_server.agent.mcp.settings import ServerSettings
+from eca_server.config.mcp_settings import OAuthClient
 from eca_server.models.credentials.logins import Logins
 from eca_server.secret import Secret
 
@@ -83,12 +84,14 @@ async def main(url: str) -> None:
     with tempfile.TemporaryDirectory() as home:
         async with trio.open_nursery() as nursery, HTTPClient() as http:
             login = Login(
-                url,
+                url=url,
                 http=http,
                 logins=Logins({"XDG_DATA_HOME": home, "HOME": home}),
                 nursery=nursery,
-                client_id=CONTEXT.get("client_id"),
-                client_secret=Secret(secret) if secret else None,
+                client=OAuthClient(
+                    client_id=CONTEXT.get("client_id"),
+                    client_secret=Secret(secret) if secret else None,
+                ),
                 on_login=lambda: has_logged_in.set(),  # noqa: PLW0108 - the event changes
             )
             how = {"environment": {}, "roots": tuple, "log": ServerLog("suite")}

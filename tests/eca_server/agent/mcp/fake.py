@@ -12,12 +12,16 @@ from eca_server.agent.mcp import messages as m
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.server import Server
 from eca_server.config.mcp_settings import MCPServer
+from eca_server.models.history import TextPart
 
 ECHO = m.MCPTool(name="echo", description="Says it again.", input_schema={"type": "object"})
 
 
-async def _gives_nothing(name: str, arguments: Mapping[str, str]) -> m.PromptResult:
-    return m.PromptResult(messages=())
+Prompt = tuple[m.PromptMessage, ...]
+
+
+async def _gives_nothing(name: str, arguments: Mapping[str, str]) -> Prompt:
+    return ()
 
 
 @attrs.define(slots=False, eq=False)
@@ -50,7 +54,7 @@ class FakeSession:
     prompts: tuple[m.Prompt, ...] = (m.Prompt(name="greet"),)
     resources: tuple[m.Resource, ...] = (m.Resource(uri="file:///a", name="a"),)
     templates: tuple[m.ResourceTemplate, ...] = ()
-    gives: Callable[[str, Mapping[str, str]], Awaitable[m.PromptResult]] = _gives_nothing
+    gives: Callable[[str, Mapping[str, str]], Awaitable[Prompt]] = _gives_nothing
     contents: dict[str, tuple[m.ResourceContents, ...]] = attrs.field(factory=dict)
     watched: set[str] = attrs.field(factory=set)
     roots_changes: int = 0
@@ -80,7 +84,7 @@ class FakeSession:
     async def list_resource_templates(self) -> tuple[m.ResourceTemplate, ...]:
         return self.templates
 
-    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> m.PromptResult:
+    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> Prompt:
         return await self.gives(name, arguments)
 
     async def read_resource(self, uri: str) -> tuple[m.ResourceContents, ...]:
@@ -114,7 +118,7 @@ class FakeSession:
         except trio.Cancelled:
             self.cancelled.append(name)
             raise
-        return m.ToolResult(content=(m.TextContent(text=f"{name} was called"),))
+        return m.ToolResult(content=(TextPart(f"{name} was called"),))
 
 
 @attrs.define(slots=False, eq=False)

@@ -68,7 +68,7 @@ class Guarded:
     def renew_login(self, nursery: trio.Nursery, url: str | None = None, **changes: Any) -> None:
         """Take a login as a later process would."""
         self.login = Login(
-            url or self.server.url,
+            url=url or self.server.url,
             http=self.http,
             logins=self.logins,
             nursery=nursery,

@@ -17,6 +17,7 @@ from eca_protocol.http import HTTPClient
 from eca_server.agent.mcp.authorization.discovery import canonical_url, parse_bearer_challenge
 from eca_server.agent.mcp.authorization.login import MAX_STEP_UPS
 from eca_server.agent.mcp.errors import MCPError
+from eca_server.config.mcp_settings import OAuthClient
 from eca_server.models.credentials.logins import Logins
 from eca_server.models.credentials.oauth import Client, TokenSet
 from eca_server.secret import Secret
@@ -116,7 +117,7 @@ async def test_one_login_waits_however_often_the_server_is_started_and_frees_its
     assert query_of(page)["scope"] == "read write"
     port = urlsplit(query_of(page)["redirect_uri"]).port
     guarded.login.give_up()
-    guarded.renew_login(nursery, port=port)
+    guarded.renew_login(nursery, client=OAuthClient(oauth_port=port))
     second = await guarded.asks()
     assert str(port) in second
     assert second != page
@@ -181,7 +182,7 @@ async def test_a_configured_client_is_not_registered_and_authenticates(
 ):
     guarded.change(OAUTH, **{METHODS: methods})
     secret = Secret("client/secret")
-    guarded.renew_login(nursery, client_id="my id", client_secret=secret)
+    guarded.renew_login(nursery, client=OAuthClient(client_id="my id", client_secret=secret))
     assert (await guarded.log_in())["client_id"] == "my id"
     guarded.renew_login(nursery)  # of a later process, which only renews
     guarded.good = "token-2"
@@ -221,7 +222,7 @@ DOCUMENT = "https://me.example/client.json"
 @pytest.mark.parametrize("reads", [True, False, "true"])
 async def test_a_metadata_document_is_the_client_id_where_servers_read_it(guarded, nursery, reads):
     guarded.change(OAUTH, client_id_metadata_document_supported=reads)
-    guarded.renew_login(nursery, client_metadata_url=DOCUMENT)
+    guarded.renew_login(nursery, client=OAuthClient(client_metadata_url=DOCUMENT))
     query = await guarded.log_in()
     paths = ["/token"] if reads is True else ["/register", "/token"]
     assert [path for path, _ in guarded.requests] == paths

@@ -12,9 +12,14 @@ from hypothesis import strategies as st
 from eca_server.agent.mcp import messages as m
 from eca_server.agent.mcp import readers
 from eca_server.agent.mcp.errors import MCPError
-from eca_server.agent.mcp.media import decode_base64, image_type
 from eca_server.agent.mcp.methods import TABLE
-from eca_server.agent.mcp.readers import read_initialized, read_tool, read_tool_result
+from eca_server.agent.mcp.readers import (
+    decode_base64,
+    read_initialized,
+    read_tool,
+    read_tool_result,
+)
+from eca_server.models.history import ImagePart, TextPart
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00\xff\xfe" * 5
 ENCODED = base64.b64encode(PNG).decode()
@@ -35,8 +40,8 @@ def test_pictures_are_read_however_their_base64_is_spelled_and_invalid_ones_are_
         {"type": "image", "data": text, "mimeType": "image/jpeg"} for text in SPELLINGS + INVALID
     ]
     content = read_tool_result({"content": blocks}).content
-    picture = m.ImageContent(data=PNG, mime_type="image/png")
-    note = m.TextContent(text="(image that could not be read)")
+    picture = ImagePart(data=PNG, media_type="image/png")
+    note = TextPart("(image that could not be read)")
     assert content == (picture,) * len(SPELLINGS) + (note,) * len(INVALID)
 
 
@@ -46,16 +51,8 @@ def test_every_base64_gives_its_bytes(data):
     assert decode_base64(base64.urlsafe_b64encode(data).decode().rstrip("=")) == data
 
 
-def test_pictures_are_detected_by_their_first_bytes():
-    assert image_type(b"\xff\xd8\xff\xe0") == "image/jpeg"
-    assert image_type(b"GIF89a") == "image/gif"
-    assert image_type(b"RIFF\0\0\0\0WEBP") == "image/webp"
-    assert image_type(b"RIFF\0\0\0\0WAVE") is image_type(b"<svg") is None
-
-
 def resource(**members):
-    contents = m.ResourceContents(**members)
-    return m.EmbeddedResource(contents=contents)
+    return m.ResourceContents(**members)
 
 
 EMBEDDED = {"uri": "a", "text": "t", "mimeType": "text/x"}
@@ -64,17 +61,17 @@ EMBEDDED = {"uri": "a", "text": "t", "mimeType": "text/x"}
 @pytest.mark.parametrize(
     ("block", "content"),
     [
-        ({"type": "text", "text": "a"}, m.TextContent(text="a")),
-        ({"type": "text", "text": {"a": 1}}, m.TextContent(text='{"a":1}')),
-        ("bare", m.TextContent(text="bare")),
-        ({"type": "hologram", "x": 1}, m.TextContent(text='{"type":"hologram","x":1}')),
-        ({"type": ["image"]}, m.TextContent(text='{"type":["image"]}')),
-        ({"type": "resource"}, m.TextContent(text='{"type":"resource"}')),
+        ({"type": "text", "text": "a"}, TextPart("a")),
+        ({"type": "text", "text": {"a": 1}}, TextPart('{"a":1}')),
+        ("bare", TextPart("bare")),
+        ({"type": "hologram", "x": 1}, TextPart('{"type":"hologram","x":1}')),
+        ({"type": ["image"]}, TextPart('{"type":["image"]}')),
+        ({"type": "resource"}, TextPart('{"type":"resource"}')),
         (
             {"type": "audio", "data": "AAE="},
-            m.AudioContent(data=b"\x00\x01", mime_type="audio/wav"),
+            TextPart("(a sound of 2 bytes, audio/wav, was left out)"),
         ),
-        ({"type": "resource_link", "uri": "x:a", "name": "a"}, m.ResourceLink(uri="x:a", name="a")),
+        ({"type": "resource_link", "uri": "x:a", "name": "a"}, TextPart("Resource a (x:a)")),
         (
             {"type": "resource", "resource": EMBEDDED},
             resource(uri="a", text="t", mime_type="text/x"),
@@ -122,7 +119,7 @@ def test_only_true_and_a_result_of_an_unknown_shape_are_errors():
     for raw in ({}, None, 3, {"task": {"taskId": "1"}}, []):
         result = read_tool_result(raw)
         assert result.is_error
-        assert isinstance(result.content[0], m.TextContent)
+        assert isinstance(result.content[0], TextPart)
 
 
 def test_a_tools_schema_and_hints_are_unchanged():
@@ -182,7 +179,8 @@ def test_nothing_in_names_and_descriptions_is_hidden_from_people_and_seen_by_mod
     [linked] = read_tool_result({"content": [link]}).content
     server = read_initialized({"protocolVersion": "2025-11-25", "instructions": NAME})
     assert tool.wire_name == prompt.wire_name == prompt.arguments[0].wire_name == NAME
-    for item in (tool, prompt, resource, template, linked, server):
+    assert linked == TextPart("Resource push (x://y): push")
+    for item in (tool, prompt, resource, template, server):
         values = attrs.asdict(item, filter=lambda field, _: field.name != "wire_name")
         words = [*words_of(values)]
         assert "push" in words

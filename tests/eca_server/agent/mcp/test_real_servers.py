@@ -16,6 +16,7 @@ from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.session import Session
 from eca_server.agent.mcp.settings import ServerSettings
+from eca_server.models.history import ImagePart, TextPart
 from tests.eca_server.agent.mcp.scripted import talking_to
 from tests.eca_server.agent.mcp.web import session_at, text_of
 from tests.node import node, node_modules
@@ -87,17 +88,17 @@ async def _use(session: Session) -> None:
 async def _every_content_arrives(session: Session) -> None:
     assert await call(session, "echo", message="h\xe9 \U0001f642") == "Echo: h\xe9 \U0001f642"
     image = await session.call_tool("get-tiny-image", {}, deadline=SECONDS)
-    (picture,) = [part for part in image.content if isinstance(part, m.ImageContent)]
-    assert (picture.mime_type, picture.data[:4]) == ("image/png", b"\x89PNG")
+    (picture,) = [part for part in image.content if isinstance(part, ImagePart)]
+    assert (picture.media_type, picture.data[:4]) == ("image/png", b"\x89PNG")
     where = {"location": "Chicago"}
     weather = await session.call_tool("get-structured-content", where, deadline=SECONDS)
     assert isinstance(weather.structured, Mapping)
     assert weather.structured["conditions"]
     links = await session.call_tool("get-resource-links", {"count": 2}, deadline=SECONDS)
-    assert [type(part) for part in links.content].count(m.ResourceLink) == 2
+    assert sum("demo://resource" in str(part) for part in links.content) == 2
     asked_for = {"resourceType": "Text", "resourceId": 1}
     embedded = await session.call_tool("get-resource-reference", asked_for, deadline=SECONDS)
-    assert [type(part) for part in embedded.content].count(m.EmbeddedResource) == 1
+    assert [type(part) for part in embedded.content].count(m.ResourceContents) == 1
     assert "not found" in await refusal(session, "no-such-tool")
 
 
@@ -119,8 +120,8 @@ async def _prompts_and_resources_are_given(session: Session) -> None:
     prompts = {prompt.name: prompt for prompt in await session.list_prompts()}
     arguments = [(each.name, each.required) for each in prompts["args-prompt"].arguments]
     assert arguments == [("city", True), ("state", False)]
-    (message,) = (await session.get_prompt("args-prompt", {"city": "Ghent"})).messages
-    assert isinstance(message.content, m.TextContent)
+    (message,) = await session.get_prompt("args-prompt", {"city": "Ghent"})
+    assert isinstance(message.content, TextPart)
     assert "Ghent" in message.content.text
     with pytest.raises(MCPError, match="city") as raised:
         await session.get_prompt("args-prompt", {})

@@ -14,8 +14,8 @@ from eca_protocol.framing import Framing, LineDecoder, encode_line
 from eca_protocol.messages.lifecycle import WorkspaceFolder
 from eca_protocol.server.roots import parse_roots, uri_of
 from eca_server.agent.mcp import session as session_module
+from eca_server.agent.mcp.connection import PING_SECONDS, RETRY_SECONDS, keep_alive
 from eca_server.agent.mcp.errors import MCPError
-from eca_server.agent.mcp.keep_alive import PING_SECONDS, RETRY_SECONDS, keep_alive
 from eca_server.agent.mcp.messages import Progress
 from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.stdio import StdioTransport, start_stdio
@@ -155,12 +155,12 @@ async def test_half_a_line_costs_the_call_its_deadline_and_the_end_is_clean():
     assert "0.2 s" in raised.value.message
 
 
-async def test_calls_run_up_to_a_number_and_abandoned_ones_are_cancelled_at_the_server():
+async def test_abandoned_calls_are_cancelled_at_the_server():
     log = ServerLog("bad")
     cancelled = [["echo_message"]]
     script = on_call(["stderr", "running"], **{"notifications/cancelled": cancelled})
     async with session_with(script, log) as session, trio.open_nursery() as nursery:
-        for _ in range(12):
+        for _ in range(8):
             nursery.start_soon(call, session)
         while log.last_lines(20).count("running") < 8:
             await trio.sleep(0.01)
@@ -212,15 +212,12 @@ async def test_progress_without_end_does_not_hold_a_call_for_ever(monkeypatch):
         assert 0.4 < time.monotonic() - started < 2
 
 
-async def test_a_flood_of_progress_is_thinned_out_and_nonsense_is_ignored():
+async def test_invalid_progress_is_ignored():
     reports: list[Progress] = []
     odd = [notification("progress", **params) for params in NO_PROGRESS]
     async with session_with(on_call(*odd, DONE)) as session:
         assert text_of(await call(session, on_progress=reports.append)) == "ok"
     assert reports == []
-    async with session_with(on_call(["repeat", 3000, PROGRESS], DONE)) as session:
-        await call(session, on_progress=reports.append)
-    assert 1 <= len(reports) < 100
 
 
 async def test_roots_are_given_also_before_the_handshake_is_answered(tmp_path):

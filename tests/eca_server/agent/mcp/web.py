@@ -18,10 +18,11 @@ from eca_server.agent.mcp.authorization.login import Login
 from eca_server.agent.mcp.connection import connect
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.http_transport import Timeouts
-from eca_server.agent.mcp.messages import TextContent, ToolResult
+from eca_server.agent.mcp.messages import ToolResult
 from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.session import Session
 from eca_server.agent.mcp.settings import ServerSettings
+from eca_server.models.history import TextPart
 from tests.eca_server.agent.mcp.scripted_server import DECENT
 
 QUICK = Timeouts(
@@ -197,7 +198,7 @@ async def fails_to_start(url: str, **changes: Any) -> MCPError:
 
 def text_of(result: ToolResult) -> str:
     """The texts of a result."""
-    return "".join(part.text for part in result.content if isinstance(part, TextContent))
+    return "".join(part.text for part in result.content if isinstance(part, TextPart))
 
 
 async def stop_a_call(server: WebServer, session: Session) -> Exchange:

@@ -415,7 +415,7 @@ async def test_no_custom_tool_takes_the_name_of_a_native_one_of_any_package(tmp_
     ("module", "content", "answer"),
     [
         (f"{FEATURES}.mcp", {"mcpServers": {"s": {"command": "true"}}}, UPGRADED),
-        ("eca_server.config.unknown", {"welcomeMessage": "x"}, "hi"),
+        ("eca_server.config.schema", {"welcomeMessage": "x"}, "hi"),
     ],
 )
 async def test_a_server_upgraded_while_it_runs_survives_a_change_and_asks_for_a_restart(
@@ -443,7 +443,7 @@ async def test_a_prompt_to_a_model_whose_modules_are_gone_is_a_turn_that_says_so
         ours.write({"providers": {"a": {"api": "anthropic", **known}}})
         for _ in range(2):
             await ours.watcher.look()
-        monkeypatch.setitem(sys.modules, "eca_server.models.anthropic", None)
+        monkeypatch.setitem(sys.modules, "eca_server.models.anthropic.backend", None)
         prompt = ours.editor.prompt_request("hi", model="a/m")
         await ours.editor.send(prompt)
         await ours.editor.expect_finished("c")

@@ -9,9 +9,10 @@ import pytest
 
 from eca_protocol.server.roots import uri_of
 from eca_protocol.testing.provider import Provider, reply
-from eca_server.agent.mcp.messages import Prompt, PromptMessage, PromptResult, TextContent
+from eca_server.agent.mcp.messages import Prompt, PromptMessage
 from eca_server.config.trust_texts import NOT_NOW, TRUST
 from eca_server.connection.features import mcp
+from eca_server.models.history import TextPart
 from tests.eca_protocol.wire import notification
 from tests.eca_server.agent.chat.agent_session import calls
 from tests.eca_server.agent.chat.current import CURRENT, refused
@@ -65,9 +66,8 @@ async def test_no_text_of_a_folder_a_hook_a_model_or_an_mcp_server_accepts(folde
     }
     place = Place()
 
-    async def gives(_name: str, _arguments: Mapping[str, str]) -> PromptResult:
-        content = TextContent(text=ACCEPT)
-        return PromptResult(messages=(PromptMessage(role="user", content=content),))
+    async def gives(_name: str, _arguments: Mapping[str, str]) -> tuple[PromptMessage, ...]:
+        return (PromptMessage(role="user", content=TextPart(ACCEPT)),)
 
     def prepare(made: FakeSession) -> None:
         made.prompts, made.gives = (Prompt(name="trust"),), gives

@@ -8,8 +8,7 @@ from eca_protocol.http import HTTPClient
 from eca_protocol.sse import SSEvent
 from eca_protocol.testing.provider import Reply
 from eca_server.models.access import KeyAccess
-from eca_server.models.anthropic import Anthropic
-from eca_server.models.anthropic.backend import MAX_PAUSES
+from eca_server.models.anthropic.backend import MAX_PAUSES, Anthropic
 from eca_server.models.anthropic.decoder import MessagesDecoder
 from eca_server.models.backend import BackendError, Request, Tool
 from eca_server.models.events import (

@@ -14,8 +14,8 @@ from eca_server.models.access import LoginAccessConfig
 from eca_server.models.answer import Answer
 from eca_server.models.backend import BackendError, ModelInfo, Request
 from eca_server.models.facts import ModelFacts
-from eca_server.models.github_copilot import CopilotAccess, GitHubCopilot
-from eca_server.models.github_copilot.models import read_models
+from eca_server.models.github_copilot.access import CopilotAccess
+from eca_server.models.github_copilot.backend import GitHubCopilot, read_models
 from eca_server.models.history import Message, Origin
 from eca_server.secret import Secret
 from tests.eca_server.models.github_copilot.github import LOGIN, GitHub, github

@@ -9,7 +9,7 @@ import pytest
 from eca_protocol.testing.provider import Reply, chunk, reply
 from eca_server.models.backend import Request
 from eca_server.models.history import Origin
-from eca_server.models.openai_chat import OpenAIChat
+from eca_server.models.openai_chat.backend import OpenAIChat
 from eca_server.models.openai_chat.profiles import PROFILES
 from tests.eca_server.models.histories import PICTURE, model, tool, tool_call, tool_result, user
 from tests.eca_server.models.openai_chat.scripted import delta

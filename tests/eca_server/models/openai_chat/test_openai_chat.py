@@ -37,7 +37,7 @@ from eca_server.models.events import (
     ToolCallStarted,
 )
 from eca_server.models.history import Message, Origin
-from eca_server.models.openai_chat import OpenAIChat
+from eca_server.models.openai_chat.backend import OpenAIChat
 from eca_server.models.openai_chat.decoder import ChatDecoder
 from tests.eca_server.models.histories import model, user
 from tests.eca_server.models.openai_chat.scripted import STOP, decoder, delta, fragment, play, tool

@@ -23,7 +23,7 @@ from eca_server.models.events import (
 )
 from eca_server.models.facts import Capabilities
 from eca_server.models.history import Message, Origin
-from eca_server.models.openai_responses import OpenAIResponses
+from eca_server.models.openai_responses.backend import OpenAIResponses
 from eca_server.models.openai_responses.decoder import ResponsesDecoder
 from tests.eca_server.models.histories import (
     OURS,
