@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 import attrs
+import trio
 
 from eca_protocol import messages as m
 from eca_server.agent.mcp.connection import connect
@@ -76,6 +77,7 @@ class MCPServers:
     in_turns: TurnServers = attrs.field(init=False)
     _logins_at: dict[str, tuple[MCPServer, Login]] = attrs.field(factory=dict, init=False)
     _errors: dict[str, str] = attrs.field(factory=dict, init=False)
+    _following: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.manager = Manager(
@@ -112,18 +114,19 @@ class MCPServers:
 
     async def follow_logins(self) -> None:
         """Start the servers whose required login another server has stored."""
-        for server in self.manager:
-            _, login = self._logins_at.get(server.name, (None, None))
-            if login is None or server.state is not State.REQUIRES_AUTH:
-                continue
-            try:
-                is_stored = await login.was_made_elsewhere()
-            except (MCPError, RuntimeError) as error:  # RuntimeError: there is no thread now
-                _log.info("MCP server %s: %s", server.name, error)
-                continue
-            if is_stored and server.state is State.REQUIRES_AUTH:
-                login.give_up()
-                server.start()
+        async with self._following:  # else two of them would start a server twice
+            for server in self.manager:
+                _, login = self._logins_at.get(server.name, (None, None))
+                if login is None or server.state is not State.REQUIRES_AUTH:
+                    continue
+                try:
+                    is_stored = await login.was_made_elsewhere()
+                except (MCPError, RuntimeError) as error:  # RuntimeError: there is no thread now
+                    _log.info("MCP server %s: %s", server.name, error)
+                    continue
+                if is_stored and server.state is State.REQUIRES_AUTH:
+                    login.give_up()
+                    server.start()
 
     async def close(self) -> list[str]:
         """Stop all servers; return a sentence for each that did not end in time."""
