@@ -8,9 +8,8 @@ from runner import instrumented, main
 
 with instrumented():
     from eca_server.agent.tools.diff import split_lines
-    from eca_server.agent.tools.edit_file import EditResult, edit
+    from eca_server.agent.tools.editing import EditResult, edit, with_newline
     from eca_server.agent.tools.tool import ToolError
-    from eca_server.agent.tools.write_file import with_newline
     from eca_server.workspace.errors import NotText
     from eca_server.workspace.reading import Text, decode
 

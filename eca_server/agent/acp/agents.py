@@ -21,9 +21,10 @@ from eca_protocol import json
 from eca_protocol.acp import messages as acp
 from eca_protocol.errors import DeadlineExceeded, DecodeError, ECAError, RequestFailed, RPCError
 from eca_protocol.jsonrpc import ErrorCode
-from eca_server.agent.acp.calls import prompt_blocks
+from eca_server.agent.acp.blocks import prompt_blocks
+from eca_server.agent.acp.process import AgentFailed, AgentProcess
 from eca_server.agent.acp.requests import TurnRequests
-from eca_server.agent.acp.session import AgentFailed, AgentProcess, AgentSession, user_error
+from eca_server.agent.acp.session import AgentSession, user_error
 from eca_server.agent.acp.terminals import Terminals
 from eca_server.agent.acp.writer import TurnWriter
 from eca_server.agent.chat.call_runner import CallRunner

@@ -1,10 +1,9 @@
-"""The blocks of ACP as texts and pictures, and the tool calls of an agent, piece by piece."""
+"""The tool calls of an agent, as it describes them piece by piece."""
 
 from __future__ import annotations
 
-import base64
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Final
 
 import attrs
@@ -12,56 +11,16 @@ import attrs
 from eca_protocol import json
 from eca_protocol.acp import messages as acp
 from eca_protocol.messages import FileChangeDetails
+from eca_server.agent.acp.blocks import shown
 from eca_server.agent.chat.tool_call import ToolCall
 from eca_server.agent.mcp.tools import parts_within
 from eca_server.agent.tools.diff import file_change
 from eca_server.agent.tools.files import in_thread, printable
 from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
-from eca_server.models.history import FilePart, ImagePart, Part, TextPart
+from eca_server.models.history import ImagePart, TextPart
 from eca_server.printable import printable_line
 from eca_server.workspace.boundary import Place, Workspace
-
-
-def prompt_blocks(
-    parts: Iterable[Part], accepted: acp.PromptCapabilities
-) -> Iterator[acp.ContentBlock]:
-    """Yield the blocks of a prompt; what the agent does not take is named."""
-    for part in parts:
-        match part:
-            case TextPart(text):
-                yield acp.TextContent(text=text)
-            case ImagePart() if accepted.image:
-                data = base64.b64encode(part.data).decode()
-                yield acp.ImageContent(data=data, mime_type=part.media_type)
-            case FilePart() if accepted.embedded_context:
-                blob = base64.b64encode(part.data).decode()
-                contents = acp.ResourceContents(
-                    uri=f"attachment:{part.name}", mime_type=part.media_type, blob=blob
-                )
-                yield acp.EmbeddedResource(resource=contents)
-            case ImagePart() | FilePart():
-                yield acp.TextContent(text=f"[a {part.media_type} that you cannot read]")
-
-
-def shown(block: acp.ContentBlock) -> TextPart | ImagePart:
-    """Return a block of the agent as a text in Markdown, or as a picture."""
-    match block:
-        case acp.TextContent():
-            return TextPart(block.text)
-        case acp.ImageContent():
-            try:
-                data = base64.b64decode(block.data, validate=True)
-            except ValueError:  # also text outside ASCII
-                return TextPart("[an unreadable picture]")
-            return ImagePart(media_type=block.mime_type, data=data)
-        case acp.ResourceLink():
-            return TextPart(f"[{block.title or block.name}]({block.uri})")
-        case acp.EmbeddedResource():
-            return TextPart(block.resource.text or f"[{block.resource.uri}]")
-        case _:
-            return TextPart(f"[{block.type}]")
-
 
 _EFFECTS: Final[Mapping[str, Effect]] = {
     "read": "read",

@@ -25,7 +25,8 @@ from eca_protocol.server.calls import CallState
 from eca_server.agent.acp.calls import AgentTool
 from eca_server.agent.acp.terminals import Terminals
 from eca_server.agent.acp.writer import TurnWriter
-from eca_server.agent.chat.call_runner import CallRunner, PendingChanges, Step, wait_for_approval
+from eca_server.agent.chat.call_runner import CallRunner, wait_for_approval
+from eca_server.agent.chat.steps import PendingChanges, Step
 from eca_server.agent.chat.turn import Turn
 from eca_server.agent.tools.diff import split_lines
 from eca_server.agent.tools.files import LARGEST, Ledger, ReadingTool, checkpoint

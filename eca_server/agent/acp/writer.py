@@ -17,7 +17,8 @@ from eca_protocol.acp import messages as acp
 from eca_protocol.messages import TaskItem, TaskPriority, TaskStatus, UsageLimit
 from eca_protocol.revisions import Revision
 from eca_protocol.server.calls import CallState, Naming
-from eca_server.agent.acp.calls import AgentCall, shown, shown_title, tool_name
+from eca_server.agent.acp.blocks import shown
+from eca_server.agent.acp.calls import AgentCall, shown_title, tool_name
 from eca_server.agent.chat.pictures import picture_content
 from eca_server.agent.chat.reply import add_answer
 from eca_server.agent.chat.tool_call import ToolCall

@@ -46,6 +46,8 @@ MOST_FAILURES = 5
 _Key: TypeAlias = tuple[str, str, str]
 """A call by its server, its tool and its arguments."""
 
+_log = logging.getLogger("eca_server.agent.chat")
+
 
 class Gather(Protocol):
     """A reader of a prompt's contexts."""
@@ -303,9 +305,6 @@ class _Failures:
             self.counts.clear()
         self.successes |= changes
         self.counts.update(failed)
-
-
-_log = logging.getLogger("eca_server.agent.chat")
 
 
 async def take_steers(turn: Turn, compact: Callable[[str], Awaitable[None]]) -> bool:

@@ -28,6 +28,14 @@ MOST_PICTURES = 20
 
 _UNKNOWN = "application/octet-stream"
 
+_log = logging.getLogger("eca_server.agent.chat")
+
+MOST_FILES = 100
+"""The largest number of files for one chat."""
+
+SECONDS = 1.0
+"""Seconds to wait for the disk."""
+
 
 def picture_content(data: bytes) -> ChatImageContent:
     """Return the content that shows a picture; an unknown type becomes `_UNKNOWN`."""
@@ -53,15 +61,6 @@ class FirstPictures:
         belongs = self._dropped and isinstance(event, Block)
         self._dropped = False
         return belongs
-
-
-_log = logging.getLogger("eca_server.agent.chat")
-
-MOST_FILES = 100
-"""The largest number of files for one chat."""
-
-SECONDS = 1.0
-"""Seconds to wait for the disk."""
 
 
 class Gallery:

@@ -27,14 +27,8 @@ from eca_server.agent.tools.tool import ToolOutput
 from eca_server.client.session import Session
 from eca_server.models import history
 
-
-class ReplayedContent(NamedTuple):
-    """A content of a chat, or of its subagent's chat `subagent_chat_id`."""
-
-    role: Role
-    content: m.ChatContent
-    subagent_chat_id: str | None = None
-
+AT_ONCE = 50
+"""Contents between two checkpoints."""
 
 Describe: TypeAlias = Callable[[history.ToolCallPart], tuple[Naming, str | None]]
 """A function that returns a call's names on the wire, and its summary or None."""
@@ -42,6 +36,14 @@ Describe: TypeAlias = Callable[[history.ToolCallPart], tuple[Naming, str | None]
 CUT_OFF = "The server ended before this answer was complete. Its stored part is above."
 
 COMPACTED = "The chat was compacted here: the model has a summary of the messages above."
+
+
+class ReplayedContent(NamedTuple):
+    """A content of a chat, or of its subagent's chat `subagent_chat_id`."""
+
+    role: Role
+    content: m.ChatContent
+    subagent_chat_id: str | None = None
 
 
 def replayed(
@@ -166,10 +168,6 @@ class _Replay:
         call.finish(
             ToolOutput(parts=result.parts, is_error=result.is_error), spent_ms=view.total_time_ms
         )
-
-
-AT_ONCE = 50
-"""Contents between two checkpoints."""
 
 
 class Replayer:

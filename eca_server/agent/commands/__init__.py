@@ -29,21 +29,11 @@ from eca_server.agent.commands.context import (
 from eca_server.agent.commands.custom import CommandFiles, CustomCommand, TooLong
 from eca_server.agent.commands.doctor import check_setup
 from eca_server.agent.commands.export import export_chat, import_file
+from eca_server.agent.commands.init import write_instructions
 from eca_server.agent.commands.login import LOGIN, log_out
-from eca_server.agent.commands.selection import (
-    list_hooks,
-    list_rules,
-    list_subagents,
-    select_agent,
-    select_model,
-    sync_system_prompt,
-)
-from eca_server.agent.commands.skills import (
-    SkillCommand,
-    create_skill,
-    skills_command,
-    write_instructions,
-)
+from eca_server.agent.commands.rules import list_hooks, list_rules, sync_system_prompt
+from eca_server.agent.commands.selection import list_subagents, select_agent, select_model
+from eca_server.agent.commands.skills import SkillCommand, create_skill, skills_command
 from eca_server.agent.commands.trust import review_trust
 from eca_server.agent.commands.unsupported import UNSUPPORTED
 from eca_server.agent.context.limits import limit_notes

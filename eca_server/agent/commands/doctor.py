@@ -51,6 +51,15 @@ _NO_MODEL = (
     "configure `providers`."
 )
 
+CHECK_SECONDS = 20.0
+"""Time limit for the answer of each provider; all are asked at the same time."""
+
+_REQUEST = Request(
+    messages=[Message(role="user", parts=(TextPart("Say hi."),))],
+    max_output_tokens=16,  # the smallest value that every API accepts
+)
+_NO_LIST = (404, 405, 501)
+
 
 def report(
     *,
@@ -216,16 +225,6 @@ async def _built_in_model(models: Models) -> str:
     except (BackendError, trio.TooSlowError) as error:
         answer = f"failed ({error})"
     return f"Built-in test model: {answer}"
-
-
-CHECK_SECONDS = 20.0
-"""Time limit for the answer of each provider; all are asked at the same time."""
-
-_REQUEST = Request(
-    messages=[Message(role="user", parts=(TextPart("Say hi."),))],
-    max_output_tokens=16,  # the smallest value that every API accepts
-)
-_NO_LIST = (404, 405, 501)
 
 
 @attrs.frozen(kw_only=True)

@@ -39,6 +39,9 @@ _MAX_NAMES: Final = 100
 _MAX_NAME: Final = 60
 _NOT_A_WORD = re.compile(r"[^a-z0-9]+")
 
+MAX_BYTES: Final = 32 * 1024 * 1024
+"""Maximum size of an imported file, in bytes."""
+
 
 @command(
     "export",
@@ -148,10 +151,6 @@ def _markdown(
 
 
 _FORMS: Final = {".edn": _edn, ".json": _json, ".md": _markdown}
-
-
-MAX_BYTES: Final = 32 * 1024 * 1024
-"""Maximum size of a file, in bytes."""
 
 
 @command("import", CommandArgument(name="path", description="Path of the file.", required=True))

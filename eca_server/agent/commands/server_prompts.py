@@ -45,6 +45,11 @@ _MAX_DESCRIPTION: Final = 500
 _MAX_ARGUMENT_DESCRIPTION: Final = 200
 _MAX_ERROR: Final = 2000
 
+_LONGEST_URI = 2000
+_CONTINUE = TextPart("Continue.")
+
+_Part: TypeAlias = TextPart | ImagePart | FilePart
+
 
 class MissingArguments(Exception):
     """A call of a prompt without a required argument; the text shows the usage."""
@@ -182,12 +187,6 @@ async def run_server_prompt(
     agent = await context.make_agent(turn, argument_text)
     if agent is not None:
         await attrs.evolve(agent, messages=messages).run(turn)
-
-
-_LONGEST_URI = 2000
-_CONTINUE = TextPart("Continue.")
-
-_Part: TypeAlias = TextPart | ImagePart | FilePart
 
 
 def messages_of(

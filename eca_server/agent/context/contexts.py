@@ -19,9 +19,10 @@ import trio
 from eca_protocol import messages as m
 from eca_protocol.http import HTTPClient
 from eca_server.agent.context.block import Content, Section, render
-from eca_server.agent.context.disk import PathReader, pasted_attachment
+from eca_server.agent.context.disk import PathReader
 from eca_server.agent.context.limits import Limits, limit_notes
 from eca_server.agent.context.mentions import Mention, find_mentions, resolve_mention
+from eca_server.agent.context.pasted import pasted_attachment
 from eca_server.agent.tools.files import Ledger, printable
 from eca_server.agent.tools.output import Cap, cut_end
 from eca_server.models.attachments import Attachment

@@ -2,15 +2,13 @@
 
 The rule of this module: a path in a context is read wherever it leads, since the user consented by
 adding it. Below a directory, a file is read only if no link takes it outside the directory. The
-model knows the content of a file that was read, as after a call of `read_file`. The media type of a
-pasted picture is detected from the bytes, not taken from the client.
+model knows the content of a file that was read, as after a call of `read_file`.
 
-Everything that accesses the disk is called in a worker thread.
+All but `draw_tree` accesses the disk: call it in a worker thread.
 """
 
 from __future__ import annotations
 
-import binascii
 import contextlib
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -18,7 +16,7 @@ from pathlib import Path
 
 import attrs
 
-from eca_protocol.messages import ImageContext, LinesRange
+from eca_protocol.messages import LinesRange
 from eca_protocol.server.roots import Root
 from eca_server.agent.context.block import Content, Section, render
 from eca_server.agent.context.excerpt import Excerpt, read_excerpt
@@ -27,15 +25,17 @@ from eca_server.agent.tools.files import LARGEST, Ledger, printable
 from eca_server.agent.tools.output import cut_mark
 from eca_server.models.attachments import (
     SIGNATURE_BYTES,
-    Attachment,
     make_attachment,
     media_type_of,
 )
 from eca_server.workspace.boundary import Place, Workspace, open_place
-from eca_server.workspace.errors import FileError, NotText, TooLarge
+from eca_server.workspace.errors import FileError, TooLarge
 from eca_server.workspace.ignore import list_files
 from eca_server.workspace.opening import Descent, Directory
 from eca_server.workspace.reading import Checkpoint, open_file, read_file
+
+_MOST_FILES = 100_000  # of one directory
+_OVERHEAD = 64  # bytes charged for each file, for its tags and the time to read it
 
 
 @attrs.define(eq=False)
@@ -89,10 +89,6 @@ def _draw(directory: _Directory, indent: str, lines: list[str]) -> None:
             entries = "1 entry" if below.size == 1 else f"{below.size} entries"
             lines.append(f"{indent}{printable(name)}/ ({entries} left out)")
     lines.extend(f"{indent}{printable(name)}" for name in directory.files)
-
-
-_MOST_FILES = 100_000  # of one directory
-_OVERHEAD = 64  # bytes charged for each file, for its tags and the time to read it
 
 
 @attrs.frozen(kw_only=True)
@@ -241,30 +237,3 @@ def draw_roots(
             where = {"name": str(root.path)}
             sections.append(Section(name="left_out", attributes=where, body=(str(error),)))
     return render(sections)
-
-
-_HEAD = SIGNATURE_BYTES * 4
-
-
-def pasted_attachment(context: ImageContext, limits: Limits) -> Attachment:
-    """Return the attachment of a pasted picture or document (PDF).
-
-    Raises:
-        FileError: its type is not supported, or it is too large.
-    """
-    text = context.base64
-    text = text.partition(",")[2] if text.startswith("data:") else text
-    most = max(limits.picture, limits.document)
-    if len(text) > most * 2:
-        raise TooLarge(f"expected at most {most} bytes, got about {len(text) * 3 // 4}")
-    try:
-        data = binascii.a2b_base64(text)
-    except ValueError as error:  # also for non-ASCII characters
-        raise NotText(f"expected base64: {error}") from error
-    media_type = media_type_of(data[:_HEAD])
-    if media_type is None:
-        raise NotText("expected PNG, JPEG, GIF, WebP or PDF, got something else")
-    most = limits.document if media_type == "application/pdf" else limits.picture
-    if len(data) > most:
-        raise TooLarge(f"expected at most {most} bytes, got {len(data)}")
-    return make_attachment(media_type, "pasted", data)

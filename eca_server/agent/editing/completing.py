@@ -35,6 +35,34 @@ _OPENING: Final = re.compile(r"\s*(```|~~~)[^\n]*\n")
 _SIGNIFICANT: Final = 3
 """Characters from which on an equal text counts as a repetition."""
 
+_log = logging.getLogger("eca_server.agent.editing")
+
+TIMEOUT: Final = 8.0
+"""Seconds after which a request is answered without a completion."""
+
+PAUSE: Final = 0.075
+"""Seconds without a newer request before the model is called, while the user types."""
+
+MOST_FAILURES: Final = 3
+"""Consecutive failures of a model after which the user is notified, whatever their kind."""
+
+MOST_OFFERS: Final = 32
+"""Completions that are stored for later requests."""
+
+MOST_TOKENS: Final = 512
+MOST_CHARACTERS: Final = 4_000
+"""The maximum length of a completion."""
+
+_FOR_THE_USER: Final = {"auth", "configuration", "model_not_found", "permission", "quota"}
+_CURSOR: Final = "<cursor/>"
+_INSTRUCTION: Final = (
+    "Complete the user's code at the cursor. The document contains <cursor/> at the cursor; the "
+    "cursor's line up to it is repeated below the document. Answer only with the text to insert at "
+    "the cursor: no explanation, no code fence, no text that is already before or after the "
+    "cursor. Finish the line; add more lines only if the code clearly requires them. Give an empty "
+    "answer if no completion fits."
+)
+
 
 class InvalidPosition(ValueError):
     """A line or character that the document does not have."""
@@ -129,35 +157,6 @@ def trim_completion(text: str, document: Document) -> str:
 
 def _leaves_open(text: str) -> bool:
     return any(text.count(opening) > text.count(closing) for opening, closing in ("()", "[]", "{}"))
-
-
-_log = logging.getLogger("eca_server.agent.editing")
-
-TIMEOUT: Final = 8.0
-"""Seconds after which a request is answered without a completion."""
-
-PAUSE: Final = 0.075
-"""Seconds without a newer request before the model is called, while the user types."""
-
-MOST_FAILURES: Final = 3
-"""Consecutive failures of a model after which the user is notified, whatever their kind."""
-
-MOST_OFFERS: Final = 32
-"""Completions that are stored for later requests."""
-
-MOST_TOKENS: Final = 512
-MOST_CHARACTERS: Final = 4_000
-"""The maximum length of a completion."""
-
-_FOR_THE_USER: Final = {"auth", "configuration", "model_not_found", "permission", "quota"}
-_CURSOR: Final = "<cursor/>"
-_INSTRUCTION: Final = (
-    "Complete the user's code at the cursor. The document contains <cursor/> at the cursor; the "
-    "cursor's line up to it is repeated below the document. Answer only with the text to insert at "
-    "the cursor: no explanation, no code fence, no text that is already before or after the "
-    "cursor. Finish the line; add more lines only if the code clearly requires them. Give an empty "
-    "answer if no completion fits."
-)
 
 
 @attrs.define(eq=False, kw_only=True)

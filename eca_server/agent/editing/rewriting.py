@@ -45,6 +45,36 @@ MOST_AROUND: Final = 64 * 1024
 PATIENCE: Final = 2.0
 """Seconds after which the disk is not waited for."""
 
+_log = logging.getLogger("eca_server.agent.editing")
+
+MOST_AT_ONCE: Final = 16
+"""Rewrites of one connection that may run at the same time."""
+
+MOST_CHARACTERS: Final = 1_000_000
+"""The maximum length of an answer."""
+
+CLOSING_SECONDS: Final = 1.5
+
+SETTLING_SECONDS: Final = 0.2
+"""Seconds between the last text and the `error` that makes the client restore the selection."""
+
+_STOPPED: Final = "The rewrite was stopped."
+_NOTHING: Final = "The model answered without any text."
+_FAILED: Final = "The rewrite failed; see the server's log."
+_ENDINGS: Final = {
+    "length": "The new text is cut: it reached the model's output limit.",
+    "content_filter": "The provider's content filter ended the new text.",
+    "context_window": "The new text is cut: it fills the model's context window.",
+    "refusal": "The model refused.",
+}
+_INSTRUCTION: Final = (
+    "Rewrite a part of a document in the user's editor. Your answer replaces exactly the text "
+    "between <selection> and </selection>: answer only with the new text. Add no explanation, no "
+    "code fence around it, and no line from before or after the selection; these are shown only "
+    "as context. Change what the user asks for and preserve the rest, with its indentation and "
+    "style."
+)
+
 
 @attrs.frozen
 class Surroundings:
@@ -97,37 +127,6 @@ def around(content: str, selected: str, *, line: int, most_lines: int) -> Surrou
     return Surroundings(
         "".join(before[len(before) - fewer :]), "".join(after[: most_lines - fewer])
     )
-
-
-_log = logging.getLogger("eca_server.agent.editing")
-
-MOST_AT_ONCE: Final = 16
-"""Rewrites of one connection that may run at the same time."""
-
-MOST_CHARACTERS: Final = 1_000_000
-"""The maximum length of an answer."""
-
-CLOSING_SECONDS: Final = 1.5
-
-SETTLING_SECONDS: Final = 0.2
-"""Seconds between the last text and the `error` that makes the client restore the selection."""
-
-_STOPPED: Final = "The rewrite was stopped."
-_NOTHING: Final = "The model answered without any text."
-_FAILED: Final = "The rewrite failed; see the server's log."
-_ENDINGS: Final = {
-    "length": "The new text is cut: it reached the model's output limit.",
-    "content_filter": "The provider's content filter ended the new text.",
-    "context_window": "The new text is cut: it fills the model's context window.",
-    "refusal": "The model refused.",
-}
-_INSTRUCTION: Final = (
-    "Rewrite a part of a document in the user's editor. Your answer replaces exactly the text "
-    "between <selection> and </selection>: answer only with the new text. Add no explanation, no "
-    "code fence around it, and no line from before or after the selection; these are shown only "
-    "as context. Change what the user asks for and preserve the rest, with its indentation and "
-    "style."
-)
 
 
 class TooManyRewrites(Exception):

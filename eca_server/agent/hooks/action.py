@@ -40,6 +40,58 @@ LARGEST = 64 * 1024
 FAILED = 1
 """The status of an action that could not start or did not finish."""
 
+Verdict: TypeAlias = Literal["allow", "ask", "deny"]
+
+BLOCKS: Final = 2
+"""The exit code of an action that blocks."""
+
+_BACKGROUND = frozenset({"continue"})
+"""The members for events of background hooks: `"continue": false` only skips the hooks behind."""
+
+_COMMON = frozenset({"systemMessage", "suppressOutput", "continue", "stopReason"})
+
+EVENTS: Mapping[HookEvent, frozenset[str]] = MappingProxyType(
+    {
+        "sessionStart": _BACKGROUND,
+        "sessionEnd": _BACKGROUND,
+        "chatStart": _COMMON | {"additionalContext"},
+        "chatEnd": _BACKGROUND,
+        "chatStatusChanged": _BACKGROUND,
+        "subagentStart": _COMMON | {"additionalContext"},
+        "preRequest": _COMMON | {"additionalContext", "replacedPrompt"},
+        "postRequest": _COMMON | {"followUp"},
+        "subagentPostRequest": _COMMON | {"followUp"},
+        "preToolCall": _COMMON | {"additionalContext", "updatedInput", "approval"},
+        "postToolCall": _COMMON | {"additionalContext", "replacedOutput"},
+        "preCompact": _COMMON,
+        "postCompact": _COMMON | {"additionalContext"},
+    }
+)
+"""The members of an action's JSON object that each event supports."""
+
+_BLOCKABLE: frozenset[HookEvent] = frozenset(
+    {
+        "preRequest",
+        "postRequest",
+        "subagentPostRequest",
+        "preToolCall",
+        "postToolCall",
+        "preCompact",
+    }
+)
+"""The events that an action can block."""
+
+_TYPES: Mapping[str, tuple[type, str]] = {
+    **dict.fromkeys(("systemMessage", "stopReason", "additionalContext"), (str, "a string")),
+    **dict.fromkeys(("replacedPrompt", "followUp", "replacedOutput"), (str, "a string")),
+    "approval": (str, "allow, ask or deny"),
+    "suppressOutput": (bool, "true or false"),
+    "continue": (bool, "true or false"),
+    "updatedInput": (dict, "an object"),
+}
+_LONGEST_NAME = max(map(len, _TYPES)) + 2  # of a mistyped member
+_VERDICTS = ("allow", "ask", "deny")
+
 
 @attrs.frozen(kw_only=True)
 class ActionResult:
@@ -155,59 +207,6 @@ async def _write_stdin(child: Child, stdin_data: bytes) -> None:
     with suppress(OSError):  # the action may close its stdin
         await child.transport.send(stdin_data)
     child.close_stdin()
-
-
-Verdict: TypeAlias = Literal["allow", "ask", "deny"]
-
-BLOCKS: Final = 2
-"""The exit code of an action that blocks."""
-
-_BACKGROUND = frozenset({"continue"})
-"""The members for events of background hooks: `"continue": false` only skips the hooks behind."""
-
-_COMMON = frozenset({"systemMessage", "suppressOutput", "continue", "stopReason"})
-
-EVENTS: Mapping[HookEvent, frozenset[str]] = MappingProxyType(
-    {
-        "sessionStart": _BACKGROUND,
-        "sessionEnd": _BACKGROUND,
-        "chatStart": _COMMON | {"additionalContext"},
-        "chatEnd": _BACKGROUND,
-        "chatStatusChanged": _BACKGROUND,
-        "subagentStart": _COMMON | {"additionalContext"},
-        "preRequest": _COMMON | {"additionalContext", "replacedPrompt"},
-        "postRequest": _COMMON | {"followUp"},
-        "subagentPostRequest": _COMMON | {"followUp"},
-        "preToolCall": _COMMON | {"additionalContext", "updatedInput", "approval"},
-        "postToolCall": _COMMON | {"additionalContext", "replacedOutput"},
-        "preCompact": _COMMON,
-        "postCompact": _COMMON | {"additionalContext"},
-    }
-)
-"""The members of an action's JSON object that each event supports."""
-
-_BLOCKABLE: frozenset[HookEvent] = frozenset(
-    {
-        "preRequest",
-        "postRequest",
-        "subagentPostRequest",
-        "preToolCall",
-        "postToolCall",
-        "preCompact",
-    }
-)
-"""The events that an action can block."""
-
-_TYPES: Mapping[str, tuple[type, str]] = {
-    **dict.fromkeys(("systemMessage", "stopReason", "additionalContext"), (str, "a string")),
-    **dict.fromkeys(("replacedPrompt", "followUp", "replacedOutput"), (str, "a string")),
-    "approval": (str, "allow, ask or deny"),
-    "suppressOutput": (bool, "true or false"),
-    "continue": (bool, "true or false"),
-    "updatedInput": (dict, "an object"),
-}
-_LONGEST_NAME = max(map(len, _TYPES)) + 2  # of a mistyped member
-_VERDICTS = ("allow", "ask", "deny")
 
 
 @attrs.frozen(kw_only=True)

@@ -26,6 +26,11 @@ from eca_server.system.child_process import chat_environment
 
 _SECONDS = 0.1  # for one pattern; after that it counts as a match, since most hooks are guards
 
+_log = logging.getLogger("eca_server.agent.hooks")
+
+_RANKS: Final[Mapping[str | None, int]] = {None: 0, "allow": 1, "ask": 2, "deny": 3}
+_REWRITES = {"replacedPrompt": "prompt", "updatedInput": "tool_input"}
+
 
 @attrs.frozen(kw_only=True)
 class ToolCallEvent:
@@ -84,12 +89,6 @@ def _matches(pattern: str, text: str) -> bool:
         return matcher.fullmatch(text, timeout=_SECONDS) is not None
     except TimeoutError:
         return True
-
-
-_log = logging.getLogger("eca_server.agent.hooks")
-
-_RANKS: Final[Mapping[str | None, int]] = {None: 0, "allow": 1, "ask": 2, "deny": 3}
-_REWRITES = {"replacedPrompt": "prompt", "updatedInput": "tool_input"}
 
 
 class HookReporter(ABC):

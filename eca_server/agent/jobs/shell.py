@@ -28,6 +28,9 @@ _INCOMPLETE: Final = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b\n]*\
 _MAX_PENDING: Final = 4096
 """Maximum number of bytes of an incomplete sequence that wait for their end."""
 
+_TERM_SECONDS = 0.5  # seconds from TERM to KILL
+_DRAIN_SECONDS = 0.1  # seconds for the output of the shell's children after its end
+
 
 class EscapeFilter:
     """Removes terminal escape sequences from one stream of bytes.
@@ -50,10 +53,6 @@ class EscapeFilter:
         if pending is not None:
             data, self._pending = data[: pending.start()], pending[0]
         return _SEQUENCE.sub(b"", data)
-
-
-_TERM_SECONDS = 0.5  # seconds from TERM to KILL
-_DRAIN_SECONDS = 0.1  # seconds for the output of the shell's children after its end
 
 
 def start_shell(

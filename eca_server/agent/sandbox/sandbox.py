@@ -18,17 +18,17 @@ import trio
 
 from eca_protocol.errors import ECAError
 from eca_server.agent.sandbox import active, bubblewrap, seatbelt
-from eca_server.agent.sandbox.active import release, reserve
 from eca_server.agent.sandbox.credentials import (
     DROPPED_VARIABLES,
     credential_paths,
     listening_sockets,
 )
 from eca_server.agent.sandbox.detect import Capability, capability
+from eca_server.agent.sandbox.guards import RESERVED_NAMES
 from eca_server.agent.sandbox.plan import SYSTEM, Plan, make_plan, writable_roots
+from eca_server.agent.sandbox.reserved import release, reserve
 from eca_server.agent.sandbox.survey import (
     MAX_ENTRIES_AFTER,
-    RESERVED_NAMES,
     Survey,
     TooLarge,
     existing,

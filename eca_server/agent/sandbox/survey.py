@@ -6,68 +6,19 @@ All functions touch the disk: call them in a worker thread.
 from __future__ import annotations
 
 import contextlib
-import fnmatch
 import os
-import re
 import stat
 import sys
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
 import attrs
 
 from eca_protocol.errors import ECAError
-from eca_server.workspace.guarded import GUARDED, folded_name
-
-RESERVED_NAMES = (
-    ".agents", ".claude", ".codex", ".cursor", ".devcontainer", ".eca", ".envrc", ".exrc", ".git",
-    ".husky", ".idea", ".mcp.json", ".nvim.lua", ".vscode", ".zed",
-)  # fmt: skip
-"""Names in the top directory of a root whose creation is prevented while they are missing: programs
-obey their content at once, without asking. All other guarded paths that a command creates are
-renamed as soon as the command has ended."""
-
-REPOSITORY = frozenset({"head", "objects", "refs"})
-"""The entries that make a directory a bare Git repository: Git would obey its `config`."""
-
-
-class _Rows:
-    """The rows of one kind: exact names with the names of their parents, and patterns."""
-
-    def __init__(self, rows: Sequence[tuple[str, ...]]) -> None:
-        self._exact: dict[str, set[tuple[str, ...]]] = defaultdict(set)
-        wild: list[str] = []
-        for *parents, name in rows:
-            if "*" in name:
-                assert not parents, "a pattern in the table has no parent"
-                wild.append(fnmatch.translate(name))
-            else:
-                self._exact[name].add(tuple(parents))
-        self._wild = re.compile("|".join(wild) or r"(?!)")
-
-    def match(self, parents: tuple[str, ...], name: str) -> bool:
-        """Return whether a row matches an entry, all names folded."""
-        parents_of_name = self._exact.get(name)
-        if parents_of_name is not None:
-            return any(not row or parents[-len(row) :] == row for row in parents_of_name)
-        return self._wild.fullmatch(name) is not None
-
-
-_DIRECTORIES = _Rows([row.parts for row in GUARDED if row.kind == "directory"])
-_FILES = _Rows([row.parts for row in GUARDED if row.kind == "file"])
-
-
-def is_guarded(parents: tuple[str, ...], name: str, *, is_directory: bool) -> bool:
-    """Return whether an entry of a directory is a guarded path.
-
-    A file or a link with the name of a guarded directory is guarded, too (`.git` of a work tree).
-
-    `parents`: the folded names from the root to the directory.
-    """
-    return _DIRECTORIES.match(parents, name) or (not is_directory and _FILES.match(parents, name))
-
+from eca_server.agent.sandbox.guards import REPOSITORY, is_guarded
+from eca_server.workspace.guarded import folded_name
 
 MAX_ENTRIES = 200_000
 MAX_GUARDED = 400

@@ -37,6 +37,22 @@ SKILL_FILE: Final = "SKILL.md"
 _NAME = re.compile(r"[^\W_][\w.:-]{0,63}")
 _MAX_DESCRIPTION = 1024  # the maximum of the public skill format
 
+_MAX_FILES = 5000  # searched in one directory; skills may contain scripts and data
+_MAX_SKILLS = 200  # skills
+_OF_ROOTS = (".eca/skills", ".agents/skills")
+
+SKILL_TOOL: Final = "skill"
+"""The tool's name."""
+
+_MAX_NAMES = 50  # listed in the error for an unknown name
+_MAX_SHOWN = 64  # characters of a name in the summary
+
+_MAX_BYTES = 32 * 1024  # bytes of names and descriptions
+_INSTRUCTIONS = (
+    "Available skills: instructions for one kind of task each. If a description matches your task, "
+    f"load that skill with the tool `{PREFIX}{SKILL_TOOL}` before you start."
+)
+
 
 class InvalidSkill(InvalidDefinition):
     """An invalid SKILL.md; the message is the reason."""
@@ -98,11 +114,6 @@ def parse_skill(text: str, folder: Path) -> Skill:
         text=body.strip(),
         folder=folder,
     )
-
-
-_MAX_FILES = 5000  # searched in one directory; skills may contain scripts and data
-_MAX_SKILLS = 200  # skills
-_OF_ROOTS = (".eca/skills", ".agents/skills")
 
 
 @attrs.frozen(kw_only=True)
@@ -197,13 +208,6 @@ class _Reading(DefinitionFiles):
             )
 
 
-SKILL_TOOL: Final = "skill"
-"""The tool's name."""
-
-_MAX_NAMES = 50  # listed in the error for an unknown name
-_MAX_SHOWN = 64  # characters of a name in the summary
-
-
 def is_allowed(skill: Skill, only: Sequence[str] | None) -> bool:
     """Return whether an agent may load a skill.
 
@@ -258,13 +262,6 @@ class LoadSkill:
             return ToolOutput.of(skill.render(skill.text))
 
         return PreparedCall(run=run, summary=self.summary(arguments))
-
-
-_MAX_BYTES = 32 * 1024  # bytes of names and descriptions
-_INSTRUCTIONS = (
-    "Available skills: instructions for one kind of task each. If a description matches your task, "
-    f"load that skill with the tool `{PREFIX}{SKILL_TOOL}` before you start."
-)
 
 
 def list_skills(skills: Sequence[Skill]) -> tuple[str, str]:

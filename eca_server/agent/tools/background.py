@@ -23,6 +23,9 @@ _SHOWN_NAME = 80
 _MARKS_SIZE = 200  # bytes
 _SHOWN_PARTIAL = 1_000  # bytes of a line without its end
 
+_SHOWN_COMMAND = 200
+_SUMMARIES = {"read_output": "Reading output of", "kill": "Killing"}
+
 
 @attrs.frozen(kw_only=True)
 class Background:
@@ -122,10 +125,6 @@ def lines_text(lines: Iterable[Line]) -> str:
     return "\n".join(
         f"[stderr] {line.text}" if line.stream == "stderr" else line.text for line in lines
     )
-
-
-_SHOWN_COMMAND = 200
-_SUMMARIES = {"read_output": "Reading output of", "kill": "Killing"}
 
 
 @attrs.frozen(kw_only=True)

@@ -25,6 +25,15 @@ from eca_server.workspace.ignore import list_files
 from eca_server.workspace.opening import Directory
 from eca_server.workspace.reading import FileSnapshot, Fingerprint, read_file
 
+LARGEST = 16 * 1024 * 1024
+"""The maximum size of a text file that is read or changed, in bytes."""
+
+checkpoint = trio.from_thread.check_cancelled
+"""A function called between pieces of work in a thread; it raises if the call was stopped."""
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
 
 class Ledger:
     """The contents of files that the model has read or written in a chat, by real path.
@@ -52,16 +61,6 @@ class Ledger:
         """Record that a file, or a directory with its content, was moved."""
         for path in [each for each in self._contents if each.is_relative_to(source)]:
             self._contents[destination / path.relative_to(source)] = self._contents.pop(path)
-
-
-LARGEST = 16 * 1024 * 1024
-"""The maximum size of a text file that is read or changed, in bytes."""
-
-checkpoint = trio.from_thread.check_cancelled
-"""A function called between pieces of work in a thread; it raises if the call was stopped."""
-
-T = TypeVar("T")
-Ts = TypeVarTuple("Ts")
 
 
 @attrs.frozen(kw_only=True)

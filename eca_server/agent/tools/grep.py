@@ -1,4 +1,4 @@
-"""`grep`: search for a regular expression in the files that Git does not ignore."""
+"""`grep`: search for a regular expression in the files that Git tracks or does not ignore."""
 
 from __future__ import annotations
 
@@ -35,8 +35,14 @@ from eca_server.workspace.opening import Directory, open_directory
 from eca_server.workspace.reading import Checkpoint
 from eca_server.workspace.repository import top_of_work_tree
 
-_SECONDS = 60.0
+_CACHED_SECONDS = 60.0  # an answer of Git
 _WATCHED = (".git/index", ".git/info/exclude", ".gitignore")
+
+_MAX_RESULTS = 1_000
+_CONFIRMING_SECONDS = 10.0
+_CONFIRMED_AT_ONCE = 200  # lines
+_SUMMARY_PATTERN = 22  # characters
+_MOST_FILES = 1_000_000
 
 
 @attrs.frozen(kw_only=True)
@@ -68,7 +74,7 @@ class IgnoredAndTracked:
         state = tuple(_state(top / name) for name in _WATCHED)
         now = time.monotonic()
         answer = self._answers.get(folder)
-        if answer is None or answer.state != state or now - answer.requested_at > _SECONDS:
+        if answer is None or answer.state != state or now - answer.requested_at > _CACHED_SECONDS:
             if len(self._answers) >= self._most:
                 self._answers.clear()
             names = _listed(git.list_paths(start, "-ci", top=top, checkpoint=checkpoint))
@@ -89,13 +95,6 @@ def _state(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_mtime_ns, status.st_size
-
-
-_MAX_RESULTS = 1_000
-_CONFIRMING_SECONDS = 10.0
-_CONFIRMED_AT_ONCE = 200  # lines
-_SUMMARY_PATTERN = 22  # characters
-_MOST_FILES = 1_000_000
 
 
 @attrs.frozen(kw_only=True)

@@ -51,6 +51,8 @@ _EDITOR_TOOLS: Final[Mapping[str, Callable[..., Tool]]] = {
     "definition": EditorDefinition,
     "references": EditorReferences,
 }
+"""The tools that ask the user's editor, by the capability they need."""
+
 NATIVE_NAMES: Final = frozenset(tool.name for tool in _NATIVE_TOOLS)
 """The name of every native tool of this package, offered or not."""
 

@@ -16,6 +16,19 @@ from eca_protocol import json
 from eca_server.agent.tools.tool import ToolError
 from eca_server.printable import enumeration
 
+_SHOWN = 60  # characters of a value in a sentence
+_MOST = 20  # errors reported at once
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "object": (Mapping,),
+    "array": (list, tuple),
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
+
 
 def object_schema(*required: str, **properties: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema of an object with these properties."""
@@ -36,20 +49,6 @@ def integer(description: str, **limits: int) -> dict[str, Any]:
 def boolean(description: str) -> dict[str, Any]:
     """Return the schema of a boolean."""
     return {"type": "boolean", "description": description}
-
-
-_SHOWN = 60  # characters of a value in a sentence
-_MOST = 20  # errors reported at once
-
-_TYPES: Mapping[str, tuple[type, ...]] = {
-    "object": (Mapping,),
-    "array": (list, tuple),
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "null": (type(None),),
-}
 
 
 def check_arguments(

@@ -33,6 +33,23 @@ _WRAPPERS = frozenset(
 _SOURCES = frozenset({"source", "."})
 _CODE_LIKE = re.compile(r"[^\w./:@%+,=-]")
 
+MOST_PATHS = 1_000
+_MOST_READINGS = 10_000
+_MOST_FOLDERS = 16
+_DEEPEST = 4
+_SHOWN = 60
+_OTHER_TILDE = re.compile(r"(?:^|[:=])~[+\-\d]")
+_SUBSCRIPT = re.compile(r"\w\[")
+_CODE = re.compile(r"\$[({]|`")
+_SHELL_OPTION = re.compile(r"extglob|dotglob|nullglob|globstar|nocaseglob|nocasematch|GLOBIGNORE")
+_MAGIC = frozenset("*?[")
+_CHANGES_FOLDER = frozenset({"cd", "pushd", "popd", "chdir"})
+_BEGINS_COMMAND = frozenset({"", ";", "\n", "&", "&&", "("})
+_CHANGES_COMMANDS = frozenset({"function", "enable", "hash", "alias", "unalias", FUNCTION})
+_REPEATS = frozenset({"for", "function", "select", "trap", "until", "while", FUNCTION})
+_FOLDER_OPTIONS = frozenset({"-C", "--chdir", "--directory", "--cwd"})
+_SED = re.compile(r"(?:.*/)?g?sed", re.DOTALL)
+
 
 @attrs.frozen(kw_only=True)
 class Evaluated:
@@ -85,24 +102,6 @@ def _arguments(name: str, words: list[Word], *, is_same_shell: bool = False) -> 
     for text in texts:
         if _CODE_LIKE.search(text) or name == "eval":
             yield Evaluated(program=name, code=text, is_same_shell=is_same_shell)
-
-
-MOST_PATHS = 1_000
-_MOST_READINGS = 10_000
-_MOST_FOLDERS = 16
-_DEEPEST = 4
-_SHOWN = 60
-_OTHER_TILDE = re.compile(r"(?:^|[:=])~[+\-\d]")
-_SUBSCRIPT = re.compile(r"\w\[")
-_CODE = re.compile(r"\$[({]|`")
-_SHELL_OPTION = re.compile(r"extglob|dotglob|nullglob|globstar|nocaseglob|nocasematch|GLOBIGNORE")
-_MAGIC = frozenset("*?[")
-_CHANGES_FOLDER = frozenset({"cd", "pushd", "popd", "chdir"})
-_BEGINS_COMMAND = frozenset({"", ";", "\n", "&", "&&", "("})
-_CHANGES_COMMANDS = frozenset({"function", "enable", "hash", "alias", "unalias", FUNCTION})
-_REPEATS = frozenset({"for", "function", "select", "trap", "until", "while", FUNCTION})
-_FOLDER_OPTIONS = frozenset({"-C", "--chdir", "--directory", "--cwd"})
-_SED = re.compile(r"(?:.*/)?g?sed", re.DOTALL)
 
 
 def _has_code_in_subscript(text: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar
@@ -11,6 +10,7 @@ import attrs
 
 from eca_protocol.messages import FileChangeDetails
 from eca_server.agent.tools.diff import file_change
+from eca_server.agent.tools.editing import with_newline
 from eca_server.agent.tools.files import (
     Files,
     action_summary,
@@ -26,8 +26,6 @@ from eca_server.workspace.boundary import Place
 from eca_server.workspace.errors import NotText
 from eca_server.workspace.reading import FileSnapshot, Fingerprint, Text, decode
 from eca_server.workspace.writing import replace_file
-
-_NEWLINE = re.compile(r"\r\n|\n|\r")
 
 
 @attrs.frozen(kw_only=True)
@@ -140,11 +138,6 @@ class WriteFile:
                 note = f" (its encoding changes from {old.encoding} to utf-8)"
         planned = plan_write(self.files, place, snapshot, data, old=before, new=content)
         return attrs.evolve(planned, text=f"{planned.text}{note}"), note
-
-
-def with_newline(text: str, newline: str) -> str:
-    """Return a text with one kind of line ends."""
-    return _NEWLINE.sub(newline, text)
 
 
 def _like(old: Text, content: str) -> str:

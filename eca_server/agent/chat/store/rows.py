@@ -13,6 +13,9 @@ from eca_protocol.errors import ECAError
 from eca_server.agent.chat.flags import Flag
 from eca_server.models.history import Message
 
+_GENERATED: Final = "-"
+"""The beginning of the id of a stored message that has no content id."""
+
 
 @attrs.frozen(kw_only=True)
 class StoredMessage:
@@ -236,10 +239,6 @@ class ChatRow:
 
 class UnreadableRow(ECAError):
     """A row without a readable message."""
-
-
-_GENERATED: Final = "-"
-"""The beginning of the id of a stored message that has no content id."""
 
 
 @attrs.frozen(kw_only=True)

@@ -10,8 +10,8 @@ import trio
 from eca_server.agent.jobs.jobs import Jobs
 from eca_server.agent.sandbox import detect as detection
 from eca_server.agent.sandbox import sandbox as module
-from eca_server.agent.sandbox.active import release, reserve
 from eca_server.agent.sandbox.detect import Capability, capability
+from eca_server.agent.sandbox.reserved import release, reserve
 from eca_server.agent.sandbox.sandbox import sandbox_for
 from eca_server.agent.tools.approval import Memo, policy_of
 from eca_server.agent.tools.background import Background

@@ -9,9 +9,10 @@ import pytest
 from eca_server.agent.sandbox import bubblewrap, seatbelt
 from eca_server.agent.sandbox.active import restrict
 from eca_server.agent.sandbox.credentials import credential_paths, listening_sockets
+from eca_server.agent.sandbox.guards import RESERVED_NAMES, is_guarded
 from eca_server.agent.sandbox.hints import is_setup_failure, sandbox_hint
 from eca_server.agent.sandbox.plan import Plan, make_plan, writable_roots
-from eca_server.agent.sandbox.survey import RESERVED_NAMES, Survey, TooLarge, is_guarded, survey
+from eca_server.agent.sandbox.survey import Survey, TooLarge, survey
 from tests.eca_server.agent.sandbox import keyrings
 
 ROOT = Path("/home/me/work")

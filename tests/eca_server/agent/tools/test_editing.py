@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.agent.tools.edit_file import EditResult, edit
+from eca_server.agent.tools.editing import EditResult, edit
 from eca_server.agent.tools.tool import ToolError
 from eca_server.workspace.reading import decode
 

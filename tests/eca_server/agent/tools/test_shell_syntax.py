@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from eca_server.agent.tools import shell_syntax
-from eca_server.agent.tools.custom import CommandTemplate, TemplateError
+from eca_server.agent.tools.command_template import CommandTemplate, TemplateError
 from eca_server.agent.tools.shell_syntax import Operator, Unreadable, Variables, Word, tokenize
 
 UNKNOWN = shell_syntax.UNKNOWN
