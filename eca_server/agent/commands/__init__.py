@@ -28,7 +28,7 @@ from eca_server.agent.commands.context import (
 )
 from eca_server.agent.commands.custom import CommandFiles, CustomCommand, TooLong
 from eca_server.agent.commands.doctor import check_setup
-from eca_server.agent.commands.export import export_chat, import_file
+from eca_server.agent.commands.exchange import export_chat, import_file
 from eca_server.agent.commands.init import write_instructions
 from eca_server.agent.commands.login import LOGIN, log_out
 from eca_server.agent.commands.rules import list_hooks, list_rules, sync_system_prompt

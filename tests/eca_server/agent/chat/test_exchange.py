@@ -13,7 +13,7 @@ from eca_server.agent.chat.exchange import edn
 from eca_server.agent.chat.exchange.reading import BadExport, read_export
 from eca_server.agent.chat.exchange.written import envelope, markdown
 from eca_server.agent.chat.flags import Flag
-from eca_server.agent.commands import export
+from eca_server.agent.commands import exchange
 from eca_server.models.history import (
     CompactionPart,
     ImagePart,
@@ -210,7 +210,7 @@ async def test_a_stopped_export_of_a_large_chat_ends_its_thread(
         may_continue.wait(5)
         return text
 
-    monkeypatch.setattr(export, "mask_keys", mask)
+    monkeypatch.setattr(exchange, "mask_keys", mask)
     await ours.turn("repeat 3 one", model=SCRIPT)
     await ours.prompt(f"/export {tmp_path / f'chat.{suffix}'}", model=SCRIPT)
     await trio.to_thread.run_sync(begun.wait, 5)
