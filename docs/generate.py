@@ -22,7 +22,7 @@ from eca_protocol.outbox import WriteShape
 from eca_protocol.revisions import EVER, Revision, Window
 from eca_protocol.server.chat_states import TRANSITIONS as CHAT
 from eca_protocol.testing.conformance.untestable import UNBOUND, UNTESTABLE
-from eca_server.agent.mcp.server import TRANSITIONS as MCP_SERVER
+from eca_server.agent.mcp.states import TRANSITIONS as MCP_SERVER
 from eca_server.client.profiles import CLIENTS, ClientProfile, profile_for
 
 TARGET = Path(__file__).resolve().parent / "tables.md"

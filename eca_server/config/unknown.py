@@ -1,6 +1,7 @@
 """Unknown keys, mistyped or misplaced, and suggestions of the key that was probably meant.
 
-A key that ECA reads and this server does not is unknown here too; some are named with the reason.
+A key that ECA reads and this server ignores is unknown, too. The user is warned of it once, with
+the consequence in `UPSTREAM_KEYS`; there is no warning if its absence changes nothing.
 """
 
 from __future__ import annotations
@@ -13,12 +14,44 @@ from eca_server.config.reading import KeyPath
 
 _UNKNOWN: Final = "unknown key"
 
-
 _Place: TypeAlias = tuple[KeyPath, Mapping[str, Any]]
 """An object of the configuration: its path, and the keys that its schema names."""
 
 _DEEPEST: Final = 2
 """Objects between a misplaced key and the one that it belongs in."""
+
+UPSTREAM_KEYS: Final[Mapping[str, str | None]] = {
+    "$schema": None,
+    "chat.autoSyncSystemPrompt": None,
+    "chat.defaultTrust": "only the user can set a chat to trusted",
+    "chatRetentionDays": "chats are stored until they are deleted",
+    "index.repoMap": None,
+    "plugins": "no plugin is loaded",
+    "providers.*.cacheRetention": "the provider's own duration applies",
+    "providers.*.httpClient": None,
+    "providers.*.requiresAuth": None,
+    "providers.*.retry.maxAutoContinues": "an interrupted answer is not continued automatically",
+    "providers.*.retry.prematureStopMaxRetries": "`retry.maxRetries` applies",
+    "providers.*.retryRules": "only known transient errors are retried",
+    "pureConfig": "only the editor's initializationOptions can set it",
+    "remote": "this server does not listen on the network",
+    "retry.maxAutoContinues": "an interrupted answer is not continued automatically",
+    "retry.prematureStopMaxRetries": "`retry.maxRetries` applies",
+    "toolCall.editorNav": "use `disabledTools` to turn off the editor's tools",
+    "toolCall.shellCommand.args": "this server chooses the shell",
+    "toolCall.shellCommand.path": "this server chooses the shell",
+    "variantsByModel": "set `variants` on each configured model instead",
+    **{
+        f"{name}.*.toolCall.{key}": why
+        for name in ("agent", "behavior")
+        for key, why in (
+            ("editorNav", "use `disabledTools` to turn off the editor's tools"),
+            ("shellCommand.args", "this server chooses the shell"),
+            ("shellCommand.path", "this server chooses the shell"),
+        )
+    },
+}
+"""The consequence by the dotted key; None: no consequence. A `*` stands for any name."""
 
 
 def unknown_keys(
@@ -77,40 +110,6 @@ def nearest_key(key: str, known: Collection[str]) -> str | None:
     by_lower_case = {name.lower(): name for name in known}
     near = get_close_matches(key.lower(), by_lower_case, n=1)
     return by_lower_case[near[0]] if near else None
-
-
-UPSTREAM_KEYS: Final[Mapping[str, str | None]] = {
-    "$schema": None,
-    "chat.autoSyncSystemPrompt": None,
-    "chat.defaultTrust": "only the user can set a chat to trusted",
-    "chatRetentionDays": "chats are stored until they are deleted",
-    "index.repoMap": None,
-    "plugins": "no plugin is loaded",
-    "providers.*.cacheRetention": "the provider's own duration applies",
-    "providers.*.httpClient": None,
-    "providers.*.requiresAuth": None,
-    "providers.*.retry.maxAutoContinues": "an interrupted answer is not continued automatically",
-    "providers.*.retry.prematureStopMaxRetries": "`retry.maxRetries` applies",
-    "providers.*.retryRules": "only known transient errors are retried",
-    "pureConfig": "only the editor's initializationOptions can set it",
-    "remote": "this server does not listen on the network",
-    "retry.maxAutoContinues": "an interrupted answer is not continued automatically",
-    "retry.prematureStopMaxRetries": "`retry.maxRetries` applies",
-    "toolCall.editorNav": "use `disabledTools` to turn off the editor's tools",
-    "toolCall.shellCommand.args": "this server chooses the shell",
-    "toolCall.shellCommand.path": "this server chooses the shell",
-    "variantsByModel": "set `variants` on each configured model instead",
-    **{
-        f"{name}.*.toolCall.{key}": why
-        for name in ("agent", "behavior")
-        for key, why in (
-            ("editorNav", "use `disabledTools` to turn off the editor's tools"),
-            ("shellCommand.args", "this server chooses the shell"),
-            ("shellCommand.path", "this server chooses the shell"),
-        )
-    },
-}
-"""The consequence by the dotted key; None: no consequence. A `*` stands for any name."""
 
 
 def without_effect(value: object) -> Iterator[str]:

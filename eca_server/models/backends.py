@@ -28,7 +28,11 @@ from eca_server.secret import Secret
 
 
 def deadlines_of(config: Config, url: str) -> Deadlines:
-    """Return the configured deadlines of requests; those of local models are longer by default."""
+    """Return the configured deadlines of requests; those of local models are longer by default.
+
+    Such a model may have to be loaded before its answer begins, and its server may send the headers
+    first, and then nothing until it has read the prompt.
+    """
     first_byte, idle = (600, 600) if is_local(url) else (60, 120)
     return Deadlines(
         connect=config.connect_timeout or 10,

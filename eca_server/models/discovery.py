@@ -4,7 +4,8 @@
 - The last listing of an endpoint stays valid while the endpoint does not answer.
 - Endpoints on this machine or network are not cached: while they are away, their models are, too.
 
-The cache contains no keys, neither in the files nor in their names.
+The cache contains no keys, neither in the files nor in their names. A missing, damaged or too large
+file counts as absent; a failed write is no error.
 """
 
 from __future__ import annotations
@@ -36,31 +37,9 @@ from eca_server.models.listings import (
 from eca_server.models.models_dev import FetchError, fetch, read_catalog
 from eca_server.models.provider import is_local
 
-_VERSION = 1
-
-
-def load_cached(path: Path, *, most: int = 16 * 2**20) -> dict[str, Any] | None:
-    """Return the JSON object in a file; None: there is none of at most `most` bytes."""
-    try:
-        value = json.loads(read_text(path, most=most).encode())
-    except (Unreadable, InvalidJSON) as fault:
-        _log.debug("%s: %s", path, fault)
-        return None
-    is_ours = isinstance(value, dict) and value.get("version") == _VERSION
-    return dict(value) if is_ours else None
-
-
-def store_cached(path: Path, value: dict[str, Any]) -> None:
-    """Store a JSON object in a file."""
-    try:
-        make_data_directory(path.parent)
-        replace_file(path, json.dumps({"version": _VERSION, **value}))
-    except OSError as fault:
-        _log.info("%s cannot be stored: %s", path, fault.strerror)
-
-
 _log = logging.getLogger("eca_server.models")
 
+_VERSION = 1  # of cached files
 LIST_SECONDS = 10.0
 """The deadline of one endpoint's listing."""
 LIST_TTL = 600.0
@@ -186,3 +165,23 @@ async def _check_port(url: str) -> None:
     port = parts.port or (443 if parts.scheme == "https" else 80)
     stream = await trio.open_tcp_stream(parts.hostname or "", port)
     await stream.aclose()
+
+
+def load_cached(path: Path, *, most: int = 16 * 2**20) -> dict[str, Any] | None:
+    """Return the JSON object in a file; None: there is none of at most `most` bytes."""
+    try:
+        value = json.loads(read_text(path, most=most).encode())
+    except (Unreadable, InvalidJSON) as fault:
+        _log.debug("%s: %s", path, fault)
+        return None
+    is_ours = isinstance(value, dict) and value.get("version") == _VERSION
+    return dict(value) if is_ours else None
+
+
+def store_cached(path: Path, value: dict[str, Any]) -> None:
+    """Store a JSON object in a file."""
+    try:
+        make_data_directory(path.parent)
+        replace_file(path, json.dumps({"version": _VERSION, **value}))
+    except OSError as fault:
+        _log.info("%s cannot be stored: %s", path, fault.strerror)

@@ -197,10 +197,10 @@ def error_in_payload(payload: Any, *, failed: bool = False) -> BackendError | No
     if not isinstance(payload, dict):
         got = json.dumps(payload).decode()[:60]
         return BackendError("protocol", f"expected an object in the stream, got {got}")
-    minimax, groq = object_in(payload, "base_resp"), object_in(payload, "x_groq")
-    if minimax.get("status_code"):
+    minimax, groq = payload.get("base_resp"), payload.get("x_groq")
+    if isinstance(minimax, dict) and minimax.get("status_code"):
         return error_from_payload({"error": {"message": minimax.get("status_msg")}})
-    if groq.get("error"):
+    if isinstance(groq, dict) and groq.get("error"):
         return error_from_payload({"error": groq["error"]})
     is_named = payload.get("error") or "error" in (payload.get("object"), payload.get("type"))
     is_bare = "detail" in payload or {"code", "msg"} <= payload.keys()

@@ -34,6 +34,17 @@ _NO_CHAT_TYPES = (
 )
 """As `type`, or as LiteLLM's `mode`."""
 
+MAX_MODELS = 500
+"""The most models of one endpoint, in its own order."""
+
+_NO_CHAT = re.compile(
+    r"aqa|audio|babbage|dall|davinci|embed(ding)?s?|guard|imagen?|live|lyria|moderation|nemoguard"
+    r"|ocr|orpheus|realtime|rerank(er)?|robotics|safeguard|sora|speech|transcri(be|ption)"
+    r"|translat(e|ion)|tts|veo|voice|whisper"
+)
+"""Words in the name of a model that is not for chats."""
+_WORD = re.compile(r"[a-z]+")
+
 
 def read_models(listed: Any) -> Sequence[ModelInfo]:
     """Read the chat models of a listing, in an object or a bare array.
@@ -107,18 +118,6 @@ def _first_count(holder: Mapping[str, Any], names: Sequence[str]) -> int | None:
 def _names(holder: Mapping[str, Any], name: str, *, otherwise: str) -> Sequence[Any]:
     value = holder.get(name)
     return value if isinstance(value, list) else (otherwise,)
-
-
-MAX_MODELS = 500
-"""The most models of one endpoint, in its own order."""
-
-_NO_CHAT = re.compile(
-    r"aqa|audio|babbage|dall|davinci|embed(ding)?s?|guard|imagen?|live|lyria|moderation|nemoguard"
-    r"|ocr|orpheus|realtime|rerank(er)?|robotics|safeguard|sora|speech|transcri(be|ption)"
-    r"|translat(e|ion)|tts|veo|voice|whisper"
-)
-"""Words in the name of a model that is not for chats."""
-_WORD = re.compile(r"[a-z]+")
 
 
 @attrs.frozen

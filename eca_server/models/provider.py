@@ -27,9 +27,9 @@ from eca_server.models.credentials.lookup import (
     Location,
     find_key,
     find_url,
-    netrc_file,
     url_problem,
 )
+from eca_server.models.credentials.netrc import netrc_file
 from eca_server.models.credentials.tokens import Tokens
 from eca_server.models.known_providers import (
     KNOWN_PROVIDERS,

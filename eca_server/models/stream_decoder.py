@@ -20,6 +20,11 @@ from eca_server.models.events import Citation, Event, Finished, FinishReason, Im
 
 _MOST: Final = 2**53  # what every reader of JSON holds exactly
 
+_END_MARK = "[DONE]"
+"""The end mark of Chat Completions; gateways also send it in the streams of other APIs."""
+
+_EMPTY = "the model answered nothing; the prompt may be longer than its context"
+
 
 def token_count(value: Any) -> int | None:
     """Return the count; None if it is invalid, negative, or implausibly large."""
@@ -32,6 +37,11 @@ def count_at(counts: Any, *path: str) -> int | None:
     for name in path:
         counts = counts.get(name) if isinstance(counts, dict) else None
     return token_count(counts)
+
+
+def cost(value: Any) -> float | None:
+    """Return the cost; None if it is no number."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def decoded_image(media_type: str, data: str) -> Image:
@@ -55,17 +65,6 @@ class Citations:
             return []
         self._urls.add(url)
         return [Citation(url=url, title=title if isinstance(title, str) else "")]
-
-
-def cost(value: Any) -> float | None:
-    """Return the cost; None if it is no number."""
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-_END_MARK = "[DONE]"
-"""The end mark of Chat Completions; gateways also send it in the streams of other APIs."""
-
-_EMPTY = "the model answered nothing; the prompt may be longer than its context"
 
 
 class DecoderOptions(TypedDict, total=False):

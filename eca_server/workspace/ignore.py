@@ -31,7 +31,7 @@ from eca_server.workspace.errors import FileError
 from eca_server.workspace.gitignore import Rules
 from eca_server.workspace.opening import Descent, Directory, folded, open_directory
 from eca_server.workspace.reading import Checkpoint
-from eca_server.workspace.repository import top_of_work_tree
+from eca_server.workspace.worktree import top_of_work_tree
 
 _log = logging.getLogger("eca_server.workspace")
 

@@ -22,6 +22,7 @@ import attrs
 
 from eca_server.workspace.errors import InvalidPath, PathChanged
 
+_NO_NAMES = frozenset({"", os.curdir, os.pardir})
 _STEPS = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
 _STEP: int = (
     getattr(os, "O_PATH", os.O_RDONLY)
@@ -207,9 +208,6 @@ def path_changed_message(path: Path) -> str:
     except OSError:
         where = "it was a symbolic link for a moment"
     return f"{str(path)!r} changed after it was checked: {where}; try again"
-
-
-_NO_NAMES = frozenset({"", os.curdir, os.pardir})
 
 
 class Descent:

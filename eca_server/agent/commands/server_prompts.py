@@ -29,7 +29,8 @@ from eca_server.agent.context.resources import resource_content
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.manager import START_WAIT_SECONDS, Manager
 from eca_server.agent.mcp.messages import Content, Prompt, PromptMessage, ResourceContents
-from eca_server.agent.mcp.server import Server, State
+from eca_server.agent.mcp.server import Server
+from eca_server.agent.mcp.states import State
 from eca_server.agent.tools.files import printable
 from eca_server.agent.tools.output import Cap, cut_end
 from eca_server.models.attachments import MAX_IMAGE_BYTES

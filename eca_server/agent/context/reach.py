@@ -18,7 +18,7 @@ from eca_server.agent.context.block import Origin
 from eca_server.config.workspace_files import WorkspaceFile
 from eca_server.workspace.boundary import Place, Workspace
 from eca_server.workspace.errors import OutsideWorkspace
-from eca_server.workspace.repository import top_of_work_tree
+from eca_server.workspace.worktree import top_of_work_tree
 
 
 @attrs.frozen(kw_only=True)

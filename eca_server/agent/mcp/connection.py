@@ -26,6 +26,7 @@ from eca_server.agent.mcp.eras import ERAS, OFFERED, Era, newest_stateless
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.http_endpoint import HTTPEndpoint
 from eca_server.agent.mcp.http_transport import NotStreamable, Timeouts
+from eca_server.agent.mcp.keep_alive import keep_alive
 from eca_server.agent.mcp.legacy_sse import LegacySSE
 from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.session import Session
@@ -168,38 +169,3 @@ def _silence(settings: ServerSettings, log: ServerLog) -> str:
     lines = log.reason()
     output = f"; its last output:\n{lines}" if lines else ""
     return f"it was not initialized within {settings.start_seconds:g} s{hint}{output}"
-
-
-PING_SECONDS: Final = 10.0
-"""Time limit for the answer to a ping."""
-
-RETRY_SECONDS: Final = 50.0
-"""Time from an unanswered ping to the next one; an abandoned call may end meanwhile."""
-
-
-async def keep_alive(session: Session, seconds: float) -> None:
-    """Ping a server while it is idle, until it does not answer.
-
-    Args:
-        session: the session.
-        seconds: between two pings; `math.inf`: only after an unanswered call.
-    """
-    while True:
-        with trio.move_on_after(seconds):
-            await session.suspect.wait()
-        session.suspect = trio.Event()
-        if not await _is_alive(session):
-            await trio.sleep(RETRY_SECONDS)
-            if not await _is_alive(session):
-                session.give_up(MCPError("it stopped answering", kind="closed"))
-                return
-
-
-async def _is_alive(session: Session) -> bool:
-    if session.is_busy:
-        return True
-    try:
-        await session.ping(PING_SECONDS)
-    except MCPError as error:
-        return error.kind != "timeout" or session.is_busy  # a call may have started meanwhile
-    return True

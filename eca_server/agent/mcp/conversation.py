@@ -32,9 +32,24 @@ from eca_server.agent.mcp.messages import (
 from eca_server.agent.mcp.methods import CAPABILITIES, CLIENT, TABLE, MCPCodec
 from eca_server.agent.mcp.server_log import ServerLog
 
+Changed: TypeAlias = Literal["tools", "prompts", "resources"]
+
+ANSWER_SECONDS: Final = 30.0
+"""Time limit for one page of a list, a prompt or a resource."""
+
+MAX_ROUNDS: Final = 8
+"""Maximum number of questions of a stateless server before its answer."""
+
+MAX_NOISE: Final = 1000
+"""Maximum number of invalid lines before the first message; then it is not an MCP server."""
+
 
 class ServerTransport(Protocol):
-    """A connection to one server; closing its messages is bounded and ends its requests."""
+    """A connection to one server; closing its messages is bounded and ends its requests.
+
+    Errors that only a transport sees (a status, an empty answer) become JSON-RPC errors with the
+    request's id.
+    """
 
     def messages(self, read: Reader) -> MessageTransport:
         """Return the messages to and from the server; `read` reads the received frames."""
@@ -47,18 +62,6 @@ class ServerTransport(Protocol):
     async def error(self) -> MCPError | None:
         """Return the reason of the stream's end, if it is known; bounded."""
         ...
-
-
-Changed: TypeAlias = Literal["tools", "prompts", "resources"]
-
-ANSWER_SECONDS: Final = 30.0
-"""Time limit for one page of a list, a prompt or a resource."""
-
-MAX_ROUNDS: Final = 8
-"""Maximum number of questions of a stateless server before its answer."""
-
-MAX_NOISE: Final = 1000
-"""Maximum number of invalid lines before the first message; then it is not an MCP server."""
 
 
 class Conversation:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
-from eca_server.agent.mcp.server import Connect, Server, State
+from eca_server.agent.mcp.server import Connect, Server
+from eca_server.agent.mcp.states import State
 from eca_server.config.mcp_settings import MCPServer
 
 if TYPE_CHECKING:

@@ -25,6 +25,14 @@ from eca_server.printable import printable_line, visible
 _DATA_URL = re.compile(r"data:[^,]{0,200},")
 _BLANK = re.compile(r"\s+")
 
+MAX_INSTRUCTIONS: Final = 8192
+MAX_DESCRIPTION: Final = 16_384
+_MAX_LINE: Final = 500
+_SHOWN: Final = 80
+_HUGE: Final = 1e300
+
+T = TypeVar("T")
+
 
 def decode_base64(raw: Any) -> bytes:
     """Decode Base64: also URL-safe, unpadded, folded, or behind `data:...,`.
@@ -40,15 +48,6 @@ def decode_base64(raw: Any) -> bytes:
         return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except (binascii.Error, ValueError):
         return b""
-
-
-MAX_INSTRUCTIONS: Final = 8192
-MAX_DESCRIPTION: Final = 16_384
-_MAX_LINE: Final = 500
-_SHOWN: Final = 80
-_HUGE: Final = 1e300
-
-T = TypeVar("T")
 
 
 class _Unreadable(ValueError):

@@ -33,7 +33,7 @@ from eca_server.workspace.errors import NotText
 from eca_server.workspace.ignore import list_files
 from eca_server.workspace.opening import Directory, open_directory
 from eca_server.workspace.reading import Checkpoint
-from eca_server.workspace.repository import top_of_work_tree
+from eca_server.workspace.worktree import top_of_work_tree
 
 _CACHED_SECONDS = 60.0  # an answer of Git
 _WATCHED = (".git/index", ".git/info/exclude", ".gitignore")

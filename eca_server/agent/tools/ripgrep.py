@@ -31,7 +31,7 @@ from eca_server.agent.tools.search import (
 from eca_server.system.child_process import find_own_program
 from eca_server.workspace.opening import Directory
 from eca_server.workspace.reading import Checkpoint
-from eca_server.workspace.repository import top_of_work_tree
+from eca_server.workspace.worktree import top_of_work_tree
 
 _BETWEEN_CHECKPOINTS = 0.05  # seconds
 _PIECE = 1 << 16

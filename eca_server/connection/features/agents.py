@@ -56,7 +56,7 @@ from eca_server.connection.features.approvals import Approvals
 from eca_server.connection.features.current_models import CurrentModels
 from eca_server.connection.features.folders import Folders
 from eca_server.connection.features.hooks import SessionHooks
-from eca_server.connection.features.host import Lazy
+from eca_server.connection.features.lazy import Lazy
 from eca_server.connection.features.selection import Chosen
 from eca_server.connection.features.settings import Settings
 from eca_server.connection.features.tool_sets import ToolSets

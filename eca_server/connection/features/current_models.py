@@ -15,7 +15,8 @@ import trio
 
 from eca_protocol import platforms
 from eca_server.config.directories import cache_directory
-from eca_server.connection.features.host import Host, Lazy
+from eca_server.connection.features.host import Host
+from eca_server.connection.features.lazy import Lazy
 from eca_server.connection.features.settings import Settings
 from eca_server.models.access import Access
 from eca_server.models.backend import Backend

@@ -24,7 +24,8 @@ from eca_server.config.directories import cache_directory, data_directory, home_
 from eca_server.config.loading import LoadedConfig
 from eca_server.config.tool_settings import paths_of
 from eca_server.config.workspace_files import WorkspaceFile
-from eca_server.connection.features.host import Host, Lazy
+from eca_server.connection.features.host import Host
+from eca_server.connection.features.lazy import Lazy
 from eca_server.connection.features.settings import Settings
 from eca_server.system.child_process import note_opened_folders
 from eca_server.system.threads import run_in_thread

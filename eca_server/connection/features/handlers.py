@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from eca_protocol import methods
 from eca_protocol.peer import Handler
-from eca_server.connection.features.host import Lazy
+from eca_server.connection.features.lazy import Lazy
 from eca_server.connection.features.lifecycle import Connection
 
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ from eca_server.config.settings import Config
 from eca_server.connection.features.announcer import Announcer
 from eca_server.connection.features.current_models import CurrentModels
 from eca_server.connection.features.folders import Folders
-from eca_server.connection.features.host import Host, Lazy
+from eca_server.connection.features.host import Host
+from eca_server.connection.features.lazy import Lazy
 from eca_server.connection.features.settings import Settings
 
 if TYPE_CHECKING:

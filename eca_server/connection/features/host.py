@@ -1,7 +1,4 @@
-"""The program that serves a connection: its decisions, and what the parts run on.
-
-A part is created at its first use.
-"""
+"""The program that serves a connection: its decisions, and what the parts run on."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
@@ -20,31 +17,6 @@ from eca_server.secret import Secret
 
 if TYPE_CHECKING:
     from eca_protocol.http import HTTPClient
-
-_T = TypeVar("_T")
-
-
-class Lazy(Generic[_T]):
-    """A part that may never be needed."""
-
-    def __init__(self, make: Callable[[], _T]) -> None:
-        self._make = make
-        self._made: _T | None = None
-
-    @property
-    def made(self) -> _T | None:
-        """The part, or None if it was not made yet."""
-        return self._made
-
-    def get(self) -> _T:
-        """Return the part, made at the first call."""
-        if self._made is None:
-            self._made = self._make()
-        return self._made
-
-    def reset(self) -> None:
-        """Make the part anew at its next use."""
-        self._made = None
 
 
 @attrs.frozen(kw_only=True)

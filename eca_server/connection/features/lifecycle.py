@@ -25,7 +25,8 @@ from eca_server.client.session import Session
 from eca_server.config.directories import home_directory, logins_file
 from eca_server.config.loading import load
 from eca_server.connection.features.gate import ConfigurationGate
-from eca_server.connection.features.host import Host, Lazy
+from eca_server.connection.features.host import Host
+from eca_server.connection.features.lazy import Lazy
 from eca_server.connection.features.settings import Settings
 from eca_server.system.child_process import note_opened_folders
 from eca_server.system.telemetry import configure

@@ -20,9 +20,10 @@ from eca_protocol import messages as m
 from eca_server.agent.mcp.connection import connect
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.manager import IDLE, Manager
-from eca_server.agent.mcp.server import Connect, Server, State
+from eca_server.agent.mcp.server import Connect, Server
 from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.settings import ServerSettings
+from eca_server.agent.mcp.states import State
 from eca_server.agent.tools.approval import policy_of
 from eca_server.client.session import Session
 from eca_server.config.directories import home_directory

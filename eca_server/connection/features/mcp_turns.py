@@ -19,7 +19,8 @@ from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.manager import Manager
 from eca_server.agent.mcp.messages import ToolResult
 from eca_server.agent.mcp.names import tool_names
-from eca_server.agent.mcp.server import Server, State
+from eca_server.agent.mcp.server import Server
+from eca_server.agent.mcp.states import State
 from eca_server.agent.mcp.tools import server_tool
 from eca_server.agent.tools.approval import Policy
 from eca_server.agent.tools.output import Cap

@@ -131,7 +131,7 @@ class Logins:
     ) -> Path | None:
         """Store a provider's login and replace its previous one.
 
-        `is_renewal`: store it only in place of the same login.
+        `is_renewal`: store it only in place of the same login; a damaged file is left alone.
 
         Returns:
             The new path of a damaged file of logins, if one was moved aside.
@@ -143,15 +143,17 @@ class Logins:
         in_keyring = self._in_keyring()
 
         def change(providers: dict[str, Any]) -> None:
-            stored = self.read().tokens.get(provider) if is_renewal else None
-            if is_renewal and (stored is None or stored.logged_in_at != plain["loggedInAt"]):
-                raise LoginsError("it was removed or replaced meanwhile")
+            if is_renewal:
+                self.unlock()  # another server may have changed the keyring
+                stored = self.read().tokens.get(provider)
+                if stored is None or stored.logged_in_at != plain["loggedInAt"]:
+                    raise LoginsError("it was removed or replaced meanwhile")
             if in_keyring:
                 system_keyring.put(provider, json.dumps(plain))
                 self._unlocked[provider] = plain
             providers[provider] = _IN_KEYRING if in_keyring else plain
 
-        return self._change(change, over_damage=True)
+        return self._change(change, over_damage=not is_renewal)
 
     def remove(self, provider: str) -> bool:
         """Remove a provider's login and return whether there was one.

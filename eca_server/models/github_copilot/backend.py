@@ -12,6 +12,13 @@ from eca_server.models.backend import ModelInfo
 from eca_server.models.facts import ModelFacts
 from eca_server.models.openai_chat.backend import OpenAIChat
 
+_APIS: Final = (
+    ("/chat/completions", None),
+    ("/responses", "openai-responses"),
+    ("/v1/messages", "anthropic"),
+)
+"""The endpoints of a model; the first supported one counts."""
+
 
 class GitHubCopilot(OpenAIChat):
     """A model of Copilot that speaks Chat Completions; other models have backends of other APIs."""
@@ -19,14 +26,6 @@ class GitHubCopilot(OpenAIChat):
     @override
     def read_models(self, listed: Any) -> Sequence[ModelInfo]:
         return read_models(listed)
-
-
-_APIS: Final = (
-    ("/chat/completions", None),
-    ("/responses", "openai-responses"),
-    ("/v1/messages", "anthropic"),
-)
-"""The endpoints of a model; the first supported one counts."""
 
 
 def read_models(listed: Any) -> Sequence[ModelInfo]:

@@ -21,15 +21,16 @@ from eca_server.models.encoding import HistoryEncoder
 from eca_server.models.estimate import request_tokens
 from eca_server.models.events import Event, Note, Progress, Usage
 from eca_server.models.http_backend import HTTPBackend
+from eca_server.models.ollama.context import ContextSize
 from eca_server.models.ollama.decoder import OllamaDecoder
-from eca_server.models.ollama.messages import OllamaWriter, think_value, write_request
+from eca_server.models.ollama.messages import OllamaWriter
 from eca_server.models.ollama.models import (
-    ContextSize,
     ModelDetails,
     loaded_context,
     read_details,
     read_installed,
 )
+from eca_server.models.ollama.request import think_value, write_request
 
 METADATA_SECONDS = 5.0
 """The deadline of optional requests, in seconds."""

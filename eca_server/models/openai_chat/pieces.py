@@ -284,14 +284,9 @@ def read_usage(counts: Mapping[str, Any]) -> Usage:
         read = number("prompt_cache_hit_tokens")
     written = number("prompt_tokens_details", "cache_write_tokens")
     if written is None:
-        written = count_at(
-            counts, "cache_creation_input_tokens"
-        )  # of Claude, by LiteLLM and Portkey
+        written = number("cache_creation_input_tokens")  # of Claude, by LiteLLM and Portkey
     cached = (read or 0) + (written or 0)
-    thought, total = (
-        number("completion_tokens_details", "reasoning_tokens"),
-        number("total_tokens"),
-    )
+    thought, total = number("completion_tokens_details", "reasoning_tokens"), number("total_tokens")
     if None not in (prompt, output, thought, total) and total == prompt + output + thought:  # type: ignore[operator]  # none of them is None
         output += thought  # type: ignore[operator]  # a dialect that counts it apart from the output
     if prompt is not None and cached and total == prompt + cached + (output or 0):

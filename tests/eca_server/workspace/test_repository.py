@@ -8,11 +8,11 @@ import pytest
 
 from eca_server.agent.chat.store.place import workspace_key
 from eca_server.workspace.repository import (
-    in_main_worktree,
     is_bare_repository,
     makes_bare_repository,
     unsafe_git_reason,
 )
+from eca_server.workspace.worktree import in_main_worktree
 from tests.eca_server.agent.chat.editor import ECHO, editor
 from tests.eca_server.workspace.conftest import run_git
 

@@ -20,7 +20,7 @@ from typing import Final
 from eca_protocol import platforms
 from eca_protocol.errors import ECAError
 from eca_server.config.directories import data_directory, make_data_directory
-from eca_server.workspace.repository import in_main_worktree
+from eca_server.workspace.worktree import in_main_worktree
 
 BUSY_SECONDS = 5.0
 """Seconds to wait for a process that writes, or examines damage, at the same time."""

@@ -18,11 +18,9 @@ from eca_server.agent.mcp.server import (
     RECONNECT_SECONDS,
     RESTART_SECONDS,
     STABLE_SECONDS,
-    TRANSITIONS,
-    Input,
     Server,
-    State,
 )
+from eca_server.agent.mcp.states import TRANSITIONS, Input, State
 from eca_server.config.mcp_settings import MCPServer
 from tests.eca_server.agent.mcp.fake import ECHO, SETTINGS, Place, server_at
 

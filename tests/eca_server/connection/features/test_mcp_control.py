@@ -15,7 +15,7 @@ import trio.testing
 from eca_protocol.server.roots import uri_of
 from eca_server.agent.mcp.authorization.login import Login
 from eca_server.agent.mcp.errors import MCPError
-from eca_server.agent.mcp.server import State
+from eca_server.agent.mcp.states import State
 from eca_server.config.saved_settings import SavedSettings
 from eca_server.connection.features import mcp
 from eca_server.connection.features.settings import Watcher

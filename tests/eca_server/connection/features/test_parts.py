@@ -12,7 +12,8 @@ import trio
 import trio.testing
 
 from eca_protocol import connect
-from eca_server.connection.features.host import Lazy, Options
+from eca_server.connection.features.host import Options
+from eca_server.connection.features.lazy import Lazy
 from eca_server.connection.features.settings import Turnstile
 from eca_server.connection.server import Server
 from tests.eca_server.agent.chat.editor import editor

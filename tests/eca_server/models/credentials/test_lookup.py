@@ -11,14 +11,12 @@ from eca_server.models.credentials.lookup import (
     LOGIN,
     Credential,
     Location,
-    NetrcError,
     child_environment,
     find_key,
     find_url,
-    netrc_file,
-    password_in,
     variable_of,
 )
+from eca_server.models.credentials.netrc import NetrcError, netrc_file, password_in
 from eca_server.secret import Secret
 from eca_server.system.child_process import harden_environment
 

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from eca_server.models.credentials.logins import Logins
 from eca_server.models.credentials.oauth import Client, LoggedOut, OAuthError, TokenSet
 from eca_server.models.credentials.tokens import Tokens
 from eca_server.secret import Secret
+from tests.eca_server.models.credentials.fake_keyring import FakeKeyring
 from tests.eca_server.models.credentials.login_server import LoginServer, login_server
 
 NOW = 1_000_000.0
@@ -179,6 +181,33 @@ async def test_a_logout_or_a_new_login_wins_over_a_renewal(world, is_replaced):
     await world.tokens().current()
     stored = world.logins.read().tokens
     assert [each.access for each in stored.values()] == ([Secret("new")] if is_replaced else [])
+
+
+async def test_a_new_login_in_the_keyring_wins_over_a_renewal(world, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "keyring", FakeKeyring())
+    ours, other = (
+        Logins({"XDG_DATA_HOME": str(tmp_path)}, in_keyring=lambda: True) for _ in range(2)
+    )
+    replaced = world.stored()
+    world.logins = ours
+    ours.store("p", replaced)
+
+    async def log_in() -> None:
+        other.store("p", attrs.evolve(replaced, access=Secret("new"), logged_in_at=NOW))
+
+    world.server.before_answer = log_in
+    await world.tokens().current()
+    ours.unlock()
+    assert world.stored().access == Secret("new")
+
+
+async def test_a_renewal_leaves_a_file_alone_that_was_damaged_meanwhile(world):
+    async def damage() -> None:
+        world.logins.path.write_text("{")
+
+    world.server.before_answer = damage
+    assert await world.tokens().current() == NEW
+    assert world.logins.path.read_text() == "{"
 
 
 async def test_a_refused_token_is_renewed_whatever_the_clock_says(world):
