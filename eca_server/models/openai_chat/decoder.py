@@ -152,7 +152,7 @@ class ChatDecoder(TaggedDecoder):
         elif isinstance(content, list):
             for part in content:
                 events += self._content_part(part)
-        if refusal := text_in(delta, "refusal"):
+        if isinstance(refusal := delta.get("refusal"), str) and refusal:
             events += [*self._end_reasoning(), RefusalDelta(refusal)]
             self._has_content = self._refused = True
         fragments = list_in(delta, "tool_calls")
@@ -186,10 +186,10 @@ class ChatDecoder(TaggedDecoder):
     def _reasoning_of(self, delta: Mapping[str, Any]) -> list[Event]:
         detailed = self._details.feed(delta.get("reasoning_details"))
         merge_thinking(self._thinking, delta.get("thinking_blocks"))
-        if opaque := text_in(delta, "reasoning_opaque"):
+        if isinstance(opaque := delta.get("reasoning_opaque"), str) and opaque:
             self._opaque = opaque
         for field in _REASONING_FIELDS:
-            if text := text_in(delta, field):
+            if isinstance(text := delta.get(field), str) and text:
                 return self._reason(text, field)
         return self._reason(detailed, "reasoning_details")
 
