@@ -25,6 +25,9 @@ from eca_protocol.revisions import EVER, Revision, Window
 from eca_protocol.schema import json_schema
 from eca_protocol.testing.requirements import ALL_REQUIREMENTS
 
+_SYSTEMS = "eca_protocol.platforms"
+"""The package with a module for each system, which imports on no other one."""
+
 _RECEIVERS = {
     "client_to_server": "server",
     "server_to_client": "client",
@@ -266,7 +269,7 @@ def _at_home(name: str) -> list[str]:
 def _public(package: ModuleType) -> Iterator[ModuleType]:
     """Yield the modules with an `__all__`; a package that has one stands for its modules."""
     for info in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-        if info.name.rpartition(".")[2].startswith("_"):
+        if info.name.rpartition(".")[2].startswith("_") or info.name == _SYSTEMS:
             continue
         module = importlib.import_module(info.name)
         if getattr(module, "__all__", None) and module.__doc__:

@@ -9,12 +9,17 @@ from typing import Any
 
 
 def export(
-    namespace: dict[str, Any], names: Mapping[str, str], modules: Sequence[str] = ()
+    namespace: dict[str, Any],
+    names: Mapping[str, str],
+    modules: Sequence[str] = (),
+    *,
+    own: str = "",
 ) -> None:
     """Add lazy names to a package's `globals()`, and set its `__all__` and its `dir`.
 
     `names` maps a module, relative to the package, to its exported names, between blanks. Each of
-    the `modules` is exported itself.
+    the `modules` is exported itself. `own` are the names that the package has already. It has no
+    `__all__` in its text: type checkers would read that list only.
     """
     package = namespace["__name__"]
     module_of = {name: module for module, listed in names.items() for name in listed.split()}
@@ -28,7 +33,7 @@ def export(
         namespace[name] = value
         return value
 
-    exported = [*namespace.get("__all__", ()), *module_of, *modules]
+    exported = [*own.split(), *module_of, *modules]
     namespace |= {
         "__all__": exported,
         "__dir__": lambda: sorted({*namespace, *exported}),

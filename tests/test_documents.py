@@ -225,6 +225,16 @@ def test_the_reference_of_tools_has_every_native_tool(monkeypatch: pytest.Monkey
     assert listed == {*NATIVE_NAMES, SPAWN_TOOL} - {"search_tools", "call_tool"}
 
 
+def test_the_reference_of_the_api_has_each_name_of_the_package(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(REPOSITORY / "docs"))
+    pages = dict(importlib.import_module("generated_pages")._api())
+    assert "api-eca_protocol-client.rst" in pages
+    listed = {*re.findall(r"^\| \{py:obj\}`(\w+) <", pages["api.md"], re.MULTILINE)}
+    assert listed == {*eca_protocol.__all__} - {"messages", "methods", "sync"}
+
+
 @of_kind("yaml")
 def test_a_manifest_is_valid(block, tmp_path):
     path = tmp_path / "manifest.yaml"

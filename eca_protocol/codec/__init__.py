@@ -20,5 +20,5 @@ if TYPE_CHECKING:
     from eca_protocol.codec.departures import DepartureKind as DepartureKind
     from eca_protocol.codec.departures import explain as explain
 
-__all__ = ["Codec", "MessageCodec", "converter"]
-export(globals(), {"departures": "Departure DepartureKind explain"})
+_NAMES = {"departures": "Departure DepartureKind explain"}
+export(globals(), _NAMES, own="Codec MessageCodec converter")

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from eca_protocol.draft.codec import DraftCodec as DraftCodec
     from eca_protocol.draft.methods import DRAFT as DRAFT
 
-__all__ = ["codec_for"]
-export(globals(), {"codec": "DraftCodec", "methods": "DRAFT"})
+export(globals(), {"codec": "DraftCodec", "methods": "DRAFT"}, own="codec_for")
 
 
 def codec_for(revision: Revision, table: Table = ECA) -> MessageCodec:

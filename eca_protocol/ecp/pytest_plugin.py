@@ -28,7 +28,7 @@ from eca_protocol.errors import METHOD_NOT_FOUND
 _DEADLINE: Final = 30.0
 
 
-@attrs.define
+@attrs.define(slots=False, eq=False, repr=False)
 class Agent:
     """An initialized agent, for synchronous tests.
 

@@ -44,7 +44,7 @@ PATIENCE: Final = 24 * 3600.0
 WAITING: Final = "Waiting for tool call approval"  # Neovim asks when it reads this text
 
 
-@attrs.define(eq=False)
+@attrs.define(slots=False, eq=False, repr=False)
 class ServerChat:
     """A chat, for the handler of one prompt.
 

@@ -14,6 +14,7 @@ TESTS = """
 import pytest
 
 def test_one(ecp_agent):
+    assert "initialized" not in repr({ecp_agent})
     assert ecp_agent.initialized.name == "bad"
     assert ecp_agent.step("x").public_output == "ok"
 

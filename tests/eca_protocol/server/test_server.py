@@ -94,6 +94,20 @@ async def test_texts_of_any_length_are_sent_and_form_the_history_until_the_turn_
     ]
 
 
+async def test_a_chat_takes_attributes_and_is_shown_without_its_prompt():
+    async def handler(chat: ServerChat, prompt: Prompt) -> None:
+        chat.memory["key"] = "a secret"
+        chat.started = 1  # type: ignore[attr-defined]
+        assert len({chat}) == 1
+        await chat.say(repr(chat))
+
+    async with serving(handler) as (_, client):
+        text = await client.chat().prompt("a private text").text()
+    assert "ServerChat" in text
+    assert "private" not in text
+    assert "secret" not in text
+
+
 async def test_a_handler_that_fails_ends_its_turn_and_not_the_connection(caplog):
     async def answer(chat: ServerChat, prompt: Prompt) -> None:
         if prompt.text == "reason":

@@ -15,7 +15,7 @@ from typing import Final
 import anyio
 
 from eca_protocol.errors import StartFailed
-from eca_protocol.revisions import Revision
+from eca_protocol.revisions import Revision, Window
 from eca_protocol.testing.conformance.client import oddities, reading, talking
 from eca_protocol.testing.conformance.client.client_run import ClientRun, run_client
 from eca_protocol.testing.conformance.client.harness import ClientHarness, Scenario
@@ -55,7 +55,8 @@ def client_cases() -> Mapping[str, Case]:
     for kind in SCENARIOS:
         name = f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}"
         summary = " ".join((kind.__doc__ or "").split())
-        cases[name] = Case(name=name, summary=summary, rows=kind.rows, run=kind)
+        window = Window(since=Revision.DRAFT)
+        cases[name] = Case(name=name, summary=summary, rows=kind.rows, run=kind, window=window)
     return MappingProxyType(cases)
 
 

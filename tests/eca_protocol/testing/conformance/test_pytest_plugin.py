@@ -110,6 +110,13 @@ def test_a_client_is_judged_case_by_case(tmp_path):
     assert "1 failed, 1 passed" in output
 
 
+def test_a_client_is_judged_in_the_draft_too(tmp_path):
+    client = Path(__file__).with_name("client") / "small_client.py"
+    options = ["--eca-client", "--eca-edition", "2025-06", "--eca-cases", "*InLowerCase"]
+    command = f"{sys.executable} -I -S {client} {{{{server}}}}"
+    assert "1 passed" in run_pytest(tmp_path, *options, server=command)
+
+
 @pytest.mark.long
 def test_what_needs_no_server_starts_none(tmp_path):
     (tmp_path / "test_own.py").write_text("def test_nothing():\n    assert True\n")
