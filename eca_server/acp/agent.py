@@ -340,6 +340,7 @@ class Agent:
         except ECAError as error:
             raise failure(error) from error
         session.closing.set()
+        await session.closed.wait()  # its server has stored the deletion then
         return _EMPTY
 
     def _close(self, params: acp.SessionReference) -> acp.Empty:
