@@ -88,14 +88,16 @@ class Splitter:
         if start == len(self._buffer):
             return None
         end, body = self._piece_end(start)
-        if end > len(self._buffer):
-            following = None if body is None else _PLAIN.search(self._buffer, body)
-            if following is None:
-                self._needed_size = end
-                return None
-            end, body = following.start(), None
-        content = None if body is None else bytes(self._buffer[body:end])
+        is_whole = end <= len(self._buffer)
+        content = bytes(self._buffer[body:end]) if is_whole and body is not None else None
         is_message = content is not None and message_in(content) is not None
+        if body is not None and not is_message:
+            following = _PLAIN.search(self._buffer, body, end - 1)
+            if following is not None:
+                is_whole, end = True, following.start()
+        if not is_whole:
+            self._needed_size = end
+            return None
         pieces.append((bytes(self._buffer[start:end]), content if is_message else None))
         return end
 

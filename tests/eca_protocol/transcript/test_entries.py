@@ -64,8 +64,9 @@ def test_the_pieces_of_a_stream_are_the_stream_however_it_was_cut(parts, sizes) 
 
 
 @pytest.mark.parametrize("size", [1, 7, 1_000])
-def test_a_length_that_is_too_large_ends_at_the_next_header(size):
-    cut, whole = b'Content-Length: 900\r\n\r\n{"a":1}', encode_frame(b'{"b":2}')
+@pytest.mark.parametrize("length", [900, 30])
+def test_a_length_that_is_too_large_ends_at_the_next_header(size, length):
+    cut, whole = b'Content-Length: %d\r\n\r\n{"a":1}' % length, encode_frame(b'{"b":2}')
     splitter, stream, pieces = Splitter(), cut + whole, []
     for start in range(0, len(stream), size):
         pieces += splitter.feed(stream[start : start + size])
