@@ -7,7 +7,9 @@ from typing import Any
 import attrs
 import pytest
 import trio
+import trio.testing
 
+from eca_server.agent.mcp.authorization.login import Login
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.connection.features import mcp
 from eca_server.connection.features.settings import Watcher
@@ -67,3 +69,38 @@ async def test_a_login_that_another_server_stores_starts_the_server_once(
             patch.setattr(trio.to_thread, "run_sync", no_thread)
             await ours.connection.parts.mcp.get().follow_logins()
     assert starts == [has_old_login, True]
+
+
+async def test_two_changes_that_show_one_login_start_its_server_once(tmp_path, monkeypatch):
+    starts: list[bool] = []
+    checks: list[bool] = []
+    was_made_elsewhere = Login.was_made_elsewhere
+
+    @asynccontextmanager
+    async def connect(*_: Any, login: Any, **__: Any) -> AsyncIterator[Any]:
+        starts.append(await login.token() is not None)
+        raise MCPError("it wants a login", kind="login", url="https://login.example/page")
+        yield
+
+    monkeypatch.setattr(mcp, "connect", connect)
+    home = Home(tmp_path)
+    home.configure(web={"url": URL})
+    client = Client(id="i", token_url="https://login.example/token")
+    tokens = TokenSet(access=Secret(SECRET), obtained_at=0, expires_at=None, client=client)
+    async with home.editor() as ours:
+        await status(ours, "web", "requires-auth")
+
+        async def check(login: Login) -> bool:
+            checks.append(await was_made_elsewhere(login))
+            if checks == [True, True]:  # both have read the same login: let the first be refused
+                await status(ours, "web", "requires-auth")
+            return checks[-1]
+
+        monkeypatch.setattr(Login, "was_made_elsewhere", check)
+        Logins({"XDG_DATA_HOME": str(home.data)}).store(f"mcp:{URL}", tokens)
+        servers = ours.connection.parts.mcp.get()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(servers.follow_logins)
+            nursery.start_soon(servers.follow_logins)
+        await trio.testing.wait_all_tasks_blocked()
+    assert starts == [False, True]
