@@ -23,7 +23,7 @@ from eca_protocol.revisions import EVER, Revision, Window
 from eca_protocol.server.chat_states import TRANSITIONS as CHAT
 from eca_protocol.testing.conformance.untestable import UNBOUND, UNTESTABLE
 from eca_server.agent.mcp.states import TRANSITIONS as MCP_SERVER
-from eca_server.client.profiles import CLIENTS, ClientProfile, profile_for
+from eca_server.client.profiles import CLIENTS, Display, Writing, profile_for
 
 TARGET = Path(__file__).resolve().parent / "tables.md"
 
@@ -137,13 +137,20 @@ def _clients() -> str:
             for name in (*CLIENTS, "others")
         },
     }
+    traits = [_traits(profile) for profile in profiles.values()]
     return table(
         ["", *profiles],
-        [
-            [f"`{field.name}`", *(_trait(getattr(each, field.name)) for each in profiles.values())]
-            for field in attrs.fields(ClientProfile)
-        ],
+        [[f"`{name}`", *(_trait(each[name]) for each in traits)] for name in traits[0]],
     )
+
+
+def _traits(group: Any) -> dict[str, Any]:
+    """Return the traits of a profile by name, those of its groups too."""
+    traits: dict[str, Any] = {}
+    for field in attrs.fields(type(group)):
+        value = getattr(group, field.name)
+        traits |= _traits(value) if isinstance(value, Writing | Display) else {field.name: value}
+    return traits
 
 
 def _trait(value: Any) -> str:

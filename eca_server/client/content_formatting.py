@@ -67,9 +67,9 @@ class ContentFormatter:
         """Return the messages that carry a content of a chat."""
         if role != "assistant" or not isinstance(content, ChatTextContent):
             role, content = self._adapted(chat_id, role, content)
-        is_split = role != "user" or self.profile.splits_echo
-        pieces = split(content, self.profile.text_limit) if is_split else (content,)
-        if role == "user" and self.profile.ends_echo:
+        is_split = role != "user" or self.profile.writing.splits_echo
+        pieces = split(content, self.profile.writing.text_limit) if is_split else (content,)
+        if role == "user" and self.profile.writing.ends_echo:
             pieces = _with_line_end(pieces)
         return [
             ChatContentReceivedParams(
@@ -89,7 +89,9 @@ class ContentFormatter:
     def shows(self, picture: ChatImageContent) -> bool:
         """Return whether the client is sent this picture; else a text replaces it."""
         fits = len(picture.base64) <= LARGEST_PICTURE
-        return self.profile.shows_pictures and fits and picture.media_type.startswith("image/")
+        return (
+            self.profile.display.shows_pictures and fits and picture.media_type.startswith("image/")
+        )
 
     def named(self, content: ChatContent) -> ChatContent:
         """Return a content with the names of its tool and file as the client needs them."""
@@ -97,7 +99,9 @@ class ContentFormatter:
             return content
         if not self.profile.prefixes_tools:
             content = attrs.evolve(content, name=content.name.removeprefix(PREFIX))
-        if self.profile.names_changed_files and isinstance(content.details, FileChangeDetails):
+        if self.profile.display.names_changed_files and isinstance(
+            content.details, FileChangeDetails
+        ):
             content = attrs.evolve(
                 content, summary=_without_name(content.summary, content.details.path)
             )
@@ -105,7 +109,7 @@ class ContentFormatter:
 
     def _hides(self, system_text: str) -> bool:
         """Return whether the client would cut lines of this text that the user must see."""
-        return self.profile.has_plain_own_texts and "```" in system_text
+        return self.profile.display.has_plain_own_texts and "```" in system_text
 
     def _in_words(
         self, picture: ChatImageContent, link: str | None
@@ -115,7 +119,7 @@ class ContentFormatter:
         text = f"[a picture: {picture.media_type}, {size:,} bytes]"
         if link is None:
             return "system", ChatTextContent(text=text)
-        if not self.profile.has_plain_own_texts:
+        if not self.profile.display.has_plain_own_texts:
             return "system", ChatTextContent(text=f"{text}({link})")
         # This client cuts long lines of system texts and does not follow links to files.
         return "assistant", ChatTextContent(text=f"\n\n{text} `{path_of(link)}`\n\n")

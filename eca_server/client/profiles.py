@@ -17,8 +17,8 @@ from eca_protocol.revisions import Revision
 
 
 @attrs.frozen(kw_only=True)
-class ClientProfile:
-    """The needs of a client.
+class Writing:
+    """The form in which a client reads frames and texts.
 
     Attributes:
         shape: how frames are put into writes.
@@ -30,46 +30,10 @@ class ClientProfile:
             answer on the user's line (W-20).
         drops_repeats: whether it drops every text that is equal to the user's prompt, as it does
             with the echo, so that the answer "1" to the prompt "1" is lost.
-        finishes_deleted: whether a deleted chat's running turn still gets its `finished`.
-        first_positions: the numbers of the first line and character in a diagnostic, by a part of
-            the name of its source; the first match counts.
-        approval_seconds: the deadline of an approval; infinite for clients that can approve.
-        counts_stopped: whether it gets the usage of a stopped turn, too.
-        prefixes_tools: whether the names of native tools are sent with the prefix `eca_` (W-33).
-        shows_pictures: whether it shows `image` contents; other clients get a text with the file
-            of each (W-26).
-        shows_subagents: whether it shows the chats of subagents; other clients see only their
-            requests for approval and their result.
-        resends_steers: whether it sends a message to a running turn again, as a prompt, if the turn
-            ended without it; other clients get it repeated (W-22).
-        enter_approves: whether the key that sends a message to a running turn, or an answer, also
-            approves every waiting call; an approval in that instant does not count.
-        names_variants: whether each prompt names the model and the variant that it shows; a prompt
-            without a variant then has none.
-        joins_arguments: whether its user edits the arguments of an MCP server as one text, which it
-            splits at blanks.
-        replaces_rewrites: whether it knows the correction of a rewrite; other clients get the new
-            text when it is complete.
-        shows_other_chats: whether it shows the chats that commands begin (`/btw`, `/import`).
-        forgets_announcements: whether its page, when loaded late or again, knows only the last
-            `config/updated`, no servers and no jobs.
-        shows_one_text: whether it shows a chat as one Markdown text, in which a block of code that
-            an answer leaves open would contain all that follows.
-        shows_messages: whether it shows `$/showMessage`; else a chat repeats the message (W-15).
-        formats_messages: whether it uses the text of `$/showMessage` as a format, so that a single
-            `%` is an error by which it loses the rest of its read.
-        has_plain_own_texts: whether it shows questions and system texts without Markdown, and
-            questions without line ends; links work in the model's answers alone.
-        names_changed_files: whether it appends the name of a changed file to a call's summary.
         merge_seconds: the interval in which deltas of one content are joined; 0: none are.
         repaint_seconds: the time it paints per character of a content at each delta, since it
             paints the whole content again; 0: it paints the delta alone.
         characters_per_second: the rate at which a flood of merged deltas is written.
-        names_agent: its name of the built-in agent that is not `plan` (W-28).
-        rejection_ends_turn: whether the turn ends after the user has rejected a call, since the
-            next prompt is the user's answer to the model (W-31); only in CURRENT.
-        logs_messages: whether `$/showMessage` is logged, too; false where the client prints it to
-            the same stream.
     """
 
     shape: WriteShape = attrs.field(factory=WriteShape)
@@ -78,28 +42,91 @@ class ClientProfile:
     splits_echo: bool = False
     ends_echo: bool = False
     drops_repeats: bool = False
-    finishes_deleted: bool = False
-    first_positions: Sequence[tuple[str, tuple[int, int]]] = (("", (1, 1)),)
-    approval_seconds: float = math.inf
-    counts_stopped: bool = False
-    prefixes_tools: bool = True
+    merge_seconds: float = 0.0
+    repaint_seconds: float = 0.0
+    characters_per_second: float = 68_000.0
+
+    @property
+    def brief_tools(self) -> bool:
+        """True if tools are announced without schemas and with one short line, to fit one read."""
+        return self.loses_large_frames and self.shape.size <= _SMALL_READ
+
+
+@attrs.frozen(kw_only=True)
+class Display:
+    """The contents and messages that a client shows, and how.
+
+    Attributes:
+        shows_pictures: whether it shows `image` contents; other clients get a text with the file
+            of each (W-26).
+        shows_subagents: whether it shows the chats of subagents; other clients see only their
+            requests for approval and their result.
+        replaces_rewrites: whether it knows the correction of a rewrite; other clients get the new
+            text when it is complete.
+        shows_other_chats: whether it shows the chats that commands begin (`/btw`, `/import`).
+        shows_one_text: whether it shows a chat as one Markdown text, in which a block of code that
+            an answer leaves open would contain all that follows.
+        shows_messages: whether it shows `$/showMessage`; else a chat repeats the message (W-15).
+        formats_messages: whether it uses the text of `$/showMessage` as a format, so that a single
+            `%` is an error by which it loses the rest of its read.
+        has_plain_own_texts: whether it shows questions and system texts without Markdown, and
+            questions without line ends; links work in the model's answers alone.
+        names_changed_files: whether it appends the name of a changed file to a call's summary.
+    """
+
     shows_pictures: bool = False
     shows_subagents: bool = False
-    resends_steers: bool = False
-    enter_approves: bool = False
-    names_variants: bool = False
-    joins_arguments: bool = False
     replaces_rewrites: bool = True
     shows_other_chats: bool = True
-    forgets_announcements: bool = False
     shows_one_text: bool = False
     shows_messages: bool = True
     formats_messages: bool = False
     has_plain_own_texts: bool = False
     names_changed_files: bool = False
-    merge_seconds: float = 0.0
-    repaint_seconds: float = 0.0
-    characters_per_second: float = 68_000.0
+
+
+@attrs.frozen(kw_only=True)
+class ClientProfile:
+    """The needs of a client.
+
+    Attributes:
+        writing: the form of frames and texts.
+        display: the contents and messages that it shows.
+        finishes_deleted: whether a deleted chat's running turn still gets its `finished`.
+        first_positions: the numbers of the first line and character in a diagnostic, by a part of
+            the name of its source; the first match counts.
+        approval_seconds: the deadline of an approval; infinite for clients that can approve.
+        counts_stopped: whether it gets the usage of a stopped turn, too.
+        prefixes_tools: whether the names of native tools are sent with the prefix `eca_` (W-33).
+        resends_steers: whether it sends a message to a running turn again, as a prompt, if the turn
+            ended without it; other clients get it repeated (W-22).
+        enter_approves: whether the key that sends a message to a running turn, or an answer, also
+            approves every waiting call; an approval in that instant does not count.
+        names_variants: whether each prompt names the model and the variant that it shows; a prompt
+            without a variant then has none.
+        joins_arguments: whether its user edits the arguments of an MCP server as one text, which it
+            splits at blanks.
+        forgets_announcements: whether its page, when loaded late or again, knows only the last
+            `config/updated`, no servers and no jobs.
+        names_agent: its name of the built-in agent that is not `plan` (W-28).
+        rejection_ends_turn: whether the turn ends after the user has rejected a call, since the
+            next prompt is the user's answer to the model (W-31); only in CURRENT.
+        logs_messages: whether `$/showMessage` is logged, too; false where the client prints it to
+            the same stream.
+    """
+
+    writing: Writing = attrs.field(factory=Writing)
+    display: Display = attrs.field(factory=Display)
+    finishes_deleted: bool = False
+    first_positions: Sequence[tuple[str, tuple[int, int]]] = (("", (1, 1)),)
+    approval_seconds: float = math.inf
+    counts_stopped: bool = False
+    prefixes_tools: bool = True
+    resends_steers: bool = False
+    enter_approves: bool = False
+    names_variants: bool = False
+    joins_arguments: bool = False
+    forgets_announcements: bool = False
     names_agent: str = "agent"
     rejection_ends_turn: bool = False
     logs_messages: bool = True
@@ -111,11 +138,6 @@ class ClientProfile:
     def first_position(self, source: str) -> tuple[int, int]:
         """Return the numbers of the first line and character in a diagnostic of a source."""
         return next(first for part, first in self.first_positions if part in source)
-
-    @property
-    def brief_tools(self) -> bool:
-        """True if tools are announced without schemas and with one short line, to fit one read."""
-        return self.loses_large_frames and self.shape.size <= _SMALL_READ
 
 
 DEFAULT_PROFILE = ClientProfile()
@@ -132,38 +154,39 @@ _MERGE_SECONDS = 0.03
 # lsp-mode and Flycheck count from 0 there, Flymake counts lines from 1; its sources are named after
 # the functions that made them, such as `eglot-flymake-backend`.
 _EMACS = ClientProfile(
-    shape=WriteShape(pause_after_answer=0.01),
+    writing=Writing(shape=WriteShape(pause_after_answer=0.01), merge_seconds=_MERGE_SECONDS),
+    display=Display(names_changed_files=True, formats_messages=True, shows_one_text=True),
     finishes_deleted=True,
     resends_steers=True,
-    names_changed_files=True,
-    formats_messages=True,
     first_positions=(("flymake", (1, 0)), *_ZERO_BASED),
-    shows_one_text=True,
-    merge_seconds=_MERGE_SECONDS,
 )
 
 # Before 2026-02 Emacs also lost half a frame between two reads, and read 4096 bytes at most.
 _OLD_EMACS = attrs.evolve(
     _EMACS,
-    shape=WriteShape(size=_SMALL_READ, pause_after_answer=0.01, pause_between=0.004),
-    text_limit=1024,
-    loses_large_frames=True,
-    splits_echo=True,
-    ends_echo=True,
+    writing=attrs.evolve(
+        _EMACS.writing,
+        shape=WriteShape(size=_SMALL_READ, pause_after_answer=0.01, pause_between=0.004),
+        text_limit=1024,
+        loses_large_frames=True,
+        splits_echo=True,
+        ends_echo=True,
+    ),
     resends_steers=False,
 )
 
 # Neovim parses each read (64 KiB at most) separately. It drops the echo of its last prompt only; of
 # an earlier one, which has waited in the queue, it is shown like the answer and needs a line end.
 _NEOVIM = ClientProfile(
-    shape=WriteShape(size=32_768, pause_between=0.004),
-    loses_large_frames=True,
-    ends_echo=True,
-    drops_repeats=True,
+    writing=Writing(
+        shape=WriteShape(size=32_768, pause_between=0.004),
+        loses_large_frames=True,
+        ends_echo=True,
+        drops_repeats=True,
+        merge_seconds=_MERGE_SECONDS,
+    ),
+    display=Display(shows_messages=False, shows_one_text=True),
     first_positions=_ZERO_BASED,
-    shows_messages=False,
-    shows_one_text=True,
-    merge_seconds=_MERGE_SECONDS,
 )
 
 # The plugins built on the shared web page drop `$/showMessage`, as Neovim's does (W-15); the page
@@ -172,19 +195,18 @@ _NEOVIM = ClientProfile(
 # of short lines, 0.23 s for lists and mixed text, and several times that on a busy machine. Longer
 # intervals with more text in each write were measured and made it worse.
 _WEB_PAGE = ClientProfile(
+    writing=Writing(
+        merge_seconds=_MERGE_SECONDS, repaint_seconds=4e-6, characters_per_second=32_000.0
+    ),
+    display=Display(shows_messages=False, has_plain_own_texts=True),
     resends_steers=True,
     enter_approves=True,
     names_variants=True,
     joins_arguments=True,
-    shows_messages=False,
-    has_plain_own_texts=True,
-    merge_seconds=_MERGE_SECONDS,
-    repaint_seconds=4e-6,
-    characters_per_second=32_000.0,
 )
 _WEB_PAGE_ZERO_BASED = attrs.evolve(_WEB_PAGE, first_positions=_ZERO_BASED)
 
-_OUR_OWN = ClientProfile(logs_messages=False, shows_other_chats=False)
+_OUR_OWN = ClientProfile(display=Display(shows_other_chats=False), logs_messages=False)
 
 DRAFT_SECONDS = 60.0
 """Deadline of an approval by a draft client; the draft has no message for it (W-52)."""
@@ -193,7 +215,9 @@ _BY_NAME = {
     "eca-server chat": _OUR_OWN,
     "Neovim": _NEOVIM,
     "VsCode": attrs.evolve(
-        _WEB_PAGE_ZERO_BASED, replaces_rewrites=False, forgets_announcements=True
+        _WEB_PAGE_ZERO_BASED,
+        display=attrs.evolve(_WEB_PAGE.display, replaces_rewrites=False),
+        forgets_announcements=True,
     ),
     "IntelliJ": _WEB_PAGE_ZERO_BASED,
     "Desktop": _WEB_PAGE,
@@ -222,12 +246,15 @@ def profile_for(initialize_params: Any, revision: Revision = Revision.R2025_10) 
         return attrs.evolve(profile, approval_seconds=DRAFT_SECONDS, counts_stopped=True)
     if revision is not Revision.CURRENT:
         return profile
-    shows_all = not profile.loses_large_frames
+    shows_all = not profile.writing.loses_large_frames
     return attrs.evolve(
         profile,
+        display=attrs.evolve(
+            profile.display,
+            shows_pictures=shows_all and name not in _DROP_PICTURES,
+            shows_subagents=shows_all,
+        ),
         prefixes_tools=False,
-        shows_pictures=shows_all and name not in _DROP_PICTURES,
-        shows_subagents=shows_all,
         names_agent="code",
         rejection_ends_turn=name not in _REJECT_BY_THEMSELVES,
     )

@@ -86,7 +86,7 @@ class Session:
         self._profile = profile
         vars(self).pop("formatter", None)
         if isinstance(self._peer.transport, StreamTransport):
-            self._peer.transport.shape = profile.shape
+            self._peer.transport.shape = profile.writing.shape
 
     def note_text(self) -> None:
         """Note that the user has sent a message to a running turn, or the answer to a question."""
@@ -131,7 +131,7 @@ class Session:
         """
         if self._profile.logs_messages:
             _log.log(_LEVELS[kind], "%s", message)
-        if not self._profile.shows_messages:
+        if not self._profile.display.shows_messages:
             if chat_id is not None:
                 self.emit(chat_id, "system", _text(message))
             elif message not in self._unshown:
@@ -211,12 +211,12 @@ class Session:
             f'Your answer "{answer}" was not used, because the question had ended before. '
             "If it is a message, send it again."
         )
-        if not self._profile.shows_messages:
+        if not self._profile.display.shows_messages:
             self._unshown.append(note)
         self._show_message("warning", note)
 
     def _show_message(self, kind: MessageKind, message: str) -> None:
-        if self._profile.formats_messages:
+        if self._profile.display.formats_messages:
             message = message.replace("%", "%%")
         self.notify("$/showMessage", ShowMessageParams(type=kind, message=message))
 

@@ -19,7 +19,7 @@ import trio
 
 from eca_protocol import messages as m
 from eca_protocol.server.texts import Role
-from eca_server.client.profiles import ClientProfile
+from eca_server.client.profiles import Writing
 
 _DELTAS: Mapping[type, tuple[str, str | None]] = {
     m.ChatTextContent: ("text", None),
@@ -72,18 +72,18 @@ class Merger:
 
     Args:
         write: writes a content.
-        profile: how long and how many deltas are joined for the client.
+        writing: how long and how many deltas are joined for the client.
         nursery: where the task runs that writes what is held.
     """
 
     def __init__(
         self,
         write: Callable[[Role, m.ChatContent], None],
-        profile: ClientProfile,
+        writing: Writing,
         nursery: trio.Nursery,
     ) -> None:
-        self._write = _without_repeats(write) if profile.drops_repeats else write
-        self._profile = profile
+        self._write = _without_repeats(write) if writing.drops_repeats else write
+        self._writing = writing
         self._nursery = nursery
         self._key: tuple[object, ...] | None = None
         self._shown = 0
@@ -97,8 +97,8 @@ class Merger:
     @property
     def _interval(self) -> float:
         """The least time between two writes of the content that is written now."""
-        painting = self._shown * self._profile.repaint_seconds
-        return max(self._profile.merge_seconds, min(painting / _PAINTING, _LONGEST))
+        painting = self._shown * self._writing.repaint_seconds
+        return max(self._writing.merge_seconds, min(painting / _PAINTING, _LONGEST))
 
     @property
     def is_holding(self) -> bool:
@@ -107,7 +107,7 @@ class Merger:
 
     def write(self, role: Role, content: m.ChatContent) -> None:
         """Write a content now, or hold it if one of the same was written a moment ago."""
-        if not self._profile.merge_seconds:
+        if not self._writing.merge_seconds:
             self._write(role, content)
             return
         fields = _DELTAS.get(type(content)) if role != "user" else None
@@ -165,7 +165,7 @@ class Merger:
 
     async def drained(self) -> None:
         """Wait until few characters are held."""
-        while self._size > self._profile.characters_per_second * self._interval:
+        while self._size > self._writing.characters_per_second * self._interval:
             await self._flushed.wait()
 
     async def _flush_in_time(self, timer: trio.CancelScope) -> None:

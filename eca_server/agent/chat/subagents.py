@@ -271,7 +271,7 @@ class SubagentChat(Outlet):
 
     @property
     def _shows_itself(self) -> bool:
-        return self.services.session.profile.shows_subagents
+        return self.services.session.profile.display.shows_subagents
 
     @property
     def has_failed(self) -> bool:

@@ -47,8 +47,8 @@ class Writer:
         self._hooks: dict[str, m.ChatHookActionFinishedContent] = {}
         self._paragraphs = Paragraphs()
         profile = self.session.profile
-        self._open_code = OpenCode() if profile.shows_one_text else None
-        self._merger = Merger(outlet.emit, profile, outlet.services.nursery)
+        self._open_code = OpenCode() if profile.display.shows_one_text else None
+        self._merger = Merger(outlet.emit, profile.writing, outlet.services.nursery)
 
     def emit(self, role: Role, content: m.ChatContent) -> None:
         """Write a content; drop it if the turn is stopped or finished."""

@@ -185,7 +185,7 @@ class _Running:
     @property
     def streams(self) -> bool:
         """True if the client gets the text piece by piece, and its correction."""
-        return self.session.profile.replaces_rewrites
+        return self.session.profile.display.replaces_rewrites
 
     def begin(self) -> None:
         """Send the one `started`."""
@@ -219,7 +219,7 @@ class _Running:
             self._send_text(whole, replaces=True)
 
     def _send_text(self, text: str, *, replaces: bool = False) -> None:
-        for content in _contents(text, self.session.profile.text_limit, replaces=replaces):
+        for content in _contents(text, self.session.profile.writing.text_limit, replaces=replaces):
             self.notify(content)
 
     def notify(self, content: m.RewriteContent) -> None:

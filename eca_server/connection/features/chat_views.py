@@ -136,8 +136,8 @@ class ChatViews:
             page.messages,
             flags=chat.settings.flags,
             describe=described,
-            shows_subagents=self.session.profile.shows_subagents,
-            ends_code=self.session.profile.shows_one_text,
+            shows_subagents=self.session.profile.display.shows_subagents,
+            ends_code=self.session.profile.display.shows_one_text,
         )
 
 

@@ -110,7 +110,9 @@ class Editing:
         try:
             name, model = self._model(self.settings.config.rewrite_model)
         except RPCError as error:
-            if not self.session.profile.shows_messages:  # such clients hide the refusal, too
+            if (
+                not self.session.profile.display.shows_messages
+            ):  # such clients hide the refusal, too
                 self.session.show("warning", error.message)
             raise
         instruction = self._prompts().rewrite

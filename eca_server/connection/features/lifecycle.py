@@ -133,8 +133,8 @@ class Connection:
         session.revision = greeting.revision
         session.profile = profile_for(greeting.raw_params, greeting.revision)
         self._host.peer.codec = greeting.codec
-        if session.profile.loses_large_frames:
-            self._host.peer.codec = _fitting(greeting.codec, session.profile.shape.size)
+        if session.profile.writing.loses_large_frames:
+            self._host.peer.codec = _fitting(greeting.codec, session.profile.writing.shape.size)
         session.client_info = params.client_info or session.client_info
         session.capabilities = params.capabilities
         session.roots, problems = parse_roots(params.workspace_folders)

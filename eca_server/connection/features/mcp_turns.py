@@ -68,10 +68,10 @@ class TurnServers:
                 continue
             self._shown_links.add(link)
             profile = self._session.profile
-            if profile.has_plain_own_texts:  # links work in answers alone
+            if profile.display.has_plain_own_texts:  # links work in answers alone
                 link_text = markdown_link(f"Log in to the MCP server {server.name}", link)
                 turn.say(f"{link_text}\n\n")
-            elif profile.shows_messages:  # else the turn repeats the message
+            elif profile.display.shows_messages:  # else the turn repeats the message
                 turn.report(f"The MCP server {server.name} needs a login: {link}")
 
     def tools(

@@ -295,7 +295,7 @@ class Prompts:
             return None if chat is None else chat.title or chat.id
 
         knows_more_chats = self.session.writes(m.ConfigUpdatedParams, "chat_id")
-        shows_more_chats = knows_more_chats and self.session.profile.shows_other_chats
+        shows_more_chats = knows_more_chats and self.session.profile.display.shows_other_chats
         return ChatActions(
             select_model=self.selecting.select_model,
             select_agent=self.selecting.select_agent,

@@ -160,7 +160,7 @@ def announced_tool(
     session: Session, *, name: str, description: str, parameters: Any, disabled: bool
 ) -> m.ServerTool:
     """Return the announcement of a tool."""
-    brief = session.profile.brief_tools
+    brief = session.profile.writing.brief_tools
     return m.ServerTool(
         name=name,
         description=description[:BRIEF] if brief else description,

@@ -220,7 +220,7 @@ class Trust:
         waiting = [each for each in self.pending if each.root == root]
         if all(_key(each) in self._postponed for each in waiting):
             return
-        lists_in_chat = self.session.profile.has_plain_own_texts
+        lists_in_chat = self.session.profile.display.has_plain_own_texts
         short = list_items(waiting, longest=_QUESTION_LINE, most=_QUESTION_LIST)
         listed = short.items
         if lists_in_chat or short.is_cut:

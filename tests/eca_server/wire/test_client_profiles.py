@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from eca_protocol import messages as m
 from eca_protocol.server.texts import pieces
 from eca_server.client.content_formatting import ContentFormatter
-from eca_server.client.profiles import DEFAULT_PROFILE, ClientProfile, profile_for
+from eca_server.client.profiles import DEFAULT_PROFILE, ClientProfile, Writing, profile_for
 from eca_server.client.session import Session
 from tests.eca_server.conftest import Start
 from tests.eca_server.stranger import Stranger, content_of, frames_in, message, text_of
@@ -113,10 +113,10 @@ def test_the_clients_that_lose_something_are_known_and_all_others_alike() -> Non
     ):
         assert profile_for(params) == DEFAULT_PROFILE
     old, new, neovim = map(profile_for, (OLD_EMACS, EMACS, NEOVIM))
-    assert [each.splits_echo for each in (old, new)] == [True, False]
+    assert [each.writing.splits_echo for each in (old, new)] == [True, False]
     assert [each.finishes_deleted for each in (old, new, neovim)] == [True, True, False]
-    assert old.shape.size == 4096
-    assert old.shape.pause_after_answer >= 0.005 <= new.shape.pause_after_answer
+    assert old.writing.shape.size == 4096
+    assert old.writing.shape.pause_after_answer >= 0.005 <= new.writing.shape.pause_after_answer
     for capabilities in (None, [], {"codeAssistant": None}, {"codeAssistant": []}):
         named = {"clientInfo": {"name": "emacs"}, "capabilities": capabilities}
         assert profile_for(named) == old
@@ -175,7 +175,7 @@ def test_contents_are_cut_as_the_profile_says(text: str, limit: int, splits_echo
     for role, member, kind, others in CUT:
         peer = FakePeer()
         session = Session(peer)
-        session.profile = ClientProfile(text_limit=limit, splits_echo=splits_echo)
+        session.profile = ClientProfile(writing=Writing(text_limit=limit, splits_echo=splits_echo))
         session.emit("c", role, kind(**{member: text}, **others))
         session.emit("c", "system", m.ChatProgressContent(state="finished", text=""))
         *written, _ = peer.params

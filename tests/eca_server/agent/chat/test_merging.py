@@ -20,13 +20,13 @@ from eca_protocol.messages import (
 from eca_protocol.server.texts import Role
 from eca_protocol.testing.provider import burst, provider_in_thread, reply
 from eca_server.agent.chat.merging import Merger
-from eca_server.client.profiles import ClientProfile
+from eca_server.client.profiles import Writing
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import SCRIPT, editor, provider_config
 
 INTERVAL = 0.03
-MERGING = ClientProfile(merge_seconds=INTERVAL)
-REPAINTING = ClientProfile(merge_seconds=INTERVAL, repaint_seconds=1e-5)
+MERGING = Writing(merge_seconds=INTERVAL)
+REPAINTING = Writing(merge_seconds=INTERVAL, repaint_seconds=1e-5)
 
 
 def words(text: str) -> ChatTextContent:
@@ -49,11 +49,11 @@ ECHO = ChatTextContent(text="hi", content_id="m")
 class Screen:
     """A client's screen: the contents that were written, with their times."""
 
-    def __init__(self, profile: ClientProfile, nursery: trio.Nursery) -> None:
+    def __init__(self, writing: Writing, nursery: trio.Nursery) -> None:
         self.began = trio.current_time()
         self.contents: list[ChatContent] = []
         self.times: list[float] = []
-        self.merger = Merger(self._write, profile, nursery)
+        self.merger = Merger(self._write, writing, nursery)
 
     def _write(self, _: Role, content: ChatContent) -> None:
         self.contents.append(content)
@@ -73,9 +73,9 @@ class Screen:
 
 
 @asynccontextmanager
-async def screen(profile: ClientProfile = MERGING) -> AsyncIterator[Screen]:
+async def screen(writing: Writing = MERGING) -> AsyncIterator[Screen]:
     async with trio.open_nursery() as nursery:
-        yield Screen(profile, nursery)
+        yield Screen(writing, nursery)
 
 
 @pytest.mark.parametrize(
@@ -100,8 +100,8 @@ async def test_deltas_of_one_content_are_joined_in_order(contents, expected, aut
 @pytest.mark.parametrize("answer", ["hi", " hi\n", "h", "\n\nh "])
 @pytest.mark.parametrize("drops_repeats", [True, False])
 async def test_a_client_that_drops_repeats_of_the_prompt_sees_the_answer(answer, drops_repeats):
-    profile = ClientProfile(merge_seconds=INTERVAL, drops_repeats=drops_repeats)
-    async with screen(profile) as ours:
+    writing = Writing(merge_seconds=INTERVAL, drops_repeats=drops_repeats)
+    async with screen(writing) as ours:
         ours.merger.write("user", words(f"{answer.strip()}\n"))
         for text in (answer, "ho"):
             ours.say(text)
@@ -128,15 +128,15 @@ async def test_a_delta_waits_an_interval_at_most(autojump_clock):
 
 
 @pytest.mark.long(but=1)
-@pytest.mark.parametrize("profile", [REPAINTING, MERGING], ids=["paints again", "appends"])
-async def test_a_source_waits_and_a_repainted_content_waits_longer(profile, autojump_clock):
-    async with screen(profile) as ours:
+@pytest.mark.parametrize("writing", [REPAINTING, MERGING], ids=["paints again", "appends"])
+async def test_a_source_waits_and_a_repainted_content_waits_longer(writing, autojump_clock):
+    async with screen(writing) as ours:
         for _ in range(1000):
             ours.say("x" * 100)
             await ours.merger.drained()
     assert "".join(ours.texts) == "x" * 100_000
     assert ours.times[0] == 0
-    if profile is MERGING:
+    if writing is MERGING:
         assert 16 < len(ours.texts) <= 50
         assert 1 < ours.times[-1] < 2
         return

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-import attrs
 import pytest
 
 from eca_protocol.messages import ChatImageContent, ChatTextContent
@@ -25,7 +24,7 @@ from eca_server.agent.chat.pictures import (
 )
 from eca_server.agent.mcp.messages import ToolResult
 from eca_server.client.content_formatting import LARGEST_PICTURE, ContentFormatter
-from eca_server.client.profiles import DEFAULT_PROFILE
+from eca_server.client.profiles import ClientProfile, Display
 from eca_server.models.events import Block, Image, TextDelta
 from eca_server.models.history import ImagePart, TextPart
 from tests.eca_server.agent.chat.agent_session import ALLOW, calls, older, today
@@ -172,7 +171,7 @@ async def test_what_belongs_to_a_picture_too_many_is_dropped_with_it():
     ids=["small", "none", "large", "too large"],
 )
 async def test_what_no_frame_holds_and_what_is_no_picture_is_reported_in_text(content, substitute):
-    formatter = ContentFormatter(attrs.evolve(DEFAULT_PROFILE, shows_pictures=True))
+    formatter = ContentFormatter(ClientProfile(display=Display(shows_pictures=True)))
     [written] = formatter.messages("c", "assistant", content)
     if substitute is None:
         assert (written.role, written.content) == ("assistant", content)
