@@ -153,7 +153,8 @@ class Chats:
             self._on_prompt_answered(prompt, chat_id, result, is_error=is_error)
         elif request.index in self._rollbacks:
             chat = self._rollbacks.pop(request.index)
-            if is_error and chat.turn is not None and chat.turn.withdraw_stop(request.index):
+            if is_error and chat.turn is not None and chat.turn.stopped == request.index:
+                chat.turn.withdraw_stop()
                 for prompt in chat.prompts:
                     prompt.is_free = prompt.is_to_be_repeated = False
         elif request.index in self._deletes and not is_error:

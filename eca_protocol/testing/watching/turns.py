@@ -37,12 +37,28 @@ class Turn:
     is_users_stop: bool = False
     """True if the stop was neither a delete nor a shutdown."""
 
-    def withdraw_stop(self, index: int) -> bool:
-        """Handle the refusal of the request at `index`; return whether it had stopped the turn."""
-        if self.stopped != index:
-            return False
+    def stop(self, index: int) -> None:
+        """Handle the stop at `index`."""
+        self.stopped, self.calls.was_stopped = index, True
+
+    def withdraw_stop(self) -> None:
+        """Expect the whole turn after all."""
         self.stopped, self.is_users_stop, self.calls.was_stopped = None, False, False
-        return True
+
+
+@attrs.frozen
+class EndedTurn:
+    """The end of a turn.
+
+    Attributes:
+        index: the index of its end.
+        stopped: the index of the stop.
+        was_cut_short: whether the user's stop ended the turn and emptied the queue.
+    """
+
+    index: int = -1
+    stopped: int | None = None
+    was_cut_short: bool = False
 
 
 @attrs.define(kw_only=True)
@@ -54,6 +70,7 @@ class ChatTurns:
         dropped: earlier prompts whose turns never started.
         steers: texts that the client sent into a running turn; each may be echoed.
         read_up_to: the index of the last client entry that the server is known to have read.
+        last_turn: the end of the last turn.
     """
 
     id: str
@@ -72,16 +89,11 @@ class ChatTurns:
     """True if one text outside of turns may report a fork or a rollback."""
     has_unreadable: bool = False
     """True if an unreadable message came: it may be the one that seems missing."""
-    stopped: int | None = None
-    """The index of the stop of the last turn."""
-    was_cut_short: bool = False
-    """True if that stop ended the turn and emptied the queue."""
+    last_turn: EndedTurn = EndedTurn()
     texts_after_stops: str = ""
     awaits_key: bool = False
     is_named_by_user: bool = False
     """True if the client has set the title, which the server may announce at any time."""
-    ended: int = -1
-    """The index of the end of the last turn."""
     lacks_usage: int | None = None
     """The index of a `finished` without usage before it; usage may still follow."""
 
@@ -97,8 +109,7 @@ class ChatTurns:
     def end(self) -> None:
         """Handle a stop, a delete or the end of the client."""
         if self.turn is not None:
-            self.turn.stopped = self.log.index
-            self.turn.calls.was_stopped = True
+            self.turn.stop(self.log.index)
         for prompt in self.prompts:
             prompt.is_free = True
 
@@ -119,7 +130,7 @@ class ChatTurns:
             turn.answer_came_before_echo = not turn.echo_is_done
             if turn.echo_is_done:
                 self.early_responses.orderly_chats.add(self.id)
-        elif turn is not None or prompt.index < self.ended:
+        elif turn is not None or prompt.index < self.last_turn.index:
             prompt.was_queued = True
         elif self.prompts[:1] == [prompt] and not self.is_replaying:
             prompt.breaks_order = True
@@ -134,7 +145,11 @@ class ChatTurns:
                 self._on_running(content)
         elif kind == "metadata":
             is_late = self.turn is None and not (self.is_replaying or self.is_named_by_user)
-            if is_late and self.stopped is not None and self._has_read(self.stopped):
+            if (
+                is_late
+                and self.last_turn.stopped is not None
+                and self._has_read(self.last_turn.stopped)
+            ):
                 self._report(
                     "W-25d", "no title after a stop", f"the title {content.get('title')!r}"
                 )
@@ -168,21 +183,20 @@ class ChatTurns:
         if prompt is not None and prompt.breaks_order:
             self.early_responses.check(self.log, self.id)
         if prompt is not None and prompt.is_free:
-            self.turn.stopped = self.log.index
-            self.turn.calls.was_stopped = True
+            self.turn.stop(self.log.index)
         return self.turn
 
     def _next_prompt(self) -> Prompt | None:
         """Remove and return the probable prompt of the next turn; its echo may correct it."""
-        if self.stopped is not None:
+        if self.last_turn.stopped is not None:
             while self.prompts and self.prompts[0].is_free and not self.prompts[-1].is_free:
                 self.dropped.append(self.prompts.pop(0))
         return self.prompts.pop(0) if self.prompts else None
 
     def _report_stray(self, what: str) -> None:
         if not self.is_stray:
-            row = "W-23g" if self.stopped is not None else "CHAT-14"
-            if self.stopped is None and what == "`usage`":
+            row = "W-23g" if self.last_turn.stopped is not None else "CHAT-14"
+            if self.last_turn.stopped is None and what == "`usage`":
                 row, self.lacks_usage = "W-27e", None
             self._report(row, "no content after `finished`", what)
         self.is_stray = True
@@ -211,9 +225,9 @@ class ChatTurns:
         if self.has_unreadable:
             for prompt in self.prompts:
                 prompt.is_to_be_repeated = False
-        self.turn, self.stopped, self.has_unreadable = None, turn.stopped, False
-        self.ended = self.log.index
-        self.was_cut_short = turn.is_users_stop and not turn.has_usage
+        self.turn, self.has_unreadable = None, False
+        was_cut_short = turn.is_users_stop and not turn.has_usage
+        self.last_turn = EndedTurn(self.log.index, turn.stopped, was_cut_short)
         if turn.stopped is not None:
             self.texts_after_stops += "".join(turn.system_texts)
 
@@ -275,7 +289,7 @@ class ChatTurns:
             return
         is_first = not turn.echo
         if is_first:
-            if turn.prompt.is_free and self.was_cut_short:
+            if turn.prompt.is_free and self.last_turn.was_cut_short:
                 self._check_queue(turn, turn.prompt, text)
             if not turn.prompt.expected_echo(text).startswith(text):
                 self._take_other_prompt(turn, turn.prompt, text)
@@ -319,10 +333,10 @@ class ChatTurns:
 
     def _check_queue(self, turn: Turn, prompt: Prompt, text: str) -> None:
         """Check whether a stop should have dropped the prompt of this turn."""
-        was_sent_before = prompt.index < self.ended
+        was_sent_before = prompt.index < self.last_turn.index
         if was_sent_before and prompt.expected_echo(text).startswith(text):
             self._report("W-22c", "no turn for a prompt that a stop has dropped", "one")
-            turn.stopped, turn.calls.was_stopped = None, False
+            turn.withdraw_stop()
             for dropped in (prompt, *self.dropped, *self.prompts):
                 dropped.is_free = dropped.is_to_be_repeated = False
 
@@ -334,15 +348,15 @@ class ChatTurns:
                 del self.prompts[: place + 1]
                 turn.prompt = prompt
                 if not prompt.is_free:
-                    turn.stopped, turn.calls.was_stopped = None, False
+                    turn.withdraw_stop()
                 return
         for prompt in self.dropped:
             if prompt.expected_echo(text).startswith(text):
                 self.dropped.remove(prompt)
                 self.prompts.insert(0, taken)
                 turn.prompt = prompt
-                turn.stopped, turn.calls.was_stopped = self.log.index, True
-                if self.was_cut_short:
+                turn.stop(self.log.index)
+                if self.last_turn.was_cut_short:
                     self._check_queue(turn, prompt, text)
                 return
 
@@ -366,7 +380,7 @@ class ChatTurns:
         for prompt in self.prompts:
             if prompt.is_answered and not prompt.is_free:
                 row = "W-22b" if prompt.was_queued else "W-20a"
-                row = "CHAT-34" if self.was_cut_short else row
+                row = "CHAT-34" if self.last_turn.was_cut_short else row
                 self._report_missing(prompt.index, row, "a turn for the prompt")
         self.forget()
 
