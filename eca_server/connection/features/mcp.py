@@ -143,7 +143,7 @@ class MCPServers:
             login = self.login_of(name, settings)
             return connect(
                 self._server_settings(name, settings),
-                environment=self.models.child_variables,
+                environment=self._environment(name, settings),
                 roots=lambda: self.session.roots,
                 log=log,
                 http=self.host.http,
@@ -227,6 +227,20 @@ class MCPServers:
             start_seconds=seconds,
             keep_alive_seconds=config.mcp_keep_alive,
         )
+
+    def _environment(self, name: str, settings: MCPServer) -> Mapping[str, str]:
+        """Return the environment of a server, without the variables of other servers' secrets.
+
+        A path is no secret: it may be that of a socket or a file which many programs use.
+        """
+        servers = self.settings.config.mcp_servers.items()
+        of_others = {v for other, each in servers if other != name for v in each.secret_variables}
+        withheld = of_others - settings.secret_variables
+        return {
+            variable: value
+            for variable, value in self.models.child_variables.items()
+            if variable not in withheld or os.path.isabs(value)  # noqa: PTH117 - it is only a text
+        }
 
     def _show_error(self, server: Server) -> None:
         error = server.error
