@@ -138,9 +138,10 @@ class Server:
             self._nursery.start_soon(self._run_to_end, self._run)
 
     def stop(self) -> None:
-        """Stop the server; its end is reported later. Report the status of a stopped one."""
+        """Stop the server, and report it as stopped at once; its process may end later."""
         self._starts_again = False
         self.error = None
+        self._forget()
         self._move(Input.STOP)
         self._run.scope.cancel()
 
@@ -148,6 +149,13 @@ class Server:
     def is_alive(self) -> bool:
         """True if it runs, starts or stops."""
         return not self._run.ended.is_set()
+
+    @property
+    def status(self) -> State:
+        """The state to announce: a stopping server counts as stopped, or as starting again."""
+        if self.state is not State.STOPPING:
+            return self.state
+        return State.STARTING if self._starts_again else State.STOPPED
 
     @property
     def is_starting(self) -> bool:
@@ -232,7 +240,7 @@ class Server:
             self._run.settled.set()
         if self.state not in {State.STARTING, State.RUNNING}:
             self._run.listed.set()
-        if self.state is not State.STOPPING:
+        if event is not Input.ENDED:
             self._on_change(self)
 
     async def _run_to_end(self, run: _Run) -> None:
@@ -240,7 +248,7 @@ class Server:
             await self._live()
         run.ended.set()
         if self.state is State.STOPPING:
-            self._forget()
+            self._forget()  # what came in the instant of the stop
             self._move(Input.ENDED)
             if self._starts_again:
                 self.start()

@@ -91,10 +91,9 @@ class MCPServers:
         self.in_turns = TurnServers(self.manager, self.session)
 
     def announcements(self) -> Iterator[m.MCPServerUpdatedParams]:
-        """Yield the announcements of the servers; a stopping one is announced when it has ended."""
+        """Yield the announcements of the servers."""
         for server in self.manager:
-            if server.state is not State.STOPPING:
-                yield self.announcement(server)
+            yield self.announcement(server)
 
     def announcement(self, server: Server) -> m.MCPServerUpdatedParams:
         """Return the announcement of a server."""
