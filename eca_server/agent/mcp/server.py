@@ -9,7 +9,7 @@ times, or until it is reached again if it is at a `url`; one that has never run 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -28,6 +28,7 @@ from eca_server.agent.mcp.messages import (
 from eca_server.agent.mcp.resource_changes import ResourceChanges
 from eca_server.agent.mcp.states import TRANSITIONS, Input, State
 from eca_server.config.mcp_settings import MCPServer
+from eca_server.secret import Secret
 
 if TYPE_CHECKING:
     from eca_server.agent.mcp.session import Session
@@ -86,6 +87,7 @@ class Server:
         error: why it failed, requires a login or is restarted; None in every other state.
         tools: its tools, while it runs; the same for `prompts`, `resources` and `templates`.
         instructions: its instructions for models, while it runs.
+        secrets: returns the secrets to mask in texts of the server: configured ones and tokens.
         was_awaited: true if a prompt has waited for its present start or restart.
     """
 
@@ -98,6 +100,7 @@ class Server:
         nursery: trio.Nursery,
         on_change: Callable[[Server], None],
         on_listed: Callable[[Server], None] = lambda _: None,
+        secrets: Callable[[], Iterable[Secret]] | None = None,
     ) -> None:
         self.name = name
         self.settings = settings
@@ -105,6 +108,7 @@ class Server:
         self.error: MCPError | None = None
         self.was_awaited = False
         self.resource_changes = ResourceChanges()
+        self.secrets = secrets or (lambda: self.settings.secrets)
         self._connect = connect
         self._nursery = nursery
         self._on_change = on_change

@@ -37,7 +37,7 @@ from eca_server.connection.features.mcp_turns import TurnServers
 from eca_server.connection.features.selection import Selection
 from eca_server.connection.features.settings import Settings
 from eca_server.models.credentials.logins import Logins
-from eca_server.secret import mask
+from eca_server.secret import Secret, mask
 from eca_server.system.browser import open_page
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ class MCPServers:
         self.manager = Manager(
             nursery=self.host.nursery,
             connect_to=self._connect_to,
+            secrets_of=self._secrets_of,
             on_change=self._changed,
             on_removed=self._removed,
             on_listed=self._listed,
@@ -227,6 +228,11 @@ class MCPServers:
             keep_alive_seconds=config.mcp_keep_alive,
         )
 
+    def _secrets_of(self, name: str, settings: MCPServer) -> tuple[Secret, ...]:
+        """Return the secrets to mask in texts of a server: configured ones, and its login's."""
+        _, login = self._logins_at.get(name, (None, None))
+        return (*settings.secrets, *(() if login is None else login.secrets))
+
     def _environment(self, name: str, settings: MCPServer) -> Mapping[str, str]:
         """Return the environment of a server, without the variables of other servers' secrets.
 
@@ -247,7 +253,7 @@ class MCPServers:
         if error is None:
             return
         level: Literal["error", "warning"] = "warning"
-        reason = mask(str(error), *server.settings.secrets)
+        reason = mask(str(error), *server.secrets())
         if server.state is State.REQUIRES_AUTH:
             link = f" Log in here: {error.url}" if error.url else ""
             text = f"The MCP server {server.name} {reason.removeprefix('it ')}.{link}"

@@ -96,6 +96,11 @@ class Login:
         """True if a valid login has been read or made."""
         return self._tokens is not None and not self._tokens.have_ended
 
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        """The tokens in use."""
+        return () if self._tokens is None else tuple(self._tokens.latest.secrets)
+
     async def forget(self) -> bool:
         """Cancel a pending login and remove the stored one; return False if none was stored.
 
