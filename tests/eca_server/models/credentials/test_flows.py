@@ -155,6 +155,24 @@ async def test_a_taken_port_is_reported_with_the_next_step(server):
             raise AssertionError("it is taken")
 
 
+async def test_a_login_that_cannot_listen_after_an_earlier_one_fails_while_it_waits(server):
+    port = urlsplit(server.url).port or 0
+    errors: list[str] = []
+
+    async def log_in(when: str) -> None:
+        try:
+            async with redirect_page(port=port) as page:
+                when = "while it waits"
+                await page.code()
+        except PortInUse:
+            errors.append(when)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(2):
+            nursery.start_soon(log_in, "at once")
+    assert errors == ["at once", "while it waits"]
+
+
 async def test_several_logins_wait_at_one_port_and_each_gets_its_own_code(user):
     async with redirect_page() as free:
         port = urlsplit(free.url).port or 0
