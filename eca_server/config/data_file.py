@@ -1,11 +1,16 @@
 """JSON files in the server's data directory: private, versioned, changed by one server at a time.
 
+A file may be a link of the user's (into a repository of dotfiles): the link stays, and the file to
+which it leads is replaced.
+
 Every method touches the disk: call it in a worker thread.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,6 +53,11 @@ class DataFile:
     path: Path
     content: str
 
+    @property
+    def target(self) -> Path:
+        """The file itself, where `path` is a link."""
+        return Path(os.path.realpath(self.path))
+
     def read(self) -> dict[str, Any] | None:
         """Return the object; None: there is no file. A file for others is made private first.
 
@@ -85,9 +95,19 @@ class DataFile:
             with changing(self.path):
                 yield
         except OSError as error:
-            raise DataFileError(self.path, error.strerror or type(error).__name__) from None
+            reason = error.strerror or type(error).__name__
+            if os.path.islink(self.path):  # noqa: PTH114 - it raises nothing
+                reason = f"the link leads to {self.target}, which cannot be written: {reason}"
+            raise DataFileError(self.path, reason) from None
+
+    def set_aside(self) -> Path:
+        """Rename a damaged file while it is being changed; return its new path."""
+        target = self.target
+        aside = target.with_name(f"{target.name}.damaged-{time.time_ns()}")
+        target.rename(aside)
+        return aside
 
     def write(self, **content: Any) -> None:
         """Replace the object while the file is being changed."""
         data = json.dumps({"version": _VERSION, **content}, indent=2).encode()
-        replace_file(self.path, data, is_locked=True)
+        replace_file(self.target, data, is_locked=True)

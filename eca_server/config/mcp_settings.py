@@ -14,7 +14,12 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from eca_server.config.interpolation import ReferenceResolver, ResolvedText, UnresolvedReference
+from eca_server.config.interpolation import (
+    ReferenceResolver,
+    ResolvedText,
+    UnresolvedReference,
+    references_in,
+)
 from eca_server.config.problems import dotted
 from eca_server.config.reading import (
     COUNT,
@@ -34,7 +39,7 @@ from eca_server.secret import Secret
 
 _OURS = "eca"
 _SHORTEST_SECRET = 8  # masking shorter ones would hide ordinary text
-_IS_SECRET = re.compile(r"key|token|secret|pass|auth|credential", re.IGNORECASE)
+_IS_SECRET = re.compile(r"key|token|secret|pass|auth(?!or\b|or_)|credential", re.IGNORECASE)
 _NO_URL = "expected a url that begins with http:// or https:// and names a host"
 _HINDERS = "(until this is fixed the MCP server does not start)"
 
@@ -143,13 +148,26 @@ class MCPServer(OAuthClient):
         """The texts to mask: headers, what has a telling name, and replaced references."""
         headers = self.headers.values()
         known = [*headers, *(part for header in headers for part in header.split()[-1:])]
-        known += [*_secret_arguments(self.args), *_secret_parts(self.url or "")]
+        known += [*_secret_arguments(self.args), *secret_parts(self.url or "")]
         known += [value for name, value in self.env.items() if value and _IS_SECRET.search(name)]
         texts: list[object] = [*attrs.astuple(self, recurse=False), *self.args, *self.env.values()]
         for text in (*texts, *headers):
             known += text.replacements if isinstance(text, ResolvedText) else ()
         long = dict.fromkeys(text for text in known if len(text) >= _SHORTEST_SECRET)
         return (*map(Secret, long), *([self.client_secret] if self.client_secret else []))
+
+    @property
+    def secret_variables(self) -> frozenset[str]:
+        """The environment variables with secrets of this server, by their names or their use."""
+        named = [(text, name) for name, text in (*self.env.items(), *self.headers.items())]
+        named += [(text, "") for text in (self.command, self.url, self.cwd, *self.args)]
+        return frozenset(
+            variable
+            for text, name in named
+            if isinstance(text, ResolvedText)
+            for kind, variable in references_in(text.written, shell_like=True)
+            if kind == "env" and (is_secret(name) or is_secret(variable))
+        )
 
     @property
     def config_error(self) -> str | None:
@@ -175,7 +193,7 @@ def _secret_arguments(args: Sequence[str]) -> Iterator[str]:
             yield text
 
 
-def _secret_parts(url: str) -> Iterator[str]:
+def secret_parts(url: str) -> Iterator[str]:
     """Yield the user's key in an address, and the values of query parameters with telling names."""
     try:
         parts = urlsplit(url)

@@ -166,7 +166,7 @@ def _server(server: Server) -> str:
     summary = f"{server.name}: {server.state.value}{f' ({counts})' if counts else ''}"
     if server.error is None:
         return summary
-    reason = " ".join(mask(str(server.error), *server.settings.secrets).split())
+    reason = " ".join(mask(str(server.error), *server.secrets()).split())
     link = f" Log in at {server.error.url}" if server.error.url else ""
     return f"{summary}: {reason[:_MAX_REASON]}.{link}"
 

@@ -63,7 +63,7 @@ class ResourceReader:
             reader = Ledger() if self.is_preview else self.ledger()
             return await mcp_server.give_resource(reader, uri)
         except MCPError as error:
-            reason = mask(str(error), *mcp_server.settings.secrets)
+            reason = mask(str(error), *mcp_server.secrets())
             raise MCPError(f"the MCP server {server} did not return it: {reason}") from None
 
     def changed(self) -> Sequence[Key]:

@@ -6,7 +6,7 @@ the configuration restarts only the changed servers; no two servers run under on
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -17,6 +17,7 @@ import trio
 from eca_server.agent.mcp.server import Connect, Server
 from eca_server.agent.mcp.states import State
 from eca_server.config.mcp_settings import MCPServer
+from eca_server.secret import Secret
 
 if TYPE_CHECKING:
     from eca_server.agent.mcp.session import Session
@@ -37,6 +38,7 @@ class Manager:
 
     Args:
         connect_to: returns the function that starts or reaches a server.
+        secrets_of: returns the secrets to mask in texts of a server; default: configured ones.
         on_change: called after a change of a server's status or tools; must not wait.
         on_listed: called after a change of its prompts or resources only; must not wait.
         on_removed: called for each server removed from the configuration, as the last callback.
@@ -45,6 +47,7 @@ class Manager:
     _nursery: trio.Nursery
     _connect_to: Callable[[str, MCPServer], Connect]
     _on_change: Callable[[Server], None]
+    _secrets_of: Callable[[str, MCPServer], Iterable[Secret]] = lambda _, settings: settings.secrets
     _on_removed: Callable[[Server], None] = lambda _: None
     _on_listed: Callable[[Server], None] = lambda _: None
     _servers: dict[str, Server] = attrs.field(factory=dict, init=False)
@@ -115,6 +118,7 @@ class Manager:
             nursery=self._nursery,
             on_change=self._changed,
             on_listed=self._on_listed,
+            secrets=partial(self._secrets_of, name, settings),
         )
         if settings.disabled:
             self._on_change(server)

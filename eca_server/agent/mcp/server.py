@@ -9,7 +9,7 @@ times, or until it is reached again if it is at a `url`; one that has never run 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -28,6 +28,7 @@ from eca_server.agent.mcp.messages import (
 from eca_server.agent.mcp.resource_changes import ResourceChanges
 from eca_server.agent.mcp.states import TRANSITIONS, Input, State
 from eca_server.config.mcp_settings import MCPServer
+from eca_server.secret import Secret
 
 if TYPE_CHECKING:
     from eca_server.agent.mcp.session import Session
@@ -86,6 +87,7 @@ class Server:
         error: why it failed, requires a login or is restarted; None in every other state.
         tools: its tools, while it runs; the same for `prompts`, `resources` and `templates`.
         instructions: its instructions for models, while it runs.
+        secrets: returns the secrets to mask in texts of the server: configured ones and tokens.
         was_awaited: true if a prompt has waited for its present start or restart.
     """
 
@@ -98,6 +100,7 @@ class Server:
         nursery: trio.Nursery,
         on_change: Callable[[Server], None],
         on_listed: Callable[[Server], None] = lambda _: None,
+        secrets: Callable[[], Iterable[Secret]] | None = None,
     ) -> None:
         self.name = name
         self.settings = settings
@@ -105,6 +108,7 @@ class Server:
         self.error: MCPError | None = None
         self.was_awaited = False
         self.resource_changes = ResourceChanges()
+        self.secrets = secrets or (lambda: self.settings.secrets)
         self._connect = connect
         self._nursery = nursery
         self._on_change = on_change
@@ -138,9 +142,10 @@ class Server:
             self._nursery.start_soon(self._run_to_end, self._run)
 
     def stop(self) -> None:
-        """Stop the server; its end is reported later. Report the status of a stopped one."""
+        """Stop the server, and report it as stopped at once; its process may end later."""
         self._starts_again = False
         self.error = None
+        self._forget()
         self._move(Input.STOP)
         self._run.scope.cancel()
 
@@ -148,6 +153,13 @@ class Server:
     def is_alive(self) -> bool:
         """True if it runs, starts or stops."""
         return not self._run.ended.is_set()
+
+    @property
+    def status(self) -> State:
+        """The state to announce: a stopping server counts as stopped, or as starting again."""
+        if self.state is not State.STOPPING:
+            return self.state
+        return State.STARTING if self._starts_again else State.STOPPED
 
     @property
     def is_starting(self) -> bool:
@@ -232,7 +244,7 @@ class Server:
             self._run.settled.set()
         if self.state not in {State.STARTING, State.RUNNING}:
             self._run.listed.set()
-        if self.state is not State.STOPPING:
+        if event is not Input.ENDED:
             self._on_change(self)
 
     async def _run_to_end(self, run: _Run) -> None:
@@ -240,7 +252,7 @@ class Server:
             await self._live()
         run.ended.set()
         if self.state is State.STOPPING:
-            self._forget()
+            self._forget()  # what came in the instant of the stop
             self._move(Input.ENDED)
             if self._starts_again:
                 self.start()

@@ -9,7 +9,7 @@ from typing import Final
 
 
 class State(enum.Enum):
-    """A state; the values are the protocol's. The end of `STOPPING` is announced, not its start."""
+    """A state; the values are the protocol's, but for `STOPPING` (`Server.status` is announced)."""
 
     STOPPED = "stopped"
     STARTING = "starting"

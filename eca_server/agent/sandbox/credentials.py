@@ -13,6 +13,7 @@ from eca_server.config.directories import (
     cache_directory,
     data_directory,
     home_directory,
+    logins_file,
     user_directory,
 )
 
@@ -94,6 +95,7 @@ def credential_paths(environ: Mapping[str, str], more: tuple[str, ...] = ()) -> 
     yield from (home / name for name in _HOME)
     yield from map(Path, _SYSTEM)
     yield from (user_directory(environ), data_directory(environ), cache_directory(environ))
+    yield logins_file(environ)  # it may be a link to a file elsewhere
     for variable in _VARIABLES:
         for text in environ.get(variable, "").split(":"):
             path = Path(text)

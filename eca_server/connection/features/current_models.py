@@ -15,6 +15,7 @@ import trio
 
 from eca_protocol import platforms
 from eca_server.config.directories import cache_directory
+from eca_server.config.own_secrets import own_secrets
 from eca_server.connection.features.host import Host
 from eca_server.connection.features.lazy import Lazy
 from eca_server.connection.features.settings import Settings
@@ -180,10 +181,11 @@ class CurrentModels:
             modes=self._modes,
             **discovered,
         )
-        self.hide((*models.secrets, *self._settings.loaded.secrets))
+        self.hide((*models.secrets, *own_secrets(config), *self._settings.loaded.secrets))
         return models
 
     def _make_child_variables(self) -> Mapping[str, str]:
         known = (facts.credential for facts in self.current.providers)
         credentials = [each for each in known if each is not None]
-        return child_environment(self._options.environ, credentials, self.current.secrets)
+        secrets = (*self.current.secrets, *own_secrets(self._settings.config))
+        return child_environment(self._options.environ, credentials, secrets)

@@ -20,7 +20,12 @@ from eca_protocol.peer import Handler
 from eca_protocol.server.roots import Root, parse_roots, path_of
 from eca_server.agent.skills.skills import SkillFiles
 from eca_server.client.session import Session
-from eca_server.config.directories import cache_directory, data_directory, home_directory
+from eca_server.config.directories import (
+    cache_directory,
+    data_directory,
+    home_directory,
+    logins_file,
+)
 from eca_server.config.loading import LoadedConfig
 from eca_server.config.tool_settings import paths_of
 from eca_server.config.workspace_files import WorkspaceFile
@@ -135,7 +140,9 @@ class Folders:
         prefixes = tuple(normcase(join(path, "")) for path in opened)  # noqa: PTH118 - ends with /
         paths = credential_paths(self._environ)
         keys = (path for path in paths if normcase(path).startswith(prefixes))
-        private = [data_directory(self._environ), cache_directory(self._environ), _PROCESSES, *keys]
+        own = [data_directory(self._environ), cache_directory(self._environ)]
+        own.append(logins_file(self._environ))  # it may be a link into an opened folder
+        private = [*own, _PROCESSES, *keys]
         return Workspace(roots, private, self.temporary_files, self.configuration_paths)
 
     def configuration_paths(self) -> frozenset[Path]:

@@ -37,7 +37,7 @@ from eca_server.connection.features.mcp_turns import TurnServers
 from eca_server.connection.features.selection import Selection
 from eca_server.connection.features.settings import Settings
 from eca_server.models.credentials.logins import Logins
-from eca_server.secret import mask
+from eca_server.secret import Secret, mask
 from eca_server.system.browser import open_page
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ class MCPServers:
         self.manager = Manager(
             nursery=self.host.nursery,
             connect_to=self._connect_to,
+            secrets_of=self._secrets_of,
             on_change=self._changed,
             on_removed=self._removed,
             on_listed=self._listed,
@@ -91,10 +92,9 @@ class MCPServers:
         self.in_turns = TurnServers(self.manager, self.session)
 
     def announcements(self) -> Iterator[m.MCPServerUpdatedParams]:
-        """Yield the announcements of the servers; a stopping one is announced when it has ended."""
+        """Yield the announcements of the servers."""
         for server in self.manager:
-            if server.state is not State.STOPPING:
-                yield self.announcement(server)
+            yield self.announcement(server)
 
     def announcement(self, server: Server) -> m.MCPServerUpdatedParams:
         """Return the announcement of a server."""
@@ -143,7 +143,7 @@ class MCPServers:
             login = self.login_of(name, settings)
             return connect(
                 self._server_settings(name, settings),
-                environment=self.models.child_variables,
+                environment=self._environment(name, settings),
                 roots=lambda: self.session.roots,
                 log=log,
                 http=self.host.http,
@@ -228,13 +228,32 @@ class MCPServers:
             keep_alive_seconds=config.mcp_keep_alive,
         )
 
+    def _secrets_of(self, name: str, settings: MCPServer) -> tuple[Secret, ...]:
+        """Return the secrets to mask in texts of a server: configured ones, and its login's."""
+        _, login = self._logins_at.get(name, (None, None))
+        return (*settings.secrets, *(() if login is None else login.secrets))
+
+    def _environment(self, name: str, settings: MCPServer) -> Mapping[str, str]:
+        """Return the environment of a server, without the variables of other servers' secrets.
+
+        A path is no secret: it may be that of a socket or a file which many programs use.
+        """
+        servers = self.settings.config.mcp_servers.items()
+        of_others = {v for other, each in servers if other != name for v in each.secret_variables}
+        withheld = of_others - settings.secret_variables
+        return {
+            variable: value
+            for variable, value in self.models.child_variables.items()
+            if variable not in withheld or os.path.isabs(value)  # noqa: PTH117 - it is only a text
+        }
+
     def _show_error(self, server: Server) -> None:
         error = server.error
         self.session.withdraw(self._errors.pop(server.name, ""))
         if error is None:
             return
         level: Literal["error", "warning"] = "warning"
-        reason = mask(str(error), *server.settings.secrets)
+        reason = mask(str(error), *server.secrets())
         if server.state is State.REQUIRES_AUTH:
             link = f" Log in here: {error.url}" if error.url else ""
             text = f"The MCP server {server.name} {reason.removeprefix('it ')}.{link}"

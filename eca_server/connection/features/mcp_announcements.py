@@ -48,7 +48,7 @@ def announcement(
         command="" if url else shown(settings.command or ""),
         args=() if url else tuple(map(shown, settings.args)),
         url=url,
-        status=server.state.value,  # type: ignore[arg-type]  # `stopping` is never announced
+        status=server.status.value,  # type: ignore[arg-type]  # it is never `stopping`
         disabled=settings.disabled,
         has_auth=bool(url) and has_login,
         tools=tuple(_tools(session, server, policy)),

@@ -5,19 +5,20 @@ A turn uses the servers that run when it begins, and waits briefly for starting 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Final
 
 import attrs
 
+from eca_protocol import json
 from eca_server.agent.chat import Turn
 from eca_server.agent.chat.citations import markdown_link
 from eca_server.agent.chat.outlet import Outlet
 from eca_server.agent.context.resources import ResourceReader
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.manager import Manager
-from eca_server.agent.mcp.messages import ToolResult
+from eca_server.agent.mcp.messages import ResourceContents, ToolResult
 from eca_server.agent.mcp.names import tool_names
 from eca_server.agent.mcp.server import Server
 from eca_server.agent.mcp.states import State
@@ -30,7 +31,7 @@ from eca_server.config.settings import Config
 from eca_server.connection.features.mcp_announcements import withheld_reason
 from eca_server.models.history import TextPart
 from eca_server.printable import enumeration
-from eca_server.secret import mask
+from eca_server.secret import Secret, mask
 
 MOST_TOOLS: Final = 128
 """Limit of tools in a request, that of the strictest API."""
@@ -128,18 +129,26 @@ class TurnServers:
 async def _call(
     server: Server, turn: Turn, shown: str, name: str, arguments: Mapping[str, object]
 ) -> ToolResult:
-    secrets = server.settings.secrets
+    """Call a tool. Keys are masked in errors alone: a result may be written to a file."""
     try:
         result = await server.call_tool(
             name, arguments, lambda how_far: turn.progress(f"{shown}: {how_far}")
         )
     except MCPError as error:
-        reason = mask(error.message, *secrets)
+        reason = mask(error.message, *server.secrets())
         raise MCPError(reason, kind=error.kind, url=error.url) from None
-    if not result.is_error:
-        return result
-    content = (
-        attrs.evolve(each, text=mask(each.text, *secrets)) if isinstance(each, TextPart) else each
-        for each in result.content
+    return _masked(result, server.secrets()) if result.is_error else result
+
+
+def _masked(result: ToolResult, secrets: Iterable[Secret]) -> ToolResult:
+    """Return a failed result with masked texts."""
+    contents = list(result.content)
+    if result.structured is not None and not any(isinstance(e, TextPart) for e in contents):
+        contents.append(TextPart(json.dumps(result.structured).decode()))
+    masked = (
+        attrs.evolve(each, text=mask(each.text, *secrets))
+        if isinstance(each, TextPart | ResourceContents) and each.text is not None
+        else each
+        for each in contents
     )
-    return attrs.evolve(result, content=tuple(content))
+    return attrs.evolve(result, content=tuple(masked), structured=None)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -187,8 +186,7 @@ class Logins:
                 except DamagedFile:
                     if not over_damage:
                         raise
-                    aside = self.path.with_name(f"{self.path.name}.damaged-{time.time_ns()}")
-                    self.path.rename(aside)
+                    aside = self._file.set_aside()
                     content = {"providers": {}}
                 change(content["providers"])
                 self._file.write(**content)

@@ -1,17 +1,19 @@
 """The local page to which a browser is redirected after a login.
 
-It listens on 127.0.0.1 only, for one login and five minutes. A request without the login's random
-state is refused. The page contains nothing of the request.
+It listens on 127.0.0.1 only, for five minutes. A request without the random state of a pending
+login is refused. The page contains nothing of the request.
 """
 
 from __future__ import annotations
 
+import errno
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 from urllib.parse import parse_qs
 
+import attrs
 import trio
 
 from eca_protocol.http_server import HTTPRequest, Responder, ServerLimits, serve
@@ -63,24 +65,87 @@ class Redirect:
         return self._code
 
     async def handle(self, request: HTTPRequest, responder: Responder) -> None:
-        """Answer a request of the browser."""
-        fields = {name: values[0] for name, values in parse_qs(request.query).items()}
-        if request.method != "GET" or not self._is_meant(request.path, fields.get("state", "")):
-            await responder.respond(404, b"Not found.\n", {"connection": "close"})
-        elif self._code is not None:
+        """Answer the browser's request that is meant for this login."""
+        if self._code is not None:
             await responder.respond(410, _page("This login has already ended."), _HEADERS)
-        else:
-            self.issuer = fields.get("iss")
-            self._code = _code_in(fields)
-            failed = isinstance(self._code, OAuthError)
-            result = "The login failed." if failed else "The login was approved."
-            await responder.respond(200, _page(f"{result} You can close this page."), _HEADERS)
-            self._came.set()
+            return
+        fields = _fields(request)
+        self.issuer = fields.get("iss")
+        self._code = _code_in(fields)
+        failed = isinstance(self._code, OAuthError)
+        result = "The login failed." if failed else "The login was approved."
+        await responder.respond(200, _page(f"{result} You can close this page."), _HEADERS)
+        self._came.set()
 
-    def _is_meant(self, path: str, state: str) -> bool:
-        brought, expected = (path, self.path) if self._state_in_path else (state, self.state)
+    def fail(self, error: OAuthError) -> None:
+        """End the login, unless the browser has returned."""
+        self._code = self._code or error
+        self._came.set()
+
+    def is_meant(self, request: HTTPRequest) -> bool:
+        """Return whether a request of the browser has this login's path and state."""
+        state = _fields(request).get("state", "")
+        brought, expected = (
+            (request.path, self.path) if self._state_in_path else (state, self.state)
+        )
         is_ours = secrets.compare_digest(brought.encode(), expected.encode())
-        return is_ours and path == self.path
+        return is_ours and request.path == self.path
+
+
+class PortInUse(OAuthError):
+    """The error of a login whose only port is in use."""
+
+
+@attrs.define(eq=False)
+class _Port:
+    """A port of this machine, and the logins of this process that wait at it.
+
+    One of them listens for all; the next one listens after it. A request belongs to the login with
+    its state.
+
+    Attributes:
+        number: 0: any free port, for one login.
+        turn: held by the login that listens.
+    """
+
+    number: int
+    pages: list[Redirect] = attrs.field(factory=list)
+    turn: trio.Lock = attrs.field(factory=trio.Lock)
+
+    async def listen(
+        self, page: Redirect, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Listen until cancelled, as soon as no earlier login does.
+
+        Raises:
+            OAuthError: the port cannot be used. If an earlier login listens, `page` fails instead.
+        """
+        is_later = self.turn.locked()
+        if is_later:
+            page.url = f"http://127.0.0.1:{self.number}{page.path}"
+            task_status.started()
+        async with self.turn:
+            try:
+                async with serve(self._handle, port=self.number, limits=_LIMITS) as server:
+                    if not is_later:
+                        page.url = f"{server.url}{page.path}"
+                        task_status.started()
+                    await trio.sleep_forever()
+            except OSError as error:
+                if not is_later:
+                    raise _port_error(self.number, error) from None
+                page.fail(_port_error(self.number, error))
+
+    async def _handle(self, request: HTTPRequest, responder: Responder) -> None:
+        is_get = request.method == "GET"
+        page = next((each for each in self.pages if is_get and each.is_meant(request)), None)
+        if page is None:
+            await responder.respond(404, b"Not found.\n", {"connection": "close"})
+        else:
+            await page.handle(request, responder)
+
+
+_ports: trio.lowlevel.RunVar[dict[int, _Port]] = trio.lowlevel.RunVar("redirect ports")
 
 
 @asynccontextmanager
@@ -90,21 +155,58 @@ async def redirect_page(
     """Serve a page that waits for one login, until the block is left.
 
     Args:
-        port: the port, if the provider allows only one; 0: any free port.
+        port: the port, if the provider allows only one; several logins may wait at it. 0: any free
+            port.
         path: the page's path.
         state_in_path: put the state into the path, for providers that do not return it.
 
     Raises:
-        OAuthError: the port is in use.
+        PortInUse: a different program listens at the port.
+        OAuthError: the port cannot be used.
     """
     redirect = Redirect(path, state_in_path=state_in_path)
+    shared = _port(port)
+    shared.pages.append(redirect)
     try:
-        async with serve(redirect.handle, port=port, limits=_LIMITS) as server:
-            redirect.url = f"{server.url}{redirect.path}"
+        async with trio.open_nursery() as nursery:
+            await nursery.start(shared.listen, redirect)
             yield redirect
-    except OSError as error:
-        message = f"could not listen on port {port} of this machine: {error.strerror}"
-        raise OAuthError(message) from None
+            nursery.cancel_scope.cancel()
+    except ExceptionGroup as group:
+        if len(group.exceptions) == 1:
+            raise group.exceptions[0] from None  # the block's own exception
+        raise
+    finally:
+        shared.pages.remove(redirect)
+
+
+def _port(number: int) -> _Port:
+    """Return the port with its logins; a new one if any free port will do."""
+    if number == 0:
+        return _Port(0)
+    try:
+        ports = _ports.get()
+    except LookupError:
+        _ports.set(ports := {})
+    return ports.setdefault(number, _Port(number))
+
+
+def _port_error(port: int, error: OSError) -> OAuthError:
+    setting = "(`oauthPort` of an MCP server, `auth.redirectPort` of a provider)"
+    if error.errno != errno.EADDRINUSE:
+        reason = error.strerror or type(error).__name__
+        return OAuthError(
+            f"could not listen on port {port} of this machine: {reason}; configure a different "
+            f"one, if the login allows it {setting}"
+        )
+    return PortInUse(
+        f"port {port} of this machine is in use, perhaps by a login in a different editor: finish "
+        f"or close that, then log in again; or configure a different port {setting}"
+    )
+
+
+def _fields(request: HTTPRequest) -> dict[str, str]:
+    return {name: values[0] for name, values in parse_qs(request.query).items()}
 
 
 def _code_in(fields: dict[str, str]) -> Secret | OAuthError:

@@ -49,6 +49,18 @@ def test_it_counts_after_everything_else_and_in_a_root_after_what_counts_everywh
     assert house.config().default_model is None
 
 
+def test_a_link_to_the_file_stays(house, layer):
+    target = house.write(house.folder / "dotfiles" / "settings.json", '{"version": 1}')
+    layer.path.parent.mkdir(parents=True)
+    layer.path.symlink_to(target)
+    before = house.load()
+    save(layer, "ours/m")
+    assert layer.path.is_symlink()
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    assert not before.is_current()
+    assert house.config().default_model == "ours/m"
+
+
 def test_null_takes_away_what_others_say_and_only_the_user_reads_the_file(house, layer):
     house.in_user({"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}})
     save(layer, "a/b")

@@ -41,7 +41,7 @@ from eca_server.models.credentials.oauth import (
     page_url,
     tokens_for_code,
 )
-from eca_server.models.credentials.redirect import Redirect, redirect_page
+from eca_server.models.credentials.redirect import PortInUse, Redirect, redirect_page
 from eca_server.models.credentials.tokens import Tokens
 from eca_server.secret import Secret
 
@@ -95,6 +95,11 @@ class Login:
     def is_known(self) -> bool:
         """True if a valid login has been read or made."""
         return self._tokens is not None and not self._tokens.have_ended
+
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        """The tokens in use."""
+        return () if self._tokens is None else tuple(self._tokens.latest.secrets)
 
     async def forget(self) -> bool:
         """Cancel a pending login and remove the stored one; return False if none was stored.
@@ -190,6 +195,8 @@ class Login:
                 self._waiting.cancel()
                 try:
                     self._page = await self._nursery.start(self._run, demand)
+                except PortInUse as error:  # the login there may be the one that is needed here
+                    return MCPError(f"it requires a login, but {error}", kind="login")
                 except (OAuthError, HTTPError) as error:
                     return MCPError(
                         f"it requires a login, which is not possible: {error}", kind="start"

@@ -9,16 +9,24 @@ import trio
 
 from eca_protocol.testing.provider import Provider, reply
 from eca_server.agent.mcp.errors import MCPError
-from eca_server.agent.mcp.messages import MCPTool, Progress, ToolHints, ToolResult
+from eca_server.agent.mcp.messages import (
+    MCPTool,
+    Progress,
+    ResourceContents,
+    ToolHints,
+    ToolResult,
+)
 from eca_server.agent.mcp.settings import ServerSettings
 from eca_server.agent.tools.approval import Memo
 from eca_server.connection.features import mcp
 from eca_server.connection.features.mcp_turns import MOST_TOOLS
+from eca_server.models.credentials.oauth import Client, TokenSet
 from eca_server.models.history import TextPart
+from eca_server.secret import Secret
 from tests.eca_server.agent.chat.agent_session import ALLOW, calls, of_calls, order, results
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import ECHO as ECHO_MODEL
-from tests.eca_server.agent.chat.editor import SCRIPT
+from tests.eca_server.agent.chat.editor import SCRIPT, Editor
 from tests.eca_server.agent.chat.mcp_session import (
     GIT,
     URL,
@@ -31,6 +39,8 @@ from tests.eca_server.agent.chat.mcp_session import (
     with_servers,
 )
 from tests.eca_server.agent.mcp.fake import ECHO, Place
+
+SECRET = "not-a-real-secret-0123"
 
 
 def offered(provider: Provider, request: int = -1) -> list[str]:
@@ -215,19 +225,56 @@ async def test_a_server_that_goes_in_the_middle_of_a_call_costs_the_call(tmp_pat
         assert secret not in str(ours.received)
 
 
-async def test_an_error_that_quotes_the_key_of_its_server_is_masked(tmp_path, places):
-    secret = "not-a-real-secret-0123"
-    servers = {"git": {"url": "https://x/mcp", "headers": {"Authorization": f"Bearer {secret}"}}}
+@pytest.mark.parametrize(
+    "result",
+    [
+        ToolResult(content=(TextPart(f"bad token {SECRET}"),), is_error=True),
+        ToolResult(content=(ResourceContents(uri="file:///a", text=SECRET),), is_error=True),
+        ToolResult(structured={"token": SECRET}, is_error=True),
+    ],
+)
+@pytest.mark.parametrize("has_login", [False, True])
+async def test_an_error_that_quotes_the_key_of_its_server_is_masked(
+    tmp_path, places, result, has_login
+):
+    headers = {} if has_login else {"headers": {"Authorization": f"Bearer {SECRET}"}}
+    script = calls(("git__echo", {}))
 
     async def refuse(_: str) -> ToolResult:
-        return ToolResult(content=(TextPart(f"bad token {secret}"),), is_error=True)
+        return result
 
-    script = calls(("git__echo", {}))
+    servers = {"git": {"url": "https://x/mcp", **headers}}
     async with session(tmp_path, script, servers=servers, **ALLOW) as (ours, provider):
+        if has_login:
+            await log_in(ours)
         places["git"].session.answers = refuse
         await ours.turn("go")
-        assert results(provider) == ["Error: bad token ***"]
-        assert secret not in str(ours.received)
+        (masked,) = results(provider)
+        assert "***" in masked
+        assert SECRET not in masked + str(ours.received)
+
+
+async def log_in(ours: Editor) -> None:
+    """Give the server `git` a login with the secret."""
+    servers = ours.connection.parts.mcp.get()
+    login = servers.login_of("git", ours.connection.config.mcp_servers["git"])
+    assert login is not None
+    client = Client(id="i", token_url="https://login.example/token")
+    tokens = TokenSet(access=Secret(SECRET), obtained_at=0, expires_at=None, client=client)
+    await trio.to_thread.run_sync(servers.logins.store, login.key, tokens)
+    assert await login.token() == Secret(SECRET)
+
+
+async def test_a_result_of_a_call_that_succeeded_is_unchanged(tmp_path, places):
+    async def give(_: str) -> ToolResult:
+        return ToolResult(content=(TextPart(f"TOKEN={SECRET}"),))
+
+    servers = {"git": {"command": "x", "env": {"TOKEN": SECRET}}}
+    script = calls(("git__echo", {}))
+    async with session(tmp_path, script, servers=servers, **ALLOW) as (ours, provider):
+        places["git"].session.answers = give
+        await ours.turn("go")
+        assert results(provider) == [f"TOKEN={SECRET}"]  # it may be written to a file
 
 
 async def test_a_prompt_waits_a_moment_for_servers_and_says_who_is_missing(places, autojump_clock):

@@ -184,7 +184,7 @@ async def server_at(
             settings,
             connect=place.connect,
             nursery=nursery,
-            on_change=lambda server: statuses.append(server.state.value),
+            on_change=lambda server: statuses.append(server.status.value),
         )
         yield server, statuses
         nursery.cancel_scope.cancel()

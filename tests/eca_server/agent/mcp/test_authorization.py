@@ -123,6 +123,15 @@ async def test_one_login_waits_however_often_the_server_is_started_and_frees_its
     assert second != page
 
 
+async def test_a_port_that_a_different_program_uses_leaves_the_login_required(guarded, nursery):
+    port = urlsplit(guarded.server.url).port
+    guarded.renew_login(nursery, client=OAuthClient(oauth_port=port))
+    error = await guarded.login.login_error("Bearer")
+    assert (error.kind, error.url) == ("login", None)
+    assert "is in use" in str(error)
+    assert "then log in again" in str(error)
+
+
 async def test_a_logout_during_the_storing_of_a_login_wins(guarded, monkeypatch):
     begun, store = trio.Event(), guarded.logins.store
 

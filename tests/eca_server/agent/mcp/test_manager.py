@@ -50,7 +50,7 @@ async def house(**places: Place) -> AsyncIterator[House]:
     async with trio.open_nursery() as nursery:
 
         def on_change(server: Server) -> None:
-            announced.append((server.name, server.state.value))
+            announced.append((server.name, server.status.value))
 
         manager = Manager(
             nursery=nursery,

@@ -61,12 +61,13 @@ async def test_a_start_announces_the_status_and_a_redundant_one_announces_it_aga
 
 
 @pytest.mark.requirement("CONF-13")
-async def test_a_stopped_server_offers_nothing_and_announces_its_end(autojump_clock):
+async def test_a_stopped_server_offers_nothing_and_is_announced_before_its_end(autojump_clock):
     async with started(closing=1.5) as (server, place, statuses):
         server.stop()
+        assert statuses == ["starting", "running", "stopped"]
+        assert (server.tools, server.prompts) == ((), ())
         await trio.sleep(1)
-        assert statuses == ["starting", "running"]
-        assert server.is_alive
+        assert (server.is_alive, place.open) == (True, 1)
         await server.ended()
         assert statuses == ["starting", "running", "stopped"]
         assert (server.tools, server.prompts, place.open) == ((), (), 0)
@@ -253,8 +254,11 @@ async def test_a_start_while_it_stops_starts_it_when_it_has_ended(autojump_clock
     async with started(closing=1) as (server, place, statuses):
         server.stop()
         server.start()
+        assert statuses == ["starting", "running", "stopped", "starting"]
+        await trio.sleep(0.5)
+        assert (server.state, place.attempts) == (State.STOPPING, 1)
         await trio.sleep(5)
-        assert statuses == ["starting", "running", "stopped", "starting", "running"]
+        assert statuses[3:] == ["starting", "starting", "running"]
         assert place.open == 1
 
 

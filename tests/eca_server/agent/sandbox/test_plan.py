@@ -119,7 +119,8 @@ def test_our_own_directories_are_credential_paths() -> None:
     environ["NETRC"] = "/"
     places = set(credential_paths(environ, ("/own/netrc",)))
     assert {Path("/h/.ssh"), Path("/h/.config/eca"), Path("/data/eca-python"), Path("/a/kube"),
-            Path("/b/kube"), Path("/own/netrc")} <= places  # fmt: skip
+            Path("/b/kube"), Path("/own/netrc"),
+            Path("/data/eca-python/logins.json")} <= places  # fmt: skip
     assert Path("/") not in places
 
 

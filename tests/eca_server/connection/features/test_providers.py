@@ -187,6 +187,28 @@ async def test_a_login_in_the_browser_that_is_begun_again_counts_once(tmp_path):
             assert (await updated(ours, "p"))["auth"]["status"] == "authenticated"
 
 
+async def test_logins_of_several_providers_with_one_port_all_succeed(tmp_path):
+    async with serve(LoginServer().handle) as other:
+        port = other.port
+    names = ("p", "q", "r")
+    async with login_server() as server, HTTPClient() as browser:
+        config = with_auth(server, authorizeUrl="https://login.example/page", redirectPort=port)
+        config["providers"] = dict.fromkeys(names, config["providers"]["p"])
+        async with page(tmp_path, config) as ours:
+            await providers(ours)
+            begin = [
+                ours.request("providers/login", {"provider": name, "method": "browser"})
+                for name in names
+            ]
+            await ours.send(*begin)
+            begun = [await ours.answer(request) for request in begin]
+            for name, each in reversed([*zip(names, begun, strict=True)]):
+                async with browser.stream("GET", way_back(each)) as answer:
+                    assert answer.status == 200
+                assert (await updated(ours, name))["auth"]["status"] == "authenticated"
+    assert stored(tmp_path).keys() == set(names)
+
+
 def way_back(begun: dict[str, Any]) -> str:
     """Return the redirect URL of a successful login."""
     query = parse_qs(urlsplit(begun["url"]).query)

@@ -1,13 +1,16 @@
 """Logins without pasting a key: the messages to browser and provider, and the results."""
 
 import base64
+import contextlib
 import hashlib
 from collections.abc import AsyncIterator
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import trio
 
+from eca_protocol.errors import HTTPError
 from eca_protocol.http import HTTPClient
 from eca_server.config.login_settings import Auth
 from eca_server.models.credentials import flows
@@ -20,7 +23,7 @@ from eca_server.models.credentials.flows import (
     flow_of,
 )
 from eca_server.models.credentials.oauth import Client, OAuthError, TokenSet
-from eca_server.models.credentials.redirect import redirect_page
+from eca_server.models.credentials.redirect import PortInUse, Redirect, redirect_page
 from eca_server.secret import Secret
 from tests.eca_server.models.credentials.login_server import LoginServer, login_server
 
@@ -145,11 +148,63 @@ async def test_two_logins_are_apart_and_an_abandoned_one_ends(autojump_clock):
         assert trio.current_time() - began == pytest.approx(300)
 
 
-async def test_a_taken_port_is_reported(server):
+async def test_a_taken_port_is_reported_with_the_next_step(server):
     port = urlsplit(server.url).port
-    with pytest.raises(OAuthError, match=f"port {port}"):
+    with pytest.raises(PortInUse, match=f"port {port}.*then log in again; or configure"):
         async with redirect_page(port=port or 0):
             raise AssertionError("it is taken")
+
+
+async def test_a_login_that_cannot_listen_after_an_earlier_one_fails_while_it_waits(server):
+    port = urlsplit(server.url).port or 0
+    errors: list[str] = []
+
+    async def log_in(when: str) -> None:
+        try:
+            async with redirect_page(port=port) as page:
+                when = "while it waits"
+                await page.code()
+        except PortInUse:
+            errors.append(when)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(2):
+            nursery.start_soon(log_in, "at once")
+    assert errors == ["at once", "while it waits"]
+
+
+async def test_several_logins_wait_at_one_port_and_each_gets_its_own_code(user):
+    async with redirect_page() as free:
+        port = urlsplit(free.url).port or 0
+    has_left = trio.Event()
+
+    async def first(task_status: Any) -> None:
+        async with redirect_page(port=port) as page:
+            task_status.started(page)
+            assert await page.code() == Secret("first")
+        has_left.set()
+
+    async def come_back(page: Redirect, code: str) -> int:
+        return (await user.open(f"{page.url}?state={page.state}&code={code}"))[0]
+
+    async with trio.open_nursery() as nursery:
+        listening = await nursery.start(first)
+        async with (
+            redirect_page(port=port, path="/second") as second,
+            redirect_page(port=port) as third,
+        ):
+            assert (await user.open(f"{second.url}?state={third.state}&code=x"))[0] == 404
+            assert await come_back(second, "second") == 200
+            assert await second.code() == Secret("second")
+            assert await come_back(listening, "first") == 200
+            await has_left.wait()
+            status = 0
+            while not status:  # until one of the others listens
+                with contextlib.suppress(HTTPError):
+                    status = await come_back(third, "third")
+            assert (status, await third.code()) == (200, Secret("third"))
+    async with redirect_page(port=port):
+        pass
 
 
 @pytest.mark.parametrize(

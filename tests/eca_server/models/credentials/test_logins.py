@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -167,6 +168,35 @@ def test_a_failed_write_leaves_the_file_as_it_was(logins, monkeypatch):
     assert logins.read().keys == {"openai": Secret("before")}
     names = {path.name for path in logins.path.parent.iterdir()}
     assert names == {".gitignore", "logins.json", "logins.json.lock"}
+
+
+@pytest.mark.parametrize("is_relative", [False, True])
+def test_a_link_to_the_file_stays_and_the_file_it_leads_to_is_replaced(
+    logins, tmp_path, is_relative
+):
+    dotfiles = tmp_path / "dotfiles"
+    dotfiles.mkdir()
+    logins.path.parent.mkdir(parents=True)
+    target = dotfiles / "eca-logins.json"
+    logins.path.symlink_to("../../dotfiles/eca-logins.json" if is_relative else target)
+    logins.store("openai", Secret(KEY))  # the link leads to no file yet
+    target.chmod(0o644)
+    inode = target.stat().st_ino
+    logins.store("groq", Secret("another"))
+    assert logins.path.is_symlink()
+    assert (mode_of(target), target.stat().st_ino != inode) == (0o600, True)
+    assert Logins({"XDG_DATA_HOME": str(tmp_path / "data")}).read().keys.keys() == {
+        "openai",
+        "groq",
+    }
+    target.write_text("{")
+    aside = logins.store("openai", Secret(KEY))
+    assert aside is not None
+    assert (aside.parent, aside.read_text(), logins.path.is_symlink()) == (dotfiles, "{", True)
+    assert {each.name for each in dotfiles.iterdir()} == {target.name, aside.name}
+    shutil.rmtree(dotfiles)
+    with pytest.raises(LoginsError, match=r"the link leads to .*eca-logins.json, which cannot be"):
+        logins.store("openai", Secret(KEY))
 
 
 def test_two_servers_do_not_lose_each_others_logins(logins):
