@@ -132,6 +132,7 @@ async def test_an_edit_preserves_encoding_mark_line_ends_and_mode(folder):
         ("write", {"path": "binary", "content": "new"}, "binary"),
         ("write", {"path": "folder", "content": "new"}, "a directory"),
         ("write", {"path": "pipe", "content": "new"}, "a named pipe"),
+        ("write", {"path": "new/", "content": ""}, "new/' names a directory"),
         ("write", {"path": "g", "content": "\ud800"}, "half a surrogate pair"),
         ("write", {"path": "link", "content": "new"}, "leads out of the workspace"),
         ("move", {"source": "missing", "destination": "g"}, "missing' does not exist"),
