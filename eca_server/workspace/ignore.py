@@ -20,6 +20,7 @@ import os
 import stat
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -77,6 +78,28 @@ def list_files(
         descent = stack.enter_context(Descent(directory))
         tree = _Tree(directory, descent, checkpoint=checkpoint, links=links, without=without)
         yield from islice(_listed(tree, gitignore=gitignore), limit)
+
+
+def list_root(
+    directory: Path,
+    *,
+    limit: int,
+    gitignore: bool = True,
+    without: Collection[str] = (),
+    checkpoint: Checkpoint = lambda: None,
+) -> Iterator[str]:
+    """Yield the files below a root as `list_files`; all of them if Git ignores each one.
+
+    Then the user has opened an ignored directory, such as one in a home directory whose repository
+    ignores all but a few files.
+    """
+    list_below = partial(list_files, directory, limit=limit, without=without, checkpoint=checkpoint)
+    is_empty = True
+    for path in list_below(gitignore=gitignore):
+        is_empty = False
+        yield path
+    if is_empty and gitignore:
+        yield from list_below(gitignore=False)
 
 
 def _listed(tree: _Tree, *, gitignore: bool) -> Iterator[str]:

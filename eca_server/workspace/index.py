@@ -31,7 +31,7 @@ from eca_server.system.threads import run_in_thread
 from eca_server.workspace.boundary import Workspace
 from eca_server.workspace.catalogue import Catalogue, Entry
 from eca_server.workspace.errors import FileError
-from eca_server.workspace.ignore import list_files
+from eca_server.workspace.ignore import list_root
 from eca_server.workspace.opening import folded, open_directory, real_path_of
 from eca_server.workspace.stored_listings import StoredListings
 
@@ -250,7 +250,7 @@ class FileIndex:
     ) -> Iterator[str]:
         """Yield the files of a root, without those of nested ones; none if it was replaced."""
         with contextlib.suppress(FileError):
-            yield from list_files(
+            yield from list_root(
                 directory,
                 limit=limit,
                 gitignore=gitignore,

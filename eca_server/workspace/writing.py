@@ -65,9 +65,12 @@ def replace_file(
         OutsideWorkspace: a symbolic link leads out of the workspace.
         NotRegularFile: it is a directory, a pipe, a socket or a device.
         PathChanged: the path leads to a different file now.
+        FileError: the file is new, and its root was removed.
         OSError: it cannot be written (read-only, disk full).
     """
     _ensure_inside(place)
+    if expected is None:
+        _ensure_root(place)
     with (
         errors_naming(place),
         open_directory(place.real_path.parent, create=expected is None) as parent,
@@ -135,7 +138,7 @@ def move_file(source: Place, destination: Place, *, checkpoint: Checkpoint = lam
         AlreadyExists: the destination exists.
         OutsideWorkspace: a symbolic link leads out of the workspace.
         FileError: the source is a link, or a directory that would move into itself or to a
-            different file system.
+            different file system; or the root of the destination was removed.
         NotRegularFile: the source is a pipe, a socket or a device.
         PathChanged: a path leads to a different file now.
         OSError: it cannot be moved.
@@ -149,6 +152,7 @@ def move_file(source: Place, destination: Place, *, checkpoint: Checkpoint = lam
         )
     if destination.real_path.is_relative_to(source.real_path):
         raise FileError(f"{str(source.path)!r} cannot be moved into itself")
+    _ensure_root(destination)
     with errors_naming(source), open_directory(source.real_path.parent) as origin:
         old = _Entry(directory=origin, name=source.real_path.name, place=source)
         status = origin.stat(old.name)
@@ -210,6 +214,16 @@ def _ensure_inside(place: Place) -> None:
         raise OutsideWorkspace(
             f"{str(place.path)!r} leads out of the workspace by a symbolic link, to "
             f"{str(place.real_path)!r}: to change that file, use its own path"
+        )
+
+
+def _ensure_root(place: Place) -> None:
+    """Raise FileError if the root was removed: a new directory would hide the file."""
+    root = place.root
+    if root is not None and not root.real_path.is_dir():
+        raise FileError(
+            f"{str(place.path)!r} cannot be created: its folder {str(root.path)!r} was removed or "
+            "renamed"
         )
 
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
@@ -30,7 +29,7 @@ from eca_server.models.attachments import (
 )
 from eca_server.workspace.boundary import Place, Workspace, open_place
 from eca_server.workspace.errors import FileError, TooLarge
-from eca_server.workspace.ignore import list_files
+from eca_server.workspace.ignore import list_files, list_root
 from eca_server.workspace.opening import Descent, Directory
 from eca_server.workspace.reading import Checkpoint, open_file, read_file
 
@@ -125,7 +124,14 @@ class PathReader:
         Raises:
             FileError: the path leads to a different directory now.
         """
-        drawn = draw_tree(self._list(root.real_path, links=True), limit=self.limits.tree)
+        paths = list_root(
+            root.real_path,
+            limit=_MOST_FILES,
+            gitignore=self.gitignore,
+            without=self.workspace.private_below(root.real_path),
+            checkpoint=self.checkpoint,
+        )
+        drawn = draw_tree(paths, limit=self.limits.tree)
         return Section(name="tree", attributes={"path": str(root.path)}, body=(drawn,))
 
     def _read_text(self, place: Place, lines: LinesRange | None, budget: int) -> Content:
@@ -163,7 +169,7 @@ class PathReader:
         )
 
     def _read_directory(self, place: Place, directory: Directory, budget: int) -> Content:
-        paths = sorted(self._list(directory, links=False))
+        paths = sorted(self._list(directory))
         if not paths:
             raise FileError("it has no file that is not ignored")
         with Descent(directory) as descent:
@@ -208,18 +214,15 @@ class PathReader:
             parts.append(cut_mark(unread, f"files not read: {unread_files}"))
         return parts, budget - remaining, cut + unread
 
-    def _list(self, folder: Path | Directory, *, links: bool) -> list[str]:
-        paths = list_files(
-            folder,
+    def _list(self, directory: Directory) -> Iterator[str]:
+        return list_files(
+            directory,
             limit=_MOST_FILES,
             gitignore=self.gitignore,
-            links=links,
-            without=self.workspace.private_below(
-                folder if isinstance(folder, Path) else folder.path
-            ),
+            links=False,
+            without=self.workspace.private_below(directory.path),
             checkpoint=self.checkpoint,
         )
-        return list(paths)
 
 
 def draw_roots(

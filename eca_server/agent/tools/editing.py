@@ -157,7 +157,7 @@ class _Block:
         if shift is None:
             return None
         result: list[str] = []
-        new = 0
+        new = last_unchanged = 0
         for run in (*equal_runs(self.passage, self._new), None):
             for line in self._new[new : run.new if run else None]:
                 shifted = shift(line)
@@ -167,17 +167,22 @@ class _Block:
             if run:
                 result += matched[run.old : run.old + run.size]
                 new = run.new + run.size
-        return self._ended(result, matched[-1])
+                last_unchanged = new if run.size else last_unchanged
+        return self._ended(result, matched[-1], is_changed=last_unchanged < len(self._new))
 
-    def _ended(self, lines: list[str], last: str) -> list[str]:
-        """Return the lines with line ends; the last one gets the end of the last matched line."""
+    def _ended(self, lines: list[str], last: str, *, is_changed: bool) -> list[str]:
+        """Return the lines with line ends.
+
+        The last one gets the end of the last matched line, if it is changed or the file ends there.
+        """
         bare = [line.rstrip("\r\n") for line in lines]
         ended = [
             line if line != text else text + self._newline
             for line, text in zip(lines, bare, strict=True)
         ]
-        if ended:
-            ended[-1] = bare[-1] + last[len(last.rstrip("\r\n")) :]
+        end = last[len(last.rstrip("\r\n")) :]
+        if ended and (is_changed or not end):
+            ended[-1] = bare[-1] + end
         return ended
 
 

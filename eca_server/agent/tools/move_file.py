@@ -78,10 +78,20 @@ class MoveFile:
         self, source_text: str, destination_text: str
     ) -> tuple[Place, Place, Fingerprint | None]:
         """Return both places, and what tells a moved file of no great size from others."""
-        source = self.files.workspace.locate(source_text)
-        destination = self.files.workspace.locate(destination_text)
+        workspace = self.files.workspace
+        source, destination = workspace.locate(source_text), workspace.locate(destination_text)
         if not os.path.lexists(source.path):
             raise ToolError(f"source: {str(source.path)!r} does not exist.")
+        if any(root.real_path.is_relative_to(source.real_path) for root in workspace.roots):
+            raise ToolError(
+                f"source: {str(source.path)!r} is an open folder, or contains one: it cannot be "
+                "moved."
+            )
+        if destination_text.endswith("/") and not source.path.is_dir():
+            raise ToolError(
+                f"destination: {destination_text!r} names a directory: expected the complete new "
+                "path of the file."
+            )
         if os.path.lexists(destination.path):
             raise ToolError(
                 f"destination: {str(destination.path)!r} already exists. Choose a different path."

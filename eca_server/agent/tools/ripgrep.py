@@ -1,9 +1,11 @@
 """The search by ripgrep, if it is installed: many times as fast as our own.
 
 The rule of this module: the results equal those of our own search, except for lines with a carriage
-return inside. If ripgrep cannot guarantee that (an unknown pattern or option), it raises an error
-and our own search is used. It starts in the open directory and follows no links. A link that is
-swapped in during the walk may be followed, so the results have to be confirmed (`search.confirm`).
+return inside, bytes that are not UTF-8 (they match no `.`), a repository's own `core.excludesFile`
+and `core.ignoreCase`, and a `.rgignore` before ripgrep 14. If ripgrep cannot guarantee that (an
+unknown pattern or option), it raises an error and our own search is used. It starts in the open
+directory and follows no links. A link that is swapped in during the walk may be followed, so the
+results have to be confirmed (`search.confirm`).
 """
 
 from __future__ import annotations

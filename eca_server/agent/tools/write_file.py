@@ -116,6 +116,11 @@ class WriteFile:
 
     def _plan(self, path: str, content: str) -> tuple[PlannedWrite, str]:
         """Return the planned write, and a note for the user who approves it."""
+        if path.endswith("/"):
+            raise ToolError(
+                f"path: {path!r} names a directory: expected the path of a file, whose missing "
+                "parent directories are created with it."
+            )
         place = self.files.workspace.locate(path)
         snapshot = self.files.read(place)
         before = note = ""

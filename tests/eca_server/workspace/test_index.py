@@ -120,6 +120,11 @@ async def test_files_of_nested_roots_count_once(start, project, monkeypatch, nes
     assert len(await index.search(".py", limit=100)) == 8
 
 
+async def test_a_root_that_git_ignores_is_listed_whole(start, project):
+    (project / ".git").mkdir()
+    assert await search_index(start(project, project / "build"), "out", project) == "build/out.py"
+
+
 async def test_a_large_root_leaves_room_for_the_next_one(start, project, outside, monkeypatch):
     monkeypatch.setattr(room, "_MOST_FILES", 4)
     assert await search_index(start(project, outside), "secret", outside) == "secret"
@@ -194,7 +199,7 @@ class Listings:
 @pytest.fixture
 def listings(project: Path, monkeypatch: pytest.MonkeyPatch) -> Listings:
     listings = Listings(project.resolve())
-    monkeypatch.setattr(room, "list_files", listings)
+    monkeypatch.setattr(room, "list_root", listings)
     return listings
 
 
@@ -410,7 +415,7 @@ async def test_a_setting_counts_from_the_next_listing(start, project, nursery, l
     ("place", "query"),
     [
         ((room.Workspace, "locate"), "/net/x"),
-        ((room, "list_files"), "x"),
+        ((room, "list_root"), "x"),
         ((StoredListings, "load"), "x"),
     ],
 )

@@ -149,6 +149,13 @@ async def test_a_directory_is_its_files_that_are_not_ignored_then_its_tree(proje
     assert f'<eca_tree path="{project}">{tree}' in await block(workspace, m.RepoMapContext())
 
 
+async def test_the_map_of_a_root_that_git_ignores_has_its_files(project, workspace):
+    write(project / "a.py", "x\n")
+    write(project.parent / ".gitignore", "*\n")
+    (project.parent / ".git").mkdir()
+    assert ">\na.py\n</eca_tree>" in await block(workspace, m.RepoMapContext())
+
+
 async def test_no_link_leads_out_of_a_directory(project, outside, workspace, monkeypatch):
     write(project / "a.py", "x\n")
     (project / "link").symlink_to(outside / "secret")

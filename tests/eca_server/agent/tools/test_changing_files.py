@@ -132,6 +132,7 @@ async def test_an_edit_preserves_encoding_mark_line_ends_and_mode(folder):
         ("write", {"path": "binary", "content": "new"}, "binary"),
         ("write", {"path": "folder", "content": "new"}, "a directory"),
         ("write", {"path": "pipe", "content": "new"}, "a named pipe"),
+        ("write", {"path": "new/", "content": ""}, "new/' names a directory"),
         ("write", {"path": "g", "content": "\ud800"}, "half a surrogate pair"),
         ("write", {"path": "link", "content": "new"}, "leads out of the workspace"),
         ("move", {"source": "missing", "destination": "g"}, "missing' does not exist"),
@@ -139,6 +140,8 @@ async def test_an_edit_preserves_encoding_mark_line_ends_and_mode(folder):
         ("move", {"source": "f", "destination": "folder"}, "folder' already exists"),
         ("move", {"source": "folder", "destination": "folder/a"}, "cannot be moved into itself"),
         ("move", {"source": "f", "destination": ""}, "empty"),
+        ("move", {"source": "f", "destination": "new/"}, "new/' names a directory"),
+        ("move", {"source": ".", "destination": "../moved"}, "is an open folder"),
     ],
 )
 async def test_what_cannot_be_done_is_refused_with_a_reason(folder, name, arguments, words):

@@ -68,6 +68,9 @@ MIXED = "zero\none\r\ntwo\nthree\r\nfour\n"
     [
         # Lines that the model left alone keep their line ends in a mixed file.
         (MIXED, "one\ntwo\nthree", "one\n2\nthree", "zero\none\r\n2\nthree\r\nfour\n"),
+        (MIXED, "one\ntwo\n", "one\n", "zero\none\r\nthree\r\nfour\n"),
+        (MIXED, "two\nthree\n", "two\n3\n", "zero\none\r\ntwo\n3\r\nfour\n"),
+        (MIXED, "one\ntwo", "one", "zero\none\r\nthree\r\nfour\n"),
         # Blanks at the ends of lines are forgiven.
         ("one  \ntwo\t\nthree\n", "one\ntwo", "one\n2", "one  \n2\nthree\n"),
         ("one\ntwo\n", "one   \ntwo ", "1\n2", "1\n2\n"),
