@@ -89,6 +89,9 @@ _TYPES: Mapping[str, tuple[type, str]] = {
     "continue": (bool, "true or false"),
     "updatedInput": (dict, "an object"),
 }
+_FOREIGN = frozenset({"decision", "hookSpecificOutput", "permission", "permissionDecision"})
+"""The decisions that hooks of other programs write."""
+
 _LONGEST_NAME = max(map(len, _TYPES)) + 2  # of a mistyped member
 _VERDICTS = ("allow", "ask", "deny")
 _HEAD = 512  # bytes that tell a program from a script
@@ -285,8 +288,14 @@ def parse_outcome(event: HookEvent, result: ActionResult) -> Outcome:
     return Outcome(why=why, output=output, problems=tuple(problems))
 
 
+def _members(event: HookEvent) -> str:
+    return ", ".join(sorted(EVENTS[event]))
+
+
 def _problem_with(event: HookEvent, name: str, value: object) -> str | None:
     """Return the problem of a member, or None."""
+    if name in _FOREIGN:
+        return f"{name}: ignored, no member of this server's; {event} supports {_members(event)}"
     if name not in _TYPES:  # a mistyped one; others are the hook's own
         is_like = len(name) <= _LONGEST_NAME and nearest_key(name, EVENTS[event])
         return f"{name}: {hint(name, EVENTS[event])}" if is_like else None

@@ -40,6 +40,8 @@ def wrote(text: str, **more: Any) -> ActionResult:
         ("preToolCall", wrote('{"mine": 1}'), {}, None),
         ("preToolCall", wrote('{"approval": "yes"}'), {}, "approval: expected allow"),
         ("preToolCall", wrote('{"aproval": "deny"}'), {}, "aproval: unknown key; did you mean app"),
+        ("preToolCall", wrote('{"decision": "block"}'), {}, "decision: ignored, no member of this"),
+        ("preToolCall", wrote('{"hookSpecificOutput": {}}'), {}, "hookSpecificOutput: ignored, no"),
         ("preToolCall", wrote('{"updatedInput": []}'), {}, "updatedInput: expected an"),
         ("preToolCall", wrote(DEEP), {}, "updatedInput: expected at most 100 levels"),
         ("preToolCall", wrote('{"followUp": "x"}'), {}, "followUp: ignored, preToolCall does not"),
