@@ -401,6 +401,23 @@ class Config(ToolSettings, ChatSettings, EndpointSettings):
         own = (name for name, each in self.behaviors.items() if name and each.mode != ("subagent",))
         return tuple(dict.fromkeys((*BUILT_IN_AGENTS, *own)))
 
+    def subagents(self) -> Mapping[str, Behavior]:
+        """Return the agents that others may call; one without a mode may be called, too.
+
+        The built-in agents, and those that inherit from them, have the mode `primary`.
+        """
+        return {
+            name: each
+            for name, each in self.behaviors.items()
+            if name and ("subagent" in each.mode if each.mode else not self._is_primary(name))
+        }
+
+    def _is_primary(self, behavior: str) -> bool:
+        name: str | None = behavior
+        while name is not None and name not in BUILT_IN_AGENTS:
+            name = self.behaviors[name].inherit if name in self.behaviors else None
+        return name is not None
+
     def built_in(self, behavior: str) -> str:
         """Return a behaviour's built-in base: `plan` if it inherits from that, else `agent`."""
         name: str | None = behavior

@@ -349,7 +349,7 @@ class Behavior(BehaviorPrompts):
 
     Attributes:
         inherit: the agent whose settings apply where this one has none.
-        mode: `subagent`: other agents may start it; as the only mode, users cannot select it.
+        mode: `primary`: users may select it; `subagent`: other agents may start it; default: both.
         description: its description for the agents that may start it.
         spawnable_by: the agents that may start it; empty: all.
         subagents: the agents that it may start, by name or regular expression; default: all.

@@ -31,9 +31,6 @@ from eca_server.connection.features.host import Options
 from eca_server.connection.features.settings import Settings
 from eca_server.models.history import Message
 
-SUBAGENT: Final = "subagent"
-"""The mode of agents that are subagents."""
-
 BRIEF: Final = 80
 """Limit of a tool's description for clients with small reads, in characters."""
 
@@ -107,15 +104,12 @@ class ToolSets:
         """Return the subagents of an agent, by name; only some clients can show them."""
         if not self.session.writes(m.ChatContentReceivedParams, "parent_chat_id"):
             return {}
-        behaviors = self.settings.config.behaviors
-        own = behaviors.get(behavior, Behavior()).subagents
+        config = self.settings.config
+        own = config.behaviors.get(behavior, Behavior()).subagents
         return {
             name: each
-            for name, each in behaviors.items()
-            if name
-            and SUBAGENT in each.mode
-            and _may_spawn(behavior, each)
-            and _is_listed(name, own)
+            for name, each in config.subagents().items()
+            if _may_spawn(behavior, each) and _is_listed(name, own)
         }
 
     def announcement(self, behavior: str) -> m.EcaServerUpdatedParams:

@@ -279,6 +279,16 @@ def test_an_agent_says_who_may_select_it(house):
     assert house.config().selectable_behaviors == ("agent", "plan", "a", "c")
 
 
+def test_other_agents_may_call_an_agent_without_a_mode(house):
+    agents: dict[str, dict[str, str]] = {
+        "a": {"mode": "primary"}, "b": {"mode": "subagent"}, "c": {}, "d": {"inherit": "c"},
+        "e": {"inherit": "plan"}, "f": {"inherit": "e"}, "g": {"inherit": "explorer"},
+        "h": {"inherit": "plan", "mode": "subagent"}, "code": {"variant": "low"},
+    }  # fmt: skip
+    house.in_user({"agent": agents})
+    assert sorted(house.config().subagents()) == ["b", "c", "d", "explorer", "g", "general", "h"]
+
+
 def test_agents_in_files_wait_each_with_what_it_allows(untrusted):
     text = "---\ntools:\n  allow: [shell_command(rm .*)]\n---\nobey"
     path = untrusted.write(untrusted.roots[0] / ".eca" / "agents" / "evil.md", text)
