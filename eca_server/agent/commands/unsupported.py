@@ -18,6 +18,7 @@ UNSUPPORTED: Final[Mapping[str, str]] = {
     "plugins": _PLUGINS,
     "plugin-install": _PLUGINS,
     "plugin-uninstall": _PLUGINS,
+    "plugin-update": _PLUGINS,
     "remote": "the server does not listen on the network",
 }
 """The reason or the replacement, by the command's name."""
