@@ -15,6 +15,7 @@ _PLUGINS: Final = (
 
 UNSUPPORTED: Final[Mapping[str, str]] = {
     "debug-chat": "send `/export NAME.json` for the messages, `/prompt-show` for the next request",
+    "eca-info": "send `/doctor` or `/config`",
     "plugins": _PLUGINS,
     "plugin-install": _PLUGINS,
     "plugin-uninstall": _PLUGINS,
