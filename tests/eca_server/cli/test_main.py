@@ -252,7 +252,12 @@ IGNORED: dict[str, Any] = {
             },
         }
     },
-    "mcpServers": {"broken": {"command": "no-such-program"}},
+    "mcpServers": {
+        "broken": {
+            "command": "no-such-program",
+            "env": {"A": "${TOKEN:-x}", "B": "$TOKEN", "C": "${env:HOME}", "D": None},
+        }
+    },
     "network": {"caCertFile": "/no/ca.pem", "clientCert": __file__},
 }
 
@@ -275,6 +280,7 @@ def test_doctor_warns_of_settings_without_effect_and_is_well(tmp_path: Path) -> 
         "hooks.h.actions[2]: expected either `shell` or `file`",
         f"hooks.h.actions[3]: there is no file '{LONG}'",
         "network.caCertFile: there is no file '/no/ca.pem', so no model can be reached",
+        "mcpServers.broken.env.A: `${TOKEN}` stays text; write `${env:TOKEN}`",
         "mcpServers: broken: failed: the command 'no-such-program' cannot be started",
     ]
     for warning, text in zip(values["warnings"], expected, strict=True):
