@@ -68,6 +68,7 @@ _KEYS: Final[Mapping[str, str]] = {
     "inherit": "inherit",
     "subagents": "subagents",
     "skills": "skills",
+    "mcpToolSearch": "mcpToolSearch",
 }
 """Keys allowed above the text, each with its key in the configuration."""
 

@@ -118,7 +118,7 @@ class ToolSets:
         Each turn compares it with the last one, so an unchanged one is not built again.
         """
         config = self.settings.config
-        searches = config.mcp_tool_search and self.servers() is not None
+        searches = config.tool_search(behavior).is_on and self.servers() is not None
         last, key = self._last_announcement, (behavior, self.has_skills, searches)
         if last is None or last[0] is not config or last[1] != key:
             last = self._last_announcement = (config, key, self._announcement(config, *key))
