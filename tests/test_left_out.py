@@ -27,7 +27,7 @@ UPSTREAM_COMMANDS = {
     "prompt-show", "model", "skills", "skill-create", "context", "fork", "export", "import",
     "remote", "debug-chat", "rules", "sync-system-prompt", "subagents", "plugins",
     "plugin-install", "plugin-update", "plugin-uninstall", "hooks", "agent", "btw", "chats",
-    "delete-chat", "eca-info",
+    "delete-chat", "eca-info", "memory-consolidate",
 }  # fmt: skip
 UPSTREAM_TOOLS = {
     "directory_tree", "read_file", "write_file", "edit_file", "preview_file_change", "move_file",
