@@ -31,6 +31,7 @@ UPSTREAM_KEYS: Final[Mapping[str, str | None]] = {
     "providers.*.cacheRetention": "the provider's own duration applies",
     "providers.*.httpClient": None,
     "providers.*.inherit": "write the `api`, `url` and key of this provider as well",
+    "providers.*.models.*.defaultVariant": "set the `variant` of an agent instead",
     "providers.*.requiresAuth": None,
     "providers.*.retry.maxAutoContinues": "an interrupted answer is not continued automatically",
     "providers.*.retry.prematureStopMaxRetries": "`retry.maxRetries` applies",

@@ -180,6 +180,8 @@ def pattern_of(key: str) -> str:
     first, *rest = key.split(".")
     if first in {"agent", "behavior", "providers"}:
         rest[0] = "*"
+    if rest[1:2] == ["models"]:
+        rest[2] = "*"
     return ".".join([first, *rest])
 
 
