@@ -26,12 +26,14 @@ UPSTREAM_COMMANDS = {
     "init", "login", "costs", "compact", "resume", "config", "doctor", "repo-map-show",
     "prompt-show", "model", "skills", "skill-create", "context", "fork", "export", "import",
     "remote", "debug-chat", "rules", "sync-system-prompt", "subagents", "plugins",
-    "plugin-install", "plugin-uninstall", "hooks",
+    "plugin-install", "plugin-update", "plugin-uninstall", "hooks", "agent", "btw", "chats",
+    "delete-chat", "eca-info", "memory-consolidate",
 }  # fmt: skip
 UPSTREAM_TOOLS = {
     "directory_tree", "read_file", "write_file", "edit_file", "preview_file_change", "move_file",
     "grep", "shell_command", "bg_job", "git", "editor_diagnostics", "editor_definition",
     "editor_references", "ask_user", "skill", "fetch_rule", "spawn_agent", "task", "compact_chat",
+    "view_image",
 }  # fmt: skip
 
 

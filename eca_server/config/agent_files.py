@@ -68,12 +68,22 @@ _KEYS: Final[Mapping[str, str]] = {
     "inherit": "inherit",
     "subagents": "subagents",
     "skills": "skills",
+    "mcpToolSearch": "mcpToolSearch",
 }
 """Keys allowed above the text, each with its key in the configuration."""
 
 _BELOW: Final = frozenset({"systemPrompt", "systemPromptFile", "prompts"})
 """Keys of the configuration for what the text of a file is."""
 _WRITE_BELOW: Final = "no effect here; the system prompt is the text below the second `---`"
+
+_FOREIGN: Final = frozenset({"permission", "permissionMode", "permissions"})
+"""Keys by which other programs restrict an agent."""
+_RESTRICT: Final = (
+    "no effect here; restrict the agent by `tools`, `disabledTools` or `inherit: plan`"
+)
+
+_INHERITED: Final = "inherit"
+"""The model in agents of Claude Code that take the model of the agent that calls them."""
 
 _VERDICTS: Final = ("allow", "ask", "deny")
 
@@ -117,6 +127,8 @@ def parse_agent_file(
     agent = {_KEYS[key]: value for key, value in fields.items() if key in _KEYS}
     if isinstance(disabled := agent.get("disabledTools"), str):
         agent["disabledTools"] = [disabled]
+    if fields.get("model") == _INHERITED:
+        del agent["defaultModel"]
     if body:
         agent["systemPrompt"] = body
     if fields.get("tools") is not None:
@@ -124,22 +136,26 @@ def parse_agent_file(
     source = {"agent": {(name or path.name.partition(".")[0]).lower(): agent}}
     return source, [
         *(f"{key}: {_WRITE_BELOW}" for key in sorted(_BELOW & fields.keys())),
-        *_unknown(fields, {*_KEYS, "name", "tools"}, ""),
+        *(f"{key}: {_RESTRICT}" for key in sorted(_FOREIGN & fields.keys())),
+        *_unknown(fields, {*_KEYS, "name", "tools"}),
         *_unknown_rules(fields),
     ]
 
 
-def _unknown(fields: Mapping[Any, Any], known: Collection[str], prefix: str) -> Iterator[str]:
+def _unknown(fields: Mapping[Any, Any], known: Collection[str]) -> Iterator[str]:
     """Yield a warning about each key that resembles a known one; others are for other programs."""
     for key in map(str, fields):
         if key not in known and nearest_key(key, known):
-            yield f"{prefix}{key}: {hint(key, known)}"
+            yield f"{key}: {hint(key, known)}"
 
 
 def _unknown_rules(fields: Mapping[str, Any]) -> Iterator[str]:
     tools = fields.get("tools")
-    if isinstance(tools, Mapping):
-        yield from _unknown(tools, {*_VERDICTS, "byDefault"}, "tools.")
+    known = ("byDefault", *_VERDICTS)
+    for key in map(str, tools if isinstance(tools, Mapping) else ()):
+        if key not in known:
+            expected = "" if nearest_key(key, known) else f"; expected {', '.join(known)}"
+            yield f"tools.{key}: {hint(key, known)}{expected}"
 
 
 def _fields(text: str, budget: Budget) -> Mapping[str, Any]:

@@ -113,5 +113,17 @@ class Hook:
     description: str = setting(TEXT, "description", default="")
 
 
-HOOKS: Reader = each(record(Hook))
+_HOOK = record(Hook)
+
+
+def _read_hook(value: object, place: Place) -> object:
+    if isinstance(value, list):
+        place.refuse(
+            "expected an object with `type`, `matcher` and `actions`, got a list, as in the "
+            "settings of other programs"
+        )
+    return _HOOK.read(value, place)
+
+
+HOOKS: Reader = each(attrs.evolve(_HOOK, read=_read_hook))
 """Reader of `hooks`, by the user's name for each."""

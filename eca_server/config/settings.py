@@ -35,11 +35,11 @@ from eca_server.config.reading import (
     record,
     setting,
 )
+from eca_server.config.tool_lists import SELECTORS, TOOL_SEARCH, ToolSearch
 from eca_server.config.tool_settings import (
     BEHAVIORS,
     BUILT_IN_AGENTS,
     BUILT_IN_SUBAGENTS,
-    SELECTORS,
     Behavior,
     CustomTool,
     IgnoreFile,
@@ -329,8 +329,8 @@ class ToolSettings:
         lsp_timeout: limit of a request to the editor.
         mcp_servers: servers of tools, prompts and resources, by the user's name for each.
         mcp_timeout: limit until an MCP server is ready.
-        mcp_tool_search: whether the model searches for MCP tools instead of getting the schemas of
-            all of them.
+        mcp_tool_search: the MCP tools that the model searches for instead of getting their schemas;
+            true: all of them.
         mcp_keep_alive: the time between two pings of an MCP server at a `url`.
     """
 
@@ -353,7 +353,7 @@ class ToolSettings:
     lsp_timeout: float = setting(SECONDS, "lspTimeoutSeconds", default=30)
     mcp_servers: Mapping[str, MCPServer] = setting(MCP_SERVERS, "mcpServers", factory=dict)
     mcp_timeout: float = setting(SECONDS, "mcpTimeoutSeconds", default=60)
-    mcp_tool_search: bool = setting(FLAG, "mcpToolSearch", default=False)
+    mcp_tool_search: ToolSearch = setting(TOOL_SEARCH, "mcpToolSearch", default=ToolSearch())
     mcp_keep_alive: float = setting(SECONDS, "mcpKeepAliveSeconds", default=30)
 
 
@@ -400,6 +400,27 @@ class Config(ToolSettings, ChatSettings, EndpointSettings):
         """The behaviours a user can select: built-in ones, then configured ones but subagents."""
         own = (name for name, each in self.behaviors.items() if name and each.mode != ("subagent",))
         return tuple(dict.fromkeys((*BUILT_IN_AGENTS, *own)))
+
+    def subagents(self) -> Mapping[str, Behavior]:
+        """Return the agents that others may call; one without a mode may be called, too.
+
+        The built-in agents, and those that inherit from them, have the mode `primary`.
+        """
+        return {
+            name: each
+            for name, each in self.behaviors.items()
+            if name and ("subagent" in each.mode if each.mode else not self._is_primary(name))
+        }
+
+    def tool_search(self, behavior: str) -> ToolSearch:
+        """Return the MCP tools that the model of an agent has to search for."""
+        return self.mcp_tool_search.adding(self.behaviors.get(behavior, Behavior()).tool_search)
+
+    def _is_primary(self, behavior: str) -> bool:
+        name: str | None = behavior
+        while name is not None and name not in BUILT_IN_AGENTS:
+            name = self.behaviors[name].inherit if name in self.behaviors else None
+        return name is not None
 
     def built_in(self, behavior: str) -> str:
         """Return a behaviour's built-in base: `plan` if it inherits from that, else `agent`."""

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
-from eca_server.config.matchers import BadMatcher, compile_matcher, selector_problem
+from eca_server.config.matchers import BadMatcher, compile_matcher
 from eca_server.config.problems import kind_of
 from eca_server.config.reading import (
     COUNT,
@@ -30,22 +30,10 @@ from eca_server.config.reading import (
     record,
     setting,
 )
+from eca_server.config.tool_lists import SELECTORS, TOOL_SEARCH, ToolSearch
 
 Verdict: TypeAlias = Literal["ask", "allow", "deny"]
 NAMES = listing(NAME)
-
-
-def _read_selector(value: object, place: Place) -> object:
-    name = NAME.read(value, place)
-    if isinstance(name, str) and (problem := selector_problem(name)):
-        place.errors[place.path] = (
-            f"{problem} (until this is fixed, it matches only this very name)"
-        )
-    return name
-
-
-SELECTORS = listing(Reader(read=_read_selector, schema=NAME.schema))
-"""Names of tools and servers, or patterns of them."""
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -349,7 +337,7 @@ class Behavior(BehaviorPrompts):
 
     Attributes:
         inherit: the agent whose settings apply where this one has none.
-        mode: `subagent`: other agents may start it; as the only mode, users cannot select it.
+        mode: `primary`: users may select it; `subagent`: other agents may start it; default: both.
         description: its description for the agents that may start it.
         spawnable_by: the agents that may start it; empty: all.
         subagents: the agents that it may start, by name or regular expression; default: all.
@@ -359,6 +347,7 @@ class Behavior(BehaviorPrompts):
         variant: the variant to use if none was selected and the model has one of this name.
         disabled_tools: tools that are not offered; default: those of the built-in agent.
         enabled_tools: the only tools offered, within the global `enabledTools`.
+        tool_search: more MCP tools that its model has to search for, and more that are offered.
         approval: approval rules; before the global ones of the same rank.
         auto_compact_percentage: the share of the context above which the chat is compacted.
         auto_compact_tokens_left: the tokens of the context to leave free.
@@ -383,6 +372,7 @@ class Behavior(BehaviorPrompts):
     enabled_tools: tuple[str, ...] | None = setting(
         SELECTORS, "enabledTools", workspace=Workspace.RESTRICTS
     )
+    tool_search: ToolSearch = setting(TOOL_SEARCH, "mcpToolSearch", default=ToolSearch())
     approval: Approval = setting(record(Approval), "toolCall.approval", default=Approval())
     auto_compact_percentage: float | None = setting(PERCENT, "autoCompactPercentage")
     auto_compact_tokens_left: int | None = setting(COUNT, "autoCompactTokensLeft")

@@ -66,12 +66,8 @@ def _matching(query: str, names: Sequence[str]) -> Sequence[str]:
 @command("subagents", steering="between requests")
 async def list_subagents(turn: Turn, context: CommandContext) -> None:
     """List the agents that other agents may call."""
-    behaviors = context.loaded.config.behaviors
-    lines = [
-        " - ".join([name, *_details(each)])
-        for name, each in sorted(behaviors.items())
-        if name and "subagent" in each.mode
-    ]
+    subagents = context.loaded.config.subagents()
+    lines = [" - ".join([name, *_details(each)]) for name, each in sorted(subagents.items())]
     turn.report("Subagents:\n\n" + fenced("\n".join(lines)) if lines else "There are no subagents.")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -14,6 +15,9 @@ from eca_server.agent.tools.native import NATIVE_NAMES, native_arguments
 from eca_server.agent.tools.output import Cap
 from eca_server.client.content_formatting import NATIVE
 from eca_server.config.hook_settings import Hook
+from eca_server.config.interpolation import ResolvedText
+from eca_server.config.login_settings import Network
+from eca_server.config.mcp_settings import MCPServer
 from eca_server.config.problems import Problem, dotted
 from eca_server.config.settings import Config
 from eca_server.config.tool_settings import AGENT_ALIASES, Approval, ApprovalRule, Behavior
@@ -27,6 +31,21 @@ _OF_UPSTREAM: Final = {
     each: name for name in ("git", "fetch_rule", "compact_chat") for each in spellings(NATIVE, name)
 }
 """The selectors of upstream's tools that this server does not have."""
+_OF_OTHERS: Final = {
+    "bash": "shell_command",
+    "edit": "edit_file",
+    "glob": "directory_tree",
+    "list": "directory_tree",
+    "ls": "directory_tree",
+    "multiedit": "edit_file",
+    "read": "read_file",
+    "task": "spawn_agent",
+    "write": "write_file",
+}
+"""The tools of other programs, in lower case, and those that do the same here."""
+
+_FOREIGN_REFERENCE: Final = re.compile(r"\$\{([A-Za-z_]\w*)(?::-[^{}]*)?\}")
+"""A variable as the `.mcp.json` of other programs names it."""
 
 
 def setup_warnings(config: Config) -> list[Problem]:
@@ -38,6 +57,8 @@ def setup_warnings(config: Config) -> list[Problem]:
             *_of_tools(config),
             *_of_rules(config),
             *_of_hooks(config),
+            *_of_certificates(config.network),
+            *_of_servers(config.mcp_servers),
         )
     ]
 
@@ -78,6 +99,8 @@ def _of_rules(config: Config) -> Iterator[tuple[str, str]]:
             continue
         elif _OF_UPSTREAM.get(selector) == "git" and path[-1] in _VERDICTS:
             yield key, f"there is no tool {selector!r} here; git runs in `eca__shell_command`"
+        elif other := _OF_OTHERS.get(selector.lower()):
+            yield key, f"there is no tool {selector!r}; did you mean `{other}`?"
         elif selector not in _OF_UPSTREAM and (near := nearest(selector, native)):
             yield key, f"there is no tool {selector!r}{near}"
 
@@ -120,3 +143,29 @@ def _of_actions(hook: Hook) -> Iterator[tuple[int, str]]:
             yield number, "expected either `shell` or `file`"
         elif action.file is not None and not os.path.isfile(action.file):  # noqa: PTH113 - no OSError
             yield number, f"there is no file {str(action.file)!r}"
+
+
+def _of_certificates(network: Network) -> Iterator[tuple[str, str]]:
+    for key, file in (
+        ("caCertFile", network.ca_cert_file),
+        ("clientCert", network.client_cert),
+        ("clientKey", network.client_key),
+    ):
+        if file is not None and not os.path.isfile(file):  # noqa: PTH113 - no OSError
+            yield f"network.{key}", f"there is no file {file!r}, so no model can be reached"
+
+
+def _of_servers(servers: Mapping[str, MCPServer]) -> Iterator[tuple[str, str]]:
+    """Yield the references of other programs; a text that holds a value of ours is not shown."""
+    for name, server in servers.items():
+        texts = [
+            (("url",), server.url),
+            *((("env", key), text) for key, text in server.env.items()),
+            *((("headers", key), text) for key, text in server.headers.items()),
+        ]
+        for path, text in texts:
+            match = None if text is None else _FOREIGN_REFERENCE.search(text)
+            if match is not None and not isinstance(text, ResolvedText):
+                variable = match[1]
+                key = dotted(["mcpServers", name, *path])
+                yield key, f"`${{{variable}}}` stays text; write `${{env:{variable}}}`"

@@ -15,9 +15,12 @@ _PLUGINS: Final = (
 
 UNSUPPORTED: Final[Mapping[str, str]] = {
     "debug-chat": "send `/export NAME.json` for the messages, `/prompt-show` for the next request",
+    "eca-info": "send `/doctor` or `/config`",
+    "memory-consolidate": "nothing is remembered across chats; write it into an AGENTS.md",
     "plugins": _PLUGINS,
     "plugin-install": _PLUGINS,
     "plugin-uninstall": _PLUGINS,
+    "plugin-update": _PLUGINS,
     "remote": "the server does not listen on the network",
 }
 """The reason or the replacement, by the command's name."""

@@ -89,8 +89,12 @@ _TYPES: Mapping[str, tuple[type, str]] = {
     "continue": (bool, "true or false"),
     "updatedInput": (dict, "an object"),
 }
+_FOREIGN = frozenset({"decision", "hookSpecificOutput", "permission", "permissionDecision"})
+"""The decisions that hooks of other programs write."""
+
 _LONGEST_NAME = max(map(len, _TYPES)) + 2  # of a mistyped member
 _VERDICTS = ("allow", "ask", "deny")
+_HEAD = 512  # bytes that tell a program from a script
 
 
 @attrs.frozen(kw_only=True)
@@ -158,7 +162,7 @@ async def run_action(
 
 
 def _command(action: HookAction, environment: Mapping[str, str]) -> list[str]:
-    """Return the command of an action; a file that is not executable is a script for the shell.
+    """Return the command of an action; a file that is no program is a script for the shell.
 
     A file of an opened folder is run as a copy of the accepted content. Uses the disk.
 
@@ -169,15 +173,30 @@ def _command(action: HookAction, environment: Mapping[str, str]) -> list[str]:
     if action.shell is not None:
         return [shell, "-c", action.shell]
     assert action.file is not None
-    file, is_program = action.file, os.access(action.file, os.X_OK)
+    file = action.file
     if isinstance(file, WorkspaceFile):
         content = file.accepted()
-        if content is not None:
-            file = str(_copy(Path(file).name, content, environment))
-            is_program = os.name == "nt" or content.startswith(b"#!") or b"\0" in content
-        else:
-            file = str(file.real_path)
-    return [file] if is_program and file in platforms.program_files(file) else [shell, file]
+        copy = file.real_path if content is None else _copy(Path(file).name, content, environment)
+        file = str(copy)
+    can_start = file in platforms.program_files(file) and _is_program(file)
+    return [file] if can_start else [shell, file]
+
+
+def _is_program(file: str) -> bool:
+    """Return whether the system can start a file: an executable with `#!` or with bytes of 0.
+
+    A shell also starts other executable files, as scripts of its own.
+    """
+    if not os.access(file, os.X_OK):
+        return False
+    if os.name == "nt" or not Path(file).is_file():
+        return True
+    try:
+        with Path(file).open("rb") as opened:
+            head = opened.read(_HEAD)
+    except OSError:  # a program may be executable and not readable
+        return True
+    return head.startswith(b"#!") or b"\0" in head
 
 
 def _copy(name: str, content: bytes, environment: Mapping[str, str]) -> Path:
@@ -269,8 +288,14 @@ def parse_outcome(event: HookEvent, result: ActionResult) -> Outcome:
     return Outcome(why=why, output=output, problems=tuple(problems))
 
 
+def _members(event: HookEvent) -> str:
+    return ", ".join(sorted(EVENTS[event]))
+
+
 def _problem_with(event: HookEvent, name: str, value: object) -> str | None:
     """Return the problem of a member, or None."""
+    if name in _FOREIGN:
+        return f"{name}: ignored, no member of this server's; {event} supports {_members(event)}"
     if name not in _TYPES:  # a mistyped one; others are the hook's own
         is_like = len(name) <= _LONGEST_NAME and nearest_key(name, EVENTS[event])
         return f"{name}: {hint(name, EVENTS[event])}" if is_like else None

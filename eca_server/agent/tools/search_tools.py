@@ -8,6 +8,7 @@ call is judged as a call of that tool, by all of its rules.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
@@ -19,6 +20,8 @@ from eca_server.agent.tools.output import Cap, cut_end
 from eca_server.agent.tools.schemas import check_arguments, object_schema, string
 from eca_server.agent.tools.tool import Effect, InnerCall, PreparedCall, ToolError, ToolOutput
 from eca_server.agent.tools.toolbox import ServedTool
+from eca_server.config.tool_lists import ToolSearch
+from eca_server.models.estimate import BYTES_PER_TOKEN
 from eca_server.printable import printable_line
 
 _MOST_MATCHES: Final = 10
@@ -133,9 +136,43 @@ class CallTool:
         return attrs.evolve(prepared, inner=inner)
 
 
-def searchable(served: Sequence[ServedTool]) -> tuple[ServedTool, ...]:
-    """Return the tools as deferred ones, which the model has to search."""
-    return tuple(attrs.evolve(each, is_deferred=True) for each in served)
+@attrs.frozen
+class Deferral:
+    """The choice of the tools that a model has to search for.
+
+    Attributes:
+        settings: the configured selection, of one agent.
+        context: the size of the model's context in tokens; None: unknown.
+    """
+
+    settings: ToolSearch
+    context: int | None
+
+    def mark(self, served: Sequence[ServedTool], *, most: int) -> tuple[ServedTool, ...]:
+        """Return the tools, with a mark at the deferred ones.
+
+        `most`: the limit of tools in a request.
+        """
+        settings = self.settings
+        all_tools = settings.percentage is not None and (
+            len(served) > most
+            or _size(served) > (self.context or math.inf) * settings.percentage / 100
+        )
+        return tuple(
+            attrs.evolve(
+                each, is_deferred=settings.defers(each.server, each.tool.name, all_tools=all_tools)
+            )
+            for each in served
+        )
+
+
+def _size(served: Sequence[ServedTool]) -> float:
+    """Return the estimated tokens of the tools in a request."""
+    texts = (
+        [each.name, each.tool.description, json.dumps(dict(each.tool.parameters)).decode()]
+        for each in _offered(served)
+    )
+    return sum(len(text) for each in texts for text in each) / BYTES_PER_TOKEN
 
 
 def _offered(served: Sequence[ServedTool]) -> Iterator[ServedTool]:

@@ -42,7 +42,7 @@ from eca_server.agent.tools.native import NativeTools
 from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.permissions import Permissions
 from eca_server.agent.tools.read_file import ViewImage
-from eca_server.agent.tools.search_tools import CallTool, SearchTools, searchable
+from eca_server.agent.tools.search_tools import CallTool, Deferral, SearchTools
 from eca_server.agent.tools.tasks import TASK_TOOL
 from eca_server.agent.tools.tool import Tool
 from eca_server.agent.tools.toolbox import ToolBox
@@ -145,7 +145,9 @@ class Agents:
             self.announcer.announce_tools(behavior)
         external = self._external(model, config) if isinstance(model.backend, ACPBackend) else None
         servers = None if external is not None else self.servers()
-        toolbox, more = await _toolbox(servers, turn, config, policy, native)
+        context = model.capabilities.context
+        deferral = Deferral(config.tool_search(behavior), context)
+        toolbox, more = await _toolbox(servers, turn, config, policy, native, deferral=deferral)
         texts = [system.text, more, SUBAGENT_INSTRUCTIONS if parent else ""]
         return Agent(
             model=model,
@@ -153,7 +155,7 @@ class Agents:
             system="\n\n".join(filter(None, texts)),
             toolbox=toolbox,
             permissions=permissions,
-            compact_at=_compact_at(config, behavior, model.capabilities.context),
+            compact_at=_compact_at(config, behavior, context),
             answer_max_kb=config.answer_max_kb,
             gather=gather,
             make_title=None if parent else self._make_title(turn, config, chosen.model),
@@ -320,16 +322,22 @@ class Agents:
 
 
 async def _toolbox(
-    servers: MCPServers | None, turn: Turn, config: Config, policy: Policy, native: NativeTools
+    servers: MCPServers | None,
+    turn: Turn,
+    config: Config,
+    policy: Policy,
+    native: NativeTools,
+    *,
+    deferral: Deferral,
 ) -> tuple[ToolBox, str]:
     """Return the tools with those of the MCP servers, and the servers' instructions."""
     if servers is None:
         return native.toolbox(policy), ""
     await servers.in_turns.wait(turn)
-    served = servers.in_turns.tools(turn, config, policy, native.toolbox(policy))
-    if config.mcp_tool_search and served:
-        served = searchable(served)
-        native = native.adding([SearchTools(served=served), CallTool(served=served)])
+    served = servers.in_turns.tools(turn, config, policy, native.toolbox(policy), deferral)
+    hidden = [each for each in served if each.is_deferred]
+    if hidden:
+        native = native.adding([SearchTools(served=hidden), CallTool(served=served)])
     return native.toolbox(policy, served), servers.in_turns.instructions()
 
 

@@ -25,6 +25,7 @@ from eca_server.agent.mcp.states import State
 from eca_server.agent.mcp.tools import server_tool
 from eca_server.agent.tools.approval import Policy
 from eca_server.agent.tools.output import Cap
+from eca_server.agent.tools.search_tools import Deferral
 from eca_server.agent.tools.toolbox import ServedTool, ToolBox
 from eca_server.client.session import Session
 from eca_server.config.settings import Config
@@ -76,7 +77,7 @@ class TurnServers:
                 turn.report(f"The MCP server {server.name} needs a login: {link}")
 
     def tools(
-        self, turn: Turn, config: Config, policy: Policy, native: ToolBox
+        self, turn: Turn, config: Config, policy: Policy, native: ToolBox, deferral: Deferral
     ) -> tuple[ServedTool, ...]:
         """Return the tools of the running servers, for one turn with its native tools."""
         cap = Cap.of(config.tool_call.output_truncation)
@@ -89,12 +90,14 @@ class TurnServers:
         names = tool_names(listed, taken)
         left_out: list[str] = []
         served, remaining = [], MOST_TOOLS - len(taken)
-        if config.mcp_tool_search:
-            remaining = len(listed)  # the model searches for tools, so there is no limit
+        search = deferral.settings
+        if search.percentage is not None:
+            remaining = len(listed)  # if there are more, the model searches for them
         for key, (server, tool) in listed.items():
             reason = withheld_reason(policy, server, tool)
-            remaining -= reason is None
-            if reason is None and remaining < 0:
+            is_offered = not search.defers(server.name, tool.name, all_tools=False)
+            remaining -= reason is None and is_offered
+            if reason is None and is_offered and remaining < 0:
                 reason = f"no more than {MOST_TOOLS} tools can be offered"
                 left_out.append(server.name)
             made = server_tool(server.name, tool, partial(_call, server, turn, tool.name), cap)
@@ -109,7 +112,7 @@ class TurnServers:
                 f"A request can have {MOST_TOOLS} tools at most: {len(left_out)} are left out, of "
                 f"{servers}. Disable others with `disabledTools`, or set `mcpToolSearch`.",
             )
-        return tuple(served)
+        return deferral.mark(served, most=MOST_TOOLS)
 
     def instructions(self) -> str:
         """Return the instructions of running servers for the model, each with its origin."""

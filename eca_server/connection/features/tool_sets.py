@@ -31,9 +31,6 @@ from eca_server.connection.features.host import Options
 from eca_server.connection.features.settings import Settings
 from eca_server.models.history import Message
 
-SUBAGENT: Final = "subagent"
-"""The mode of agents that are subagents."""
-
 BRIEF: Final = 80
 """Limit of a tool's description for clients with small reads, in characters."""
 
@@ -107,15 +104,12 @@ class ToolSets:
         """Return the subagents of an agent, by name; only some clients can show them."""
         if not self.session.writes(m.ChatContentReceivedParams, "parent_chat_id"):
             return {}
-        behaviors = self.settings.config.behaviors
-        own = behaviors.get(behavior, Behavior()).subagents
+        config = self.settings.config
+        own = config.behaviors.get(behavior, Behavior()).subagents
         return {
             name: each
-            for name, each in behaviors.items()
-            if name
-            and SUBAGENT in each.mode
-            and _may_spawn(behavior, each)
-            and _is_listed(name, own)
+            for name, each in config.subagents().items()
+            if _may_spawn(behavior, each) and _is_listed(name, own)
         }
 
     def announcement(self, behavior: str) -> m.EcaServerUpdatedParams:
@@ -124,7 +118,7 @@ class ToolSets:
         Each turn compares it with the last one, so an unchanged one is not built again.
         """
         config = self.settings.config
-        searches = config.mcp_tool_search and self.servers() is not None
+        searches = config.tool_search(behavior).is_on and self.servers() is not None
         last, key = self._last_announcement, (behavior, self.has_skills, searches)
         if last is None or last[0] is not config or last[1] != key:
             last = self._last_announcement = (config, key, self._announcement(config, *key))

@@ -248,10 +248,17 @@ IGNORED: dict[str, Any] = {
                 "shel_command": {},
                 "write_file": {"argsMatchers": {"file": ["x"]}},
                 "eca__git": {"argsMatchers": {"operation": ["push"]}},
+                "Bash": {},
             },
         }
     },
-    "mcpServers": {"broken": {"command": "no-such-program"}},
+    "mcpServers": {
+        "broken": {
+            "command": "no-such-program",
+            "env": {"A": "${TOKEN:-x}", "B": "$TOKEN", "C": "${env:HOME}", "D": None},
+        }
+    },
+    "network": {"caCertFile": "/no/ca.pem", "clientCert": __file__},
 }
 
 
@@ -265,12 +272,15 @@ def test_doctor_warns_of_settings_without_effect_and_is_well(tmp_path: Path) -> 
         "toolCall.approval.deny.shel_command: there is no tool 'shel_command'; did you mean",
         "toolCall.approval.deny.write_file: the tool has no argument 'file', so the rule never",
         "toolCall.approval.deny.eca__git: there is no tool 'eca__git' here; git runs in `eca__sh",
+        "toolCall.approval.deny.Bash: there is no tool 'Bash'; did you mean `shell_comm",
         "disabledTools.eca_write_fil: there is no tool 'eca_write_fil'; did you mean `eca_write",
         "prompts.tools.eca__grepp: there is no tool 'eca__grepp'; did you mean `eca__grep`?",
         "hooks.h.matcher.read_fil: there is no tool 'read_fil'; did you mean",
         "hooks.h.actions[0]: there is no file '/no/such'",
         "hooks.h.actions[2]: expected either `shell` or `file`",
         f"hooks.h.actions[3]: there is no file '{LONG}'",
+        "network.caCertFile: there is no file '/no/ca.pem', so no model can be reached",
+        "mcpServers.broken.env.A: `${TOKEN}` stays text; write `${env:TOKEN}`",
         "mcpServers: broken: failed: the command 'no-such-program' cannot be started",
     ]
     for warning, text in zip(values["warnings"], expected, strict=True):

@@ -87,6 +87,12 @@ def test_an_agent_in_a_markdown_file_is_one_of_the_configuration(house):
     assert (other.by_default, dict(other.allow)) == ("ask", {"eca_grep": ApprovalRule()})
 
 
+def test_the_model_inherit_is_that_of_the_calling_agent(house):
+    house.write(house.user.parent / "agents" / "a.md", "---\nmodel: inherit\n---\nMine")
+    loaded = house.load()
+    assert (loaded.problems, loaded.config.behaviors["a"].default_model) == ((), None)
+
+
 def laughs(first: str, next_line: str) -> str:
     """Return YAML whose aliases, each ten times the one before, stand for a billion values."""
     lines = [next_line.format(n + 1, ", ".join([f"*l{n}"] * 10)) for n in range(9)]
@@ -128,9 +134,14 @@ NOT_FINITE = "steps: expected a string, .* got a number that is not finite"
         ("systemPrompt: ${file:../p.md}", "systemPrompt: no effect here; the system prompt is the"),
         ("description: Use when: x", "something else at line 2 .write a text that contains `: `"),
         ("tools: {byDefault: ask, denny: [a]}", "tools.denny: unknown key; did you mean deny"),
+        ("tools: {write: false}", "tools.write: unknown key; expected byDefault, allow, ask, deny"),
+        ("permission: {edit: deny}", "permission: no effect here; restrict the agent by `tools`"),
+        ("permissionMode: plan", "permissionMode: no effect here; restrict the agent by `tools`"),
+        ("mcpToolSearch: {includePattern: 1}", "mcpToolSearch.includePattern: expected a list"),
+        ("disallowedTools: Edit", "disallowedTools: unknown key; did you mean disabledTools"),
         ("x" * 70_000, "expected at most 65536 bytes"),
     ],
-    ids=range(29),
+    ids=range(34),
 )
 def test_what_is_wrong_with_one_is_reported_and_loosens_nothing(house, yaml, expected):
     path = house.write(house.roots[0] / ".eca" / "agents" / "a.md", f"---\n{yaml}\n---\nx")
@@ -267,6 +278,16 @@ def test_an_agent_says_who_may_select_it(house):
     modes = {"a": "primary", "b": "subagent", "c": ["primary", "subagent"], "d": ["subagent"]}
     house.in_user({"agent": {name: {"mode": mode} for name, mode in modes.items()}})
     assert house.config().selectable_behaviors == ("agent", "plan", "a", "c")
+
+
+def test_other_agents_may_call_an_agent_without_a_mode(house):
+    agents: dict[str, dict[str, str]] = {
+        "a": {"mode": "primary"}, "b": {"mode": "subagent"}, "c": {}, "d": {"inherit": "c"},
+        "e": {"inherit": "plan"}, "f": {"inherit": "e"}, "g": {"inherit": "explorer"},
+        "h": {"inherit": "plan", "mode": "subagent"}, "code": {"variant": "low"},
+    }  # fmt: skip
+    house.in_user({"agent": agents})
+    assert sorted(house.config().subagents()) == ["b", "c", "d", "explorer", "g", "general", "h"]
 
 
 def test_agents_in_files_wait_each_with_what_it_allows(untrusted):

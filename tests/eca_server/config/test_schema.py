@@ -162,6 +162,11 @@ def test_hooks_are_read_at_each_event_of_upstreams_and_at_no_other(house):
     first, second = house.load().problems
     assert "expected one of sessionStart," in first.message
     assert "the hook runs for every call" in second.message
+    house.in_user({"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": []}]}})
+    assert house.problem().message == (
+        "expected an object with `type`, `matcher` and `actions`, got a list, as in the "
+        "settings of other programs"
+    )
 
 
 def test_the_table_has_every_documented_key():
@@ -175,6 +180,8 @@ def pattern_of(key: str) -> str:
     first, *rest = key.split(".")
     if first in {"agent", "behavior", "providers"}:
         rest[0] = "*"
+    if rest[1:2] == ["models"]:
+        rest[2] = "*"
     return ".".join([first, *rest])
 
 

@@ -243,7 +243,7 @@ async def test_rules_and_subagents_are_listed_and_changed_rules_count_when_asked
     agents = {
         "finder": {"mode": "subagent", "description": "Finds.", "maxSteps": 5,
                    "spawnableBy": "code"},
-        "mine": {"description": "Not one."},
+        "mine": {"mode": "primary", "description": "Not one."},
     }  # fmt: skip
     async with current({"agent": agents}, folder=tmp_path) as ours:
         await ours.turn("say a", model=SCRIPT)
@@ -253,6 +253,7 @@ async def test_rules_and_subagents_are_listed_and_changed_rules_count_when_asked
         listed = (await ours.turn("/subagents")).text
         assert "finder - Finds. - steps: 5 - called by: code\n" in listed
         assert "explorer - Searches and reads code" in listed
+        assert "mine" not in listed
         (rules / "python.md").write_text("Be terse.")
         systems = ours.connection.chats.open("c").systems
         await ours.turn("say b", model=SCRIPT)

@@ -187,6 +187,36 @@ async def test_schemas_come_with_a_search_and_the_tools_stay_the_same(tmp_path, 
         assert announced_native(ours)[-2:] == ["eca_search_tools", "eca_call_tool"]
 
 
+BY_SIZE = {"deferAllWhenTotalTokensExceedPercentOfContext": 0.001}
+
+
+@pytest.mark.parametrize(
+    ("everywhere", "own", "context", "expected"),
+    [
+        ({"includePattern": [".*"]}, {}, None, set()),
+        ({"includePattern": ["git__ch.*"]}, {}, None, {"git__log"}),
+        ({"includePattern": ["git"], "excludePattern": ["git__log"]}, {}, None, {"git__log"}),
+        ({}, {"includePattern": ["git__log"]}, None, {"git__checkout"}),
+        (BY_SIZE, {}, 1_000, set()),
+        (BY_SIZE, {"excludePattern": ["git__log"]}, 1_000, {"git__log"}),
+        (BY_SIZE, {}, None, {"git__checkout", "git__log"}),
+        ({**BY_SIZE, "includePattern": ["none"]}, {}, 10**9, {"git__checkout", "git__log"}),
+        (False, {}, None, {"git__checkout", "git__log"}),
+    ],
+    ids=range(9),
+)
+async def test_only_some_tools_may_be_searched_for(
+    tmp_path, tools, everywhere, own, context, expected
+):
+    limits = {} if context is None else {"limit": {"context": context, "output": 100}}
+    more = {"mcpToolSearch": everywhere, "agent": {"code": {"mcpToolSearch": own}}}
+    async with session(tmp_path, provider={"models": {"m": limits}}, **more) as (ours, provider):
+        await ours.turn("go")
+        names = offered(provider, 0)
+        assert {each for each in names if each.startswith("git__")} == expected
+        assert ("eca_search_tools" in names) is (len(expected) < 2)
+
+
 async def test_a_call_is_judged_by_the_rules_of_the_tool_that_it_calls(tmp_path, tools, places):
     rules = {"byDefault": "allow", "ask": {"git__checkout": {"argsMatchers": {"branch": ["main"]}}}}
     script = [calls(call(branch="main")), calls(call(branch="x"))]

@@ -222,6 +222,7 @@ async def test_a_subagent_whose_own_chat_is_stopped_or_deleted_ends_alone(ends):
         ({"spawnableBy": "plan"}, {}, "There is no tool 'eca_spawn_agent'"),
         ({"spawnableBy": ["plan", "code"]}, {"agent": " Scout"}, "seen"),
         ({"mode": "primary"}, {}, "There is no tool"),
+        ({"mode": []}, {}, "seen"),
     ],
 )
 async def test_what_the_agent_is_sent_of_a_task(settings, arguments, result):

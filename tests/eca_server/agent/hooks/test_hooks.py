@@ -40,6 +40,8 @@ def wrote(text: str, **more: Any) -> ActionResult:
         ("preToolCall", wrote('{"mine": 1}'), {}, None),
         ("preToolCall", wrote('{"approval": "yes"}'), {}, "approval: expected allow"),
         ("preToolCall", wrote('{"aproval": "deny"}'), {}, "aproval: unknown key; did you mean app"),
+        ("preToolCall", wrote('{"decision": "block"}'), {}, "decision: ignored, no member of this"),
+        ("preToolCall", wrote('{"hookSpecificOutput": {}}'), {}, "hookSpecificOutput: ignored, no"),
         ("preToolCall", wrote('{"updatedInput": []}'), {}, "updatedInput: expected an"),
         ("preToolCall", wrote(DEEP), {}, "updatedInput: expected at most 100 levels"),
         ("preToolCall", wrote('{"followUp": "x"}'), {}, "followUp: ignored, preToolCall does not"),
@@ -165,10 +167,13 @@ async def test_an_action_reads_its_stdin_and_returns_its_result(tmp_path, monkey
     for mode in (0o600, 0o700):
         file.chmod(mode)
         assert await run(file=str(file)) == ActionResult(status=0, stdout=f"{file}\n")
+    file.write_text("[[ a == a* ]] && echo $0")  # executable, but no program without `#!`
+    assert await run(file=str(file)) == ActionResult(status=0, stdout=f"{file}\n")
     with monkeypatch.context() as patch:  # Windows cannot start such a file
         patch.setattr(platforms, "program_files", lambda path: [f"{path}.exe"])
-        file.write_text("echo $0")
+        file.write_text("#!/bin/sh\necho $0")
         assert await run(file=str(file)) == ActionResult(status=0, stdout=f"{file}\n")
+    assert await run(file="/bin/true") == ActionResult(status=0)
     assert "expected either" in (await run(shell="true", file="x")).stderr
     assert "cannot start" in (await run(shell="true", directory=tmp_path / "no")).stderr
     assert "embedded null" in (await run(file="a\0")).stderr
