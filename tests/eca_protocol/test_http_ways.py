@@ -154,6 +154,22 @@ async def test_a_certificate_behind_a_proxy_may_be_the_proxys(authority, monkeyp
     assert message.startswith("through the proxy of the environment: TLS failed")
 
 
+@pytest.mark.parametrize(("variable", "is_added"), [(None, True), ("SSL_CERT_FILE", False)])
+def test_the_systems_authorities_are_trusted_unless_a_variable_names_others(
+    monkeypatch, tmp_path, variable, is_added
+):
+    class Context(ssl.SSLContext):
+        has_defaults = False
+
+        def load_default_certs(self, purpose: ssl.Purpose = ssl.Purpose.SERVER_AUTH) -> None:
+            Context.has_defaults = True
+
+    if variable is not None:
+        monkeypatch.setenv(variable, str(tmp_path))
+    make_context(lambda: Context(ssl.PROTOCOL_TLS_CLIENT), None)
+    assert Context.has_defaults is is_added
+
+
 @pytest.mark.usefixtures("trusted")
 async def test_https_goes_through_a_tunnel_and_the_proxy_reads_none_of_it(authority, monkeypatch):
     async with server(tls(authority, NAME)) as traffic, proxy(traffic.port) as way:
