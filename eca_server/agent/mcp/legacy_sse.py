@@ -50,7 +50,7 @@ class LegacySSE(HTTPTransport):
                     )
         except HTTPError as error:
             if self._messages is None:
-                kind: MCPErrorKind = "unreachable" if error.kind == "connect" else "start"
+                kind: MCPErrorKind = "unreachable" if error.never_connected else "start"
                 self._inbox.finish(MCPError(f"it cannot be reached: {error}", kind=kind))
             else:
                 self._inbox.finish(MCPError(f"its stream was lost: {error}", kind="closed"))

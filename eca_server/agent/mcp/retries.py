@@ -39,7 +39,7 @@ def pause_before_retry(
     if wait is None:
         return None
     if isinstance(outcome, HTTPError):
-        is_safe = outcome.kind == "connect" or (method in _LISTS and outcome.kind == "broken")
+        is_safe = outcome.never_connected or (method in _LISTS and outcome.kind == "broken")
         return wait if is_safe else None
     if outcome.status in _BUSY and outcome.retry_after is not None:
         return outcome.retry_after if outcome.retry_after <= _PATIENCE else None
