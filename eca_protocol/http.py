@@ -72,6 +72,8 @@ CLOSE_DEADLINE = 2.0
 EXCERPT_DEADLINE = 10.0
 """The limit for the body of a refusal, in seconds."""
 
+CUT = "the connection was lost: the compressed body ended before its end mark"
+
 STALE = 1.0
 """Seconds within which a reused connection fails if the server had closed it before."""
 
@@ -175,6 +177,8 @@ class _Chunks:
                     chunk = await self._next()
         except StopAsyncIteration:
             response.is_read = True
+            if decompressor is not None and decompressor.is_cut:
+                raise HTTPError("broken", CUT) from None
             raise
         except TimeoutError:
             raise idle_timeout(response.idle) from None
