@@ -91,7 +91,7 @@ def test_a_call_without_a_name_is_a_protocol_error(api):
 
 
 NO_ANSWERS = [
-    (b"<html><title>Welcome</title></html>", "protocol", "Welcome"),
+    (b"<html><title>Welcome</title></html>", "protocol", "login page of the network.*Welcome"),
     (b"hello there\n", "protocol", "hello there"),
     (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\x1b[31m", "protocol", "binary data|not JSON|not text"),
     (b'{"error": {"message": "quota", "code": "insufficient_quota"}}', "quota", "quota"),
