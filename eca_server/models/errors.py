@@ -115,8 +115,12 @@ def explanation_of(error: BackendError) -> str:
 def _in_units(seconds: float) -> str:
     if seconds < _SHORT:
         return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 120 else f"{round(minutes / 60)} h"
+    minutes, hours, days = (round(seconds / unit) for unit in (60, 3600, 86_400))
+    if minutes < 120:
+        return f"{minutes} min"
+    if hours < 72:
+        return f"{hours} h"
+    return f"{days} days" if days < 366 else "more than a year"
 
 
 def error_from_fault(fault: HTTPError) -> BackendError:
