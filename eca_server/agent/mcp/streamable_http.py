@@ -31,7 +31,11 @@ from eca_server.agent.mcp.http_transport import (
 )
 from eca_server.agent.mcp.inbox import Message, Outgoing
 from eca_server.agent.mcp.parameter_headers import ParameterHeaders
-from eca_server.agent.mcp.retries import may_be_resent, pause_before_retry
+from eca_server.agent.mcp.retries import (
+    may_be_resent,
+    may_become_reachable,
+    pause_before_retry,
+)
 from eca_server.agent.mcp.server_log import ServerLog
 
 _ACCEPTED: Final = "application/json, text/event-stream"
@@ -140,7 +144,7 @@ class StreamableHTTP(HTTPTransport):
                 if not opens:
                     await self._inbox.fail(message, f"the request was not sent: {outcome}")
                 kind: MCPErrorKind = "start"
-                if outcome.never_connected:
+                if may_become_reachable(outcome):
                     kind = "unreachable" if self._handshake is None else "closed"
                 self._inbox.finish(MCPError(f"it cannot be reached: {outcome}", kind=kind))
             else:

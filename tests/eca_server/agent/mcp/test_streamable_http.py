@@ -3,10 +3,8 @@
 Also of those that lead elsewhere, want a login, are not there, or are left.
 """
 
-import contextlib
 import json
 import logging
-from collections.abc import AsyncIterator
 from typing import Any
 
 import attrs
@@ -14,8 +12,7 @@ import pytest
 import trio
 import trio.testing
 
-from eca_protocol.errors import HTTPTimeout
-from eca_protocol.http import HTTPClient, HTTPResponse
+from eca_protocol.http import HTTPClient
 from eca_server.agent.mcp.errors import MCPError
 from tests.eca_server.agent.mcp import web
 from tests.eca_server.agent.mcp.scripted_server import DECENT, INFO
@@ -468,24 +465,6 @@ async def test_a_server_that_is_not_there_is_asked_three_times_and_an_ended_one_
         await session.ended.wait()
         assert session.error is not None
         assert session.error.kind == "closed"
-
-
-async def test_a_connection_that_is_never_made_has_sent_nothing(monkeypatch):
-    @contextlib.asynccontextmanager
-    async def silent(*_: object, **__: object) -> AsyncIterator[HTTPResponse]:
-        raise HTTPTimeout("connect", 10, "no connection within 10 s")
-        yield
-
-    async with web.serving() as (server, session):
-        await server.has_seen("GET")  # the handshake is over
-        with monkeypatch.context() as patch:
-            patch.setattr(HTTPClient, "stream", silent)
-            result = await web.call(session)
-            assert "the request was not sent: no connection" in web.text_of(result)
-            await session.ended.wait()
-            assert session.error is not None
-            assert session.error.kind == "closed"
-            assert (await web.fails_to_start(server.url)).kind == "unreachable"
 
 
 async def test_a_farewell_that_is_not_answered_is_not_waited_for_long():
