@@ -82,7 +82,7 @@ _EXPLANATIONS: Mapping[ErrorKind, tuple[str, str]] = {
     ),
     "tls": (
         "the connection cannot be secured",
-        "Set `network.caCertFile` to trust certificates of your own.",
+        "If this network requires a login, log in with a browser, else set `network.caCertFile`.",
     ),
     "unknown": ("the provider reported an error", ""),
     "unsupported_feature": ("the model does not support this", "Choose a different model."),

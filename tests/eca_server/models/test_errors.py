@@ -239,6 +239,13 @@ def test_text_that_names_the_class_is_reported_once() -> None:
     )
 
 
+def test_a_foreign_certificate_may_be_that_of_a_networks_login_page() -> None:
+    error = error_from_fault(HTTPError("tls", "TLS failed: it is self-signed"))
+    text = user_message(error, provider="p", model="m")
+    assert "If this network requires a login, log in with a browser" in text
+    assert "`network.caCertFile`" in text
+
+
 @pytest.mark.parametrize("kind", get_args(ErrorKind))
 def test_every_class_has_its_message(kind):
     text = user_message(BackendError(kind, "said"), provider="p", model="m")
