@@ -27,8 +27,14 @@ class Decompressor:
 
     def __init__(self) -> None:
         self.has_more: bool = False
+        self._has_begun = False
         self._rest = b""
         self._member = zlib.decompressobj(wbits=47)
+
+    @property
+    def is_cut(self) -> bool:
+        """True if the received bytes end within the compressed data."""
+        return self._has_begun and not self._member.eof
 
     def decompress(self, chunk: bytes = b"") -> bytes:
         """Return the next piece of the content; ignore bytes behind the last gzip member.
@@ -37,6 +43,7 @@ class Decompressor:
             HTTPError: the bytes are no compressed data.
         """
         data = self._rest + chunk
+        self._has_begun = self._has_begun or bool(data)
         if self._member.eof:
             if not data or not _MEMBER.startswith(data[:2]):
                 self._rest, self.has_more = b"", False

@@ -19,6 +19,7 @@ byte stream can continue.
     ├── StartFailed                     a server or agent could not be started
     ├── DeadlineExceeded                (also a TimeoutError) no message arrived in time: .seconds
     └── HTTPError                       an HTTP exchange failed below the status line: .kind
+                                        .never_connected
         └── HTTPTimeout                 no data arrived in time: .timer .seconds
 """
 
@@ -235,6 +236,11 @@ class HTTPError(ECAError):
         super().__init__(message)
         self.kind = kind
 
+    @property
+    def never_connected(self) -> bool:
+        """True if there was no connection, so that nothing was sent."""
+        return self.kind == "connect"
+
 
 class HTTPTimeout(HTTPError):
     """An HTTP exchange whose deadline `timer` of `seconds` has passed."""
@@ -248,3 +254,8 @@ class HTTPTimeout(HTTPError):
         super().__init__("timeout", message)
         self.timer = timer
         self.seconds = seconds
+
+    @property
+    def never_connected(self) -> bool:
+        """True if there was no connection, so that nothing was sent."""
+        return self.timer == "connect"

@@ -9,7 +9,8 @@ and not its client, whose redirects and cookies take half of a request's time. R
   arrives faster than it is read can still be stopped.
 - No redirect is followed, so that a key never reaches a host it was not configured for.
 - No cookie is stored.
-- A connection with bytes behind the end of a response is closed, not reused.
+- A connection with bytes behind the end of a response is closed, not reused; an idle one is closed
+  if the machine has slept. A dead peer is noticed by TCP (`socket_options`).
 - Chunks that have arrived together are returned as one (`http_connection`).
 - Every failure below the status line is an `HTTPError`.
 """
@@ -31,7 +32,14 @@ import attrs
 
 from eca_protocol.decompression import decompressor_for
 from eca_protocol.errors import HTTPError, HTTPTimeout
-from eca_protocol.http_connection import has_surplus, join_chunks, shut_down
+from eca_protocol.http_connection import (
+    SleepDetector,
+    close_idle,
+    has_surplus,
+    join_chunks,
+    shut_down,
+    socket_options,
+)
 from eca_protocol.http_errors import (
     NO_DESCRIPTORS,
     Deadlines,
@@ -63,6 +71,8 @@ CLOSE_DEADLINE = 2.0
 
 EXCERPT_DEADLINE = 10.0
 """The limit for the body of a refusal, in seconds."""
+
+CUT = "the connection was lost: the compressed body ended before its end mark"
 
 STALE = 1.0
 """Seconds within which a reused connection fails if the server had closed it before."""
@@ -167,6 +177,8 @@ class _Chunks:
                     chunk = await self._next()
         except StopAsyncIteration:
             response.is_read = True
+            if decompressor is not None and decompressor.is_cut:
+                raise HTTPError("broken", CUT) from None
             raise
         except TimeoutError:
             raise idle_timeout(response.idle) from None
@@ -212,6 +224,7 @@ class HTTPClient:
         self._environment: Mapping[str, str] | None = None
         self._transports: dict[_ConnectionConfig, httpx.AsyncBaseTransport] = {}
         self._unread: list[HTTPResponse] = []
+        self._sleep_detector = SleepDetector()
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -233,6 +246,11 @@ class HTTPClient:
         """
         while self._unread:
             await self._unread.pop()._unwind()
+
+    async def _close_idle(self) -> None:
+        with anyio.move_on_after(CLOSE_DEADLINE, shield=True):
+            for transport in list(self._transports.values()):
+                await close_idle(transport)
 
     @asynccontextmanager
     async def stream(
@@ -274,6 +292,8 @@ class HTTPClient:
         """
         deadlines = deadlines or Deadlines()
         await self._unwind_unread()
+        if self._sleep_detector.has_slept():
+            await self._close_idle()
         transport, proxy = await self._transport_for(url, shows_certificate)
         headers = self._headers | checked_headers(headers or {})
         request = _request(method, url, headers, content, deadlines)
@@ -362,7 +382,11 @@ def _make_transport(config: _ConnectionConfig) -> httpx.AsyncBaseTransport:
     try:
         proxy = config.proxy and _proxy(config.proxy, context)
         transport: httpx.AsyncBaseTransport = library.AsyncHTTPTransport(
-            verify=context, limits=limits, proxy=proxy, trust_env=False
+            verify=context,
+            limits=limits,
+            proxy=proxy,
+            trust_env=False,
+            socket_options=socket_options(),
         )
     except (ImportError, ValueError, library.InvalidURL) as error:
         raise HTTPError("config", explain_proxy_error(error)) from error

@@ -1,4 +1,4 @@
-"""The connection under a response of httpx, whose parser has no public name.
+"""The connections of httpx: the parser under a response, dead peers, idle connections.
 
 A server of models sends each token as a chunk of its own, and h11, httpcore and httpx hand on each
 chunk by itself, which takes several times the work of reading the token. `join_chunks` makes one of
@@ -10,18 +10,85 @@ from __future__ import annotations
 
 import re
 import socket
+import time
 from contextlib import suppress
 from typing import Any
 
+from eca_protocol import platforms
 from eca_protocol.tls import TLSObject
 
-__all__ = ["has_surplus", "join_chunks", "shut_down"]
+__all__ = [
+    "SleepDetector",
+    "close_idle",
+    "has_surplus",
+    "join_chunks",
+    "shut_down",
+    "socket_options",
+]
 
 JOINED = 8 * 1024
 """The limit of joined chunks, in bytes: a stop takes effect between two pieces of a body."""
 
+UNACKNOWLEDGED = 30
+"""The limit for the acknowledgement of sent bytes, in seconds: as long as for a write."""
+
+PROBED_AFTER, PROBED_EVERY, PROBES = 60, 10, 3
+"""Seconds of silence before the first probe of a peer, seconds between probes, their number."""
+
+ASLEEP = 2.0
+"""The shortest sleep of the machine that is detected, in seconds."""
+
 _NEXT_CHUNK = re.compile(rb"\r\n([0-9A-Fa-f]{1,8})\r\n")
 """The end of a chunk and the size of the next one."""
+
+
+class SleepDetector:
+    """A detector of sleeps of this machine, during which peers close connections unnoticed."""
+
+    def __init__(self) -> None:
+        self._slept = self._seconds_asleep()
+
+    def has_slept(self) -> bool:
+        """Return True if the machine has slept since the last call."""
+        before, self._slept = self._slept, self._seconds_asleep()
+        return self._slept - before > ASLEEP
+
+    def _seconds_asleep(self) -> float:
+        return platforms.uptime() - time.monotonic()
+
+
+def socket_options() -> list[tuple[int, int, int]]:
+    """Return the options for connections, by which a dead peer is noticed, and not forgotten.
+
+    A network may vanish without a word: the sent bytes are never acknowledged, or the answer never
+    comes. The probes also keep the tables of routers, which forget a silent connection. Options
+    that this system does not have are left out.
+    """
+    numbers = (
+        ("SOL_SOCKET", "SO_KEEPALIVE", 1),
+        ("IPPROTO_TCP", "TCP_KEEPIDLE", PROBED_AFTER),
+        ("IPPROTO_TCP", "TCP_KEEPALIVE", PROBED_AFTER),  # the same on macOS
+        ("IPPROTO_TCP", "TCP_KEEPINTVL", PROBED_EVERY),
+        ("IPPROTO_TCP", "TCP_KEEPCNT", PROBES),
+        ("IPPROTO_TCP", "TCP_USER_TIMEOUT", UNACKNOWLEDGED * 1000),
+    )
+    options: list[tuple[int, int, int]] = []
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as test_socket:
+        for level, name, value in numbers:
+            option = getattr(socket, name, None)
+            if option is not None:
+                with suppress(OSError):
+                    test_socket.setsockopt(getattr(socket, level), option, value)
+                    options.append((getattr(socket, level), option, value))
+    return options
+
+
+async def close_idle(transport: Any) -> None:
+    """Close the idle connections of a transport; its next request makes a new one."""
+    pool = getattr(transport, "_pool", None)
+    for connection in getattr(pool, "connections", ()):
+        if connection.is_idle():
+            await connection.aclose()
 
 
 def join_chunks(response: Any) -> None:

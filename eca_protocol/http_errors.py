@@ -112,10 +112,20 @@ def proxy_errors_explained(proxy: str | None) -> Iterator[None]:
     """Name the proxy in an error of its connection, which the user may not know to be in use."""
     try:
         yield
-    except HTTPError as error:
-        if proxy is None or error.kind != "connect":
+    except HTTPTimeout as error:
+        if proxy is None:
             raise
-        raise HTTPError("connect", f"the proxy of the environment: {error}") from error
+        message = _with_proxy(error, is_connecting=error.timer == "connect")
+        raise HTTPTimeout(error.timer, error.seconds, message) from error
+    except HTTPError as error:
+        if proxy is None or error.kind not in {"connect", "broken", "tls"}:
+            raise
+        message = _with_proxy(error, is_connecting=error.kind == "connect")
+        raise HTTPError(error.kind, message) from error
+
+
+def _with_proxy(error: HTTPError, *, is_connecting: bool) -> str:
+    return f"{'' if is_connecting else 'through '}the proxy of the environment: {error}"
 
 
 def is_out_of_descriptors(error: BaseException) -> bool:

@@ -26,6 +26,9 @@ __all__ = [
     "make_context",
 ]
 
+_VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+"""The variables of the trusted authorities."""
+
 _MAX_PEM = 2**20  # bytes of a file that are searched for a certificate or key
 
 
@@ -70,7 +73,8 @@ def make_context(
 
     Args:
         make_default: makes a context that trusts the authorities of `SSL_CERT_FILE` or
-            `SSL_CERT_DIR`, or without these variables the default authorities.
+            `SSL_CERT_DIR`. Without these variables it trusts packaged authorities, to which those
+            of the system are added: a company may have installed its own.
         ca_file: certificates of additional trusted authorities.
         certificate: sent to every server that demands one, after the server's own was checked.
 
@@ -80,6 +84,8 @@ def make_context(
     _check_variables()
     try:
         context = make_default()
+        if not any(map(os.environ.get, _VARIABLES)):
+            context.load_default_certs()
     except ssl.SSLError as error:
         raise HTTPError("config", f"certificates cannot be loaded: {error}") from error
     context.sslobject_class = TLSObject
@@ -95,7 +101,7 @@ def make_context(
 
 
 def _check_variables() -> None:
-    for variable in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+    for variable in _VARIABLES:
         path = os.environ.get(variable)
         if path and not Path(path).exists():
             raise HTTPError("config", f"{variable} names {path}, which does not exist")

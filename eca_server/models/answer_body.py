@@ -113,6 +113,8 @@ class AnswerBody:
     def _line(self, line: bytes | FrameError) -> Iterable[Event]:
         if isinstance(line, FrameError):
             raise BackendError("protocol", line.message)
+        if not self.decoder.started and line.lstrip().startswith(b"<"):
+            raise error_from_page(self._content_type, self._head)
         return self.decoder.feed_object(parse(line))
 
     def _close_whole(self) -> Iterator[Event]:

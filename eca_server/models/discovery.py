@@ -25,7 +25,7 @@ from eca_protocol.errors import InvalidJSON
 from eca_protocol.http import HTTPClient
 from eca_server.config.directories import make_data_directory, replace_file
 from eca_server.config.files import Unreadable, read_text
-from eca_server.models.backend import Backend, BackendError
+from eca_server.models.backend import Backend, BackendError, ErrorKind
 from eca_server.models.catalog import Catalog
 from eca_server.models.listings import (
     Endpoint,
@@ -47,6 +47,9 @@ LIST_TTL = 600.0
 CATALOG_TTL = 86_400.0
 MAX_LIST_BYTES = 2**20
 """The largest cached list, in bytes."""
+
+_TEMPORARY: frozenset[ErrorKind] = frozenset(("network", "overloaded", "timeout", "tls"))
+"""Classes of errors that a network without access to the internet causes, too."""
 
 
 class Discovery:
@@ -98,8 +101,7 @@ class Discovery:
                 models = chat_models(await backend.models())
         except (BackendError, OSError, ValueError) as fault:
             _log.log(level, "%s lists no models: %s", endpoint.provider, fault)
-            kind = getattr(fault, "kind", "")
-            if isinstance(fault, OSError) or kind in ("network", "overloaded"):
+            if _is_temporary(fault):
                 self.unreachable.add(endpoint)
             return False
         except trio.TooSlowError:
@@ -152,6 +154,14 @@ class Discovery:
     def _file(self, endpoint: Endpoint) -> Path:
         identity = f"{endpoint.provider}\n{endpoint.url}".encode(errors="replace")
         return self._folder / "models" / f"{hashlib.sha256(identity).hexdigest()[:32]}.json"
+
+
+def _is_temporary(fault: Exception) -> bool:
+    """Return whether an endpoint may soon list its models; a network's login page hides it."""
+    if not isinstance(fault, BackendError):
+        return isinstance(fault, OSError)
+    is_page = fault.status is None and fault.raw.lstrip().startswith("<")
+    return is_page or fault.kind in _TEMPORARY
 
 
 def _is_fresh(at: object, seconds: float) -> bool:

@@ -82,7 +82,7 @@ _EXPLANATIONS: Mapping[ErrorKind, tuple[str, str]] = {
     ),
     "tls": (
         "the connection cannot be secured",
-        "Set `network.caCertFile` to trust certificates of your own.",
+        "If this network requires a login, log in with a browser, else set `network.caCertFile`.",
     ),
     "unknown": ("the provider reported an error", ""),
     "unsupported_feature": ("the model does not support this", "Choose a different model."),
@@ -115,8 +115,12 @@ def explanation_of(error: BackendError) -> str:
 def _in_units(seconds: float) -> str:
     if seconds < _SHORT:
         return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 120 else f"{round(minutes / 60)} h"
+    minutes, hours, days = (round(seconds / unit) for unit in (60, 3600, 86_400))
+    if minutes < 120:
+        return f"{minutes} min"
+    if hours < 72:
+        return f"{hours} h"
+    return f"{days} days" if days < 366 else "more than a year"
 
 
 def error_from_fault(fault: HTTPError) -> BackendError:

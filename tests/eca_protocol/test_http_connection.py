@@ -1,15 +1,27 @@
-"""Chunks that arrive together: joined, and otherwise read as h11 reads them."""
+"""Chunks that arrive together: joined, and otherwise read as h11 reads them. Dead peers."""
 
+import socket
+import sys
 from itertools import pairwise
+from typing import Any
 
 import h11
+import httpx
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from eca_protocol import platforms
 from eca_protocol.http import HTTPClient
-from eca_protocol.http_connection import JoinedChunks
+from eca_protocol.http_connection import (
+    PROBED_EVERY,
+    PROBES,
+    UNACKNOWLEDGED,
+    JoinedChunks,
+    socket_options,
+)
 from eca_protocol.testing.provider import Provider, burst, reply
+from tests.eca_protocol.http_peers import Traffic, server
 
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 
@@ -72,3 +84,48 @@ async def test_chunks_that_arrive_together_are_one_and_the_connection_serves_on(
             assert b"".join(chunks).count(b'"word"') == 1000
             assert len(chunks) < 100
             assert provider.open_connections == 1
+
+
+@pytest.mark.anyio
+async def test_a_dead_peer_is_noticed_by_the_system(monkeypatch):
+    made: list[Any] = []
+    transport_class = httpx.AsyncHTTPTransport
+
+    def make(**options: Any) -> httpx.AsyncBaseTransport:
+        made.append(options["socket_options"])
+        return transport_class(**options)
+
+    monkeypatch.setattr(httpx, "AsyncHTTPTransport", make)
+    async with server() as traffic, HTTPClient() as client:
+        assert await body_from(client, traffic) == b"hello"
+    (options,) = made
+    assert (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1) in options
+    if sys.platform == "linux":
+        assert (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED * 1000) in options
+
+
+def test_an_option_that_the_system_does_not_have_is_left_out(monkeypatch):
+    monkeypatch.setattr(socket, "TCP_KEEPINTVL", 9_999, raising=False)
+    monkeypatch.delattr(socket, "TCP_KEEPCNT", raising=False)
+    options = socket_options()
+    assert options[0] == (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    assert not [each for each in options if each[2] in {PROBED_EVERY, PROBES}]
+
+
+@pytest.mark.anyio
+async def test_no_connection_is_used_again_once_the_machine_has_slept(monkeypatch):
+    asleep, uptime = 0.0, platforms.uptime
+    monkeypatch.setattr(platforms, "uptime", lambda: uptime() + asleep)
+    async with server() as traffic, HTTPClient() as client:
+        for slept in (0.0, 0.0, 3_600.0, 0.0):
+            asleep += slept
+            assert await body_from(client, traffic) == b"hello"
+        assert traffic.connections == 2
+        (transport,) = client._transports.values()
+        assert isinstance(transport, httpx.AsyncHTTPTransport)
+        assert len(transport._pool.connections) == 1
+
+
+async def body_from(client: HTTPClient, traffic: Traffic) -> bytes:
+    async with client.stream("GET", f"http://127.0.0.1:{traffic.port}/") as response:
+        return await response.read()

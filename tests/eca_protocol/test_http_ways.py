@@ -17,12 +17,10 @@ import pytest
 import trustme
 from anyio.streams.tls import TLSListener
 from cryptography.hazmat.primitives import serialization
-from hypothesis import given
-from hypothesis import strategies as st
 
 from eca_protocol.errors import HTTPError
-from eca_protocol.http import HTTPClient
-from eca_protocol.proxies import PROXY_LOGIN, proxy_for
+from eca_protocol.http import Deadlines, HTTPClient
+from eca_protocol.proxies import PROXY_LOGIN
 from eca_protocol.tls import ClientCertificate, make_context
 from tests.eca_protocol.http_peers import mutual_tls, proxy, read_head, server, tls, trust
 
@@ -118,6 +116,58 @@ async def test_a_proxy_that_refuses_or_is_down_is_named(monkeypatch):
     kind, message = await failure(f"https://{NAME}/")
     assert kind == "connect"
     assert message.startswith("the proxy of the environment: cannot connect")
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "words"),
+    [
+        (b"", "broken", "the connection was lost"),
+        (b"HTTP/1.1 200", "broken", "the connection was lost"),
+        (None, "timeout", "no answer began within 0.2 s"),
+    ],
+)
+async def test_a_proxy_that_fails_in_its_connect_is_named(monkeypatch, answer, kind, words):
+    async def fail(stream: anyio.abc.ByteStream) -> None:
+        async with stream:
+            await read_head(stream)
+            if answer is None:
+                await anyio.sleep_forever()
+            await stream.send(answer)
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    port = listener.extra(anyio.abc.SocketAttribute.local_port)
+    monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{port}")
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, fail)
+        limits = Deadlines(first_byte=0.2)
+        got_kind, message = await failure(f"https://{NAME}/", deadlines=limits)
+        tasks.cancel_scope.cancel()
+    assert got_kind == kind
+    assert message.startswith(f"through the proxy of the environment: {words}")
+
+
+async def test_a_certificate_behind_a_proxy_may_be_the_proxys(authority, monkeypatch):
+    async with server(tls(authority, NAME)) as traffic, proxy(traffic.port) as way:
+        monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{way.port}")
+        kind, message = await failure(f"https://{NAME}/")
+    assert kind == "tls"
+    assert message.startswith("through the proxy of the environment: TLS failed")
+
+
+@pytest.mark.parametrize(("variable", "is_added"), [(None, True), ("SSL_CERT_FILE", False)])
+def test_the_systems_authorities_are_trusted_unless_a_variable_names_others(
+    monkeypatch, tmp_path, variable, is_added
+):
+    class Context(ssl.SSLContext):
+        has_defaults = False
+
+        def load_default_certs(self, purpose: ssl.Purpose = ssl.Purpose.SERVER_AUTH) -> None:
+            Context.has_defaults = True
+
+    if variable is not None:
+        monkeypatch.setenv(variable, str(tmp_path))
+    make_context(lambda: Context(ssl.PROTOCOL_TLS_CLIENT), None)
+    assert Context.has_defaults is is_added
 
 
 @pytest.mark.usefixtures("trusted")
@@ -381,68 +431,3 @@ def test_what_cannot_be_used_is_named_with_what_to_do(files, certificate, key, p
         make_context(bare_context, None, client)
     assert caught.value.kind == "config"
     assert "planted" not in f"{caught.value} {caught.value.__cause__}"
-
-
-PROXY = "http://proxy.example:3128"
-
-
-@pytest.mark.parametrize(
-    ("url", "proxies", "expected"),
-    [
-        ("https://a.example/", {"https": PROXY}, PROXY),
-        ("http://a.example/", {"https": PROXY}, None),
-        ("HTTP://a.example/", {"http": PROXY}, PROXY),
-        ("https://a.example/", {"all": PROXY}, PROXY),
-        ("https://a.example/", {"https": "proxy.example:3128"}, PROXY),
-        ("https://a.example/", {"https": ""}, None),
-        ("https://a.example/", {}, None),
-    ],
-)
-def test_the_scheme_decides_which_proxy_it_is(url, proxies, expected):
-    assert proxy_for(url, proxies) == expected
-
-
-LOCAL = "localhost:11434 LOCALHOST a.localhost 127.0.0.1:1 127.8.8.8 [::1]:8080"
-
-
-@pytest.mark.parametrize("host", LOCAL.split())
-def test_this_machine_is_never_asked_through_a_proxy(host):
-    assert proxy_for(f"http://{host}/", {"http": PROXY}) is None
-
-
-@pytest.mark.parametrize(
-    ("no_proxy", "url", "direct"),
-    [
-        ("*", "https://a.example/", True),
-        ("a.example", "https://a.example/", True),
-        ("A.Example", "https://a.EXAMPLE/", True),
-        ("a.example", "https://a.example./", True),
-        ("x, a.example ,y", "https://a.example/", True),
-        ("example", "https://a.example/", True),
-        (".example", "https://a.example/", True),
-        ("*.example", "https://a.example/", True),
-        ("a.example", "https://notA.example/", False),
-        ("b.example", "https://a.example/", False),
-        ("a.example:8443", "https://a.example:8443/", True),
-        ("a.example:443", "https://a.example/", True),
-        ("a.example:8443", "https://a.example/", False),
-        ("10.0.0.0/8", "http://10.1.2.3/", True),
-        ("10.0.0.0/8", "http://11.1.2.3/", False),
-        ("10.0.0.0/99", "http://10.1.2.3/", False),
-        ("192.0.2.1", "http://192.0.2.1/", True),
-        ("192.0.2.1", "http://192.0.2.10/", False),
-        ("2001:db8::1", "http://[2001:db8::1]/", True),
-        ("[2001:db8::1]", "http://[2001:db8:0::1]/", True),
-        ("2001:db8::/32", "http://[2001:db8::7]/", True),
-        ("", "https://a.example/", False),
-        (",,", "https://a.example/", False),
-    ],
-)
-def test_no_proxy_names_what_is_asked_directly(no_proxy, url, direct):
-    proxies = {"http": PROXY, "https": PROXY, "no": no_proxy}
-    assert proxy_for(url, proxies) == (None if direct else PROXY)
-
-
-@given(st.text())
-def test_whatever_is_in_no_proxy_there_is_an_answer(no_proxy):
-    assert proxy_for("https://a.example/", {"https": PROXY, "no": no_proxy}) in (None, PROXY)

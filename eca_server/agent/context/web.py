@@ -90,7 +90,7 @@ async def _ask(hop: _Hop, url: str, http: HTTPClient) -> Page | str:
         try:
             return await _ask_address(address, hop, url, http, _BRIEF)
         except HTTPError as error:
-            if error.kind != "connect" and getattr(error, "timer", None) != "connect":
+            if not error.never_connected:
                 raise
     return await _ask_address(last, hop, url, http, _DEADLINES)
 

@@ -18,7 +18,7 @@ from eca_server.agent.mcp.errors import MCPError, MCPErrorKind
 from eca_server.agent.mcp.http_endpoint import HTTPEndpoint
 from eca_server.agent.mcp.http_transport import MAX_MESSAGE, HTTPTransport, Timeouts, is_events
 from eca_server.agent.mcp.inbox import Outgoing
-from eca_server.agent.mcp.retries import may_be_resent
+from eca_server.agent.mcp.retries import may_be_resent, may_become_reachable
 from eca_server.agent.mcp.server_log import ServerLog
 
 _SUCCESS: Final = range(200, 300)
@@ -50,7 +50,7 @@ class LegacySSE(HTTPTransport):
                     )
         except HTTPError as error:
             if self._messages is None:
-                kind: MCPErrorKind = "unreachable" if error.kind == "connect" else "start"
+                kind: MCPErrorKind = "unreachable" if may_become_reachable(error) else "start"
                 self._inbox.finish(MCPError(f"it cannot be reached: {error}", kind=kind))
             else:
                 self._inbox.finish(MCPError(f"its stream was lost: {error}", kind="closed"))

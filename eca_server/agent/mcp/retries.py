@@ -21,6 +21,14 @@ _BUSY: Final = frozenset({429, 503})
 _PATIENCE: Final = 10.0  # the longest accepted `Retry-After`, in seconds
 
 
+def may_become_reachable(error: HTTPError) -> bool:
+    """Return whether a later attempt may reach the server, on this network or a different one.
+
+    A network that requires a login shows certificates of its own.
+    """
+    return error.never_connected or error.kind in ("tls", "proxy")
+
+
 def may_be_resent(method: str) -> bool:
     """Return whether a message may reach the server twice: it does not run a tool."""
     return method != "tools/call"
@@ -39,7 +47,7 @@ def pause_before_retry(
     if wait is None:
         return None
     if isinstance(outcome, HTTPError):
-        is_safe = outcome.kind == "connect" or (method in _LISTS and outcome.kind == "broken")
+        is_safe = outcome.never_connected or (method in _LISTS and outcome.kind == "broken")
         return wait if is_safe else None
     if outcome.status in _BUSY and outcome.retry_after is not None:
         return outcome.retry_after if outcome.retry_after <= _PATIENCE else None

@@ -31,13 +31,17 @@ from eca_server.agent.mcp.http_transport import (
 )
 from eca_server.agent.mcp.inbox import Message, Outgoing
 from eca_server.agent.mcp.parameter_headers import ParameterHeaders
-from eca_server.agent.mcp.retries import may_be_resent, pause_before_retry
+from eca_server.agent.mcp.retries import (
+    may_be_resent,
+    may_become_reachable,
+    pause_before_retry,
+)
 from eca_server.agent.mcp.server_log import ServerLog
 
 _ACCEPTED: Final = "application/json, text/event-stream"
 _EVENTS: Final = {"accept": "text/event-stream"}
 _LISTEN: Final = "subscriptions/listen"
-_NEVER_SENT: Final = frozenset({"connect", "tls", "proxy", "config", "resources"})
+_NEVER_SENT: Final = frozenset({"tls", "proxy", "config", "resources"})
 _GONE: Final = frozenset({404, 410})
 _PERHAPS_GONE: Final = frozenset({400, 409})
 _OLDER: Final = frozenset({400, 404, 405})
@@ -136,11 +140,11 @@ class StreamableHTTP(HTTPTransport):
         """Report a failure to the request, or to the whole session."""
         opens = message.method == "initialize"
         if isinstance(outcome, HTTPError):
-            if opens or outcome.kind in _NEVER_SENT:
+            if opens or outcome.never_connected or outcome.kind in _NEVER_SENT:
                 if not opens:
                     await self._inbox.fail(message, f"the request was not sent: {outcome}")
                 kind: MCPErrorKind = "start"
-                if outcome.kind == "connect":
+                if may_become_reachable(outcome):
                     kind = "unreachable" if self._handshake is None else "closed"
                 self._inbox.finish(MCPError(f"it cannot be reached: {outcome}", kind=kind))
             else:

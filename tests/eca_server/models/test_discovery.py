@@ -15,6 +15,7 @@ from eca_protocol.http_server import HTTPRequest, Responder, serve
 from eca_server.models import discovery
 from eca_server.models.backend import BackendError, ModelInfo
 from eca_server.models.discovery import LIST_SECONDS, LIST_TTL, Discovery
+from eca_server.models.errors import error_from_page
 from eca_server.models.facts import ModelFacts
 from eca_server.models.listings import Endpoint
 
@@ -75,9 +76,22 @@ async def test_who_was_asked_just_now_is_not_asked_again_by_the_next_server(tmp_
 
 
 @pytest.mark.parametrize(
-    "fault", [BackendError("auth", "no"), OSError("refused"), ValueError("port"), None]
+    ("fault", "is_unreachable"),
+    [
+        (BackendError("auth", "no"), False),
+        (BackendError("protocol", "no list"), False),
+        (ValueError("port"), False),
+        (OSError("refused"), True),
+        (BackendError("network", "a redirect of the hotel"), True),
+        (BackendError("tls", "the certificate of the hotel"), True),
+        (BackendError("timeout", "no byte"), True),
+        (error_from_page("text/html", b"<html>the login of the hotel"), True),
+        (None, True),
+    ],
 )
-async def test_who_does_not_answer_in_time_is_shown_as_before(tmp_path, fault, autojump_clock, now):
+async def test_who_does_not_answer_in_time_is_shown_as_before(
+    tmp_path, fault, is_unreachable, autojump_clock, now
+):
     discovery = Discovery(tmp_path)
     await ask(discovery, [A])
     now[0] += 1e9
@@ -85,7 +99,7 @@ async def test_who_does_not_answer_in_time_is_shown_as_before(tmp_path, fault, a
     began = trio.current_time()
     assert not await ask(later, fault)
     assert trio.current_time() - began <= LIST_SECONDS
-    assert later.is_due(FAR) is (fault is None or isinstance(fault, OSError))
+    assert later.is_due(FAR) is is_unreachable
     later.asked_at.clear()
     assert later.is_due(FAR)
     listing = later.listing(FAR)

@@ -239,6 +239,13 @@ def test_text_that_names_the_class_is_reported_once() -> None:
     )
 
 
+def test_a_foreign_certificate_may_be_that_of_a_networks_login_page() -> None:
+    error = error_from_fault(HTTPError("tls", "TLS failed: it is self-signed"))
+    text = user_message(error, provider="p", model="m")
+    assert "If this network requires a login, log in with a browser" in text
+    assert "`network.caCertFile`" in text
+
+
 @pytest.mark.parametrize("kind", get_args(ErrorKind))
 def test_every_class_has_its_message(kind):
     text = user_message(BackendError(kind, "said"), provider="p", model="m")
@@ -487,6 +494,8 @@ def test_a_provider_says_itself_whether_to_try_again_but_where_it_is_hopeless(
         (429, {"error": {"message": "Please try again in 90s"}}, 90, "wait 90 s."),
         (429, {"error": {"message": "Please try again in 12m"}}, 720, "wait 12 min."),
         (429, {"error": {"message": "try again in 5h10m", "code": "1308"}}, 18600, "wait 5 h."),
+        (429, {"error": {"message": "try again in 240h"}}, 864_000, "wait 10 days."),
+        (429, {"error": {"message": "try again in 9000000h"}}, 32_400_000_000, "a year."),
         (429, [_google(429, "X", "Please retry in 2.5s.")], 2.5, "Try again"),
         (429, _exhausted("Minute"), 17, "Try again"),
         (429, _exhausted("Day"), 17, "details (status 429). Trying again does not help"),

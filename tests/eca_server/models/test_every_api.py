@@ -3,6 +3,7 @@
 The tests of a single API are in its own directory.
 """
 
+import gzip
 import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -90,7 +91,7 @@ def test_a_call_without_a_name_is_a_protocol_error(api):
 
 
 NO_ANSWERS = [
-    (b"<html><title>Welcome</title></html>", "protocol", "Welcome"),
+    (b"<html><title>Welcome</title></html>", "protocol", "login page of the network.*Welcome"),
     (b"hello there\n", "protocol", "hello there"),
     (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\x1b[31m", "protocol", "binary data|not JSON|not text"),
     (b'{"error": {"message": "quota", "code": "insufficient_quota"}}', "quota", "quota"),
@@ -172,6 +173,26 @@ async def test_an_answer_that_breaks_off_on_its_way_ends_at_once(api, stride):
         for _ in complete:
             assert read_answer((await ask(backend))[0]) == whole
         await provider.until(lambda: provider.open_connections <= 1)
+
+
+@each_api
+async def test_a_compressed_answer_that_breaks_off_is_no_complete_one(api):
+    headers = {"content-type": api.content_type, "content-encoding": "gzip"}
+    packed = gzip.compress(b"".join(api.say(ALL)))
+    without_checksum = len(packed) - 8
+    ends = [*range(1, len(packed) * 3 // 4, 29), without_checksum]
+    script = [
+        Reply(steps=[raw(packed[:end]), close()], headers=headers, close_delimited=True)
+        for end in ends
+    ]
+    async with api.talking(script) as (_, backend):
+        for end in ends:
+            answer, error = await ask_in_vain(backend)
+            if end == without_checksum:
+                assert read_answer(answer) == expected(ALL)
+            else:
+                assert error is not None
+                assert (error.kind, error.retryable) == ("premature_stop", True)
 
 
 def faults(api: ScriptedAPI) -> dict[str, Reply]:
