@@ -153,12 +153,22 @@ class Storage:
             self.state = RestoreState.LATE
         return loaded
 
-    async def read_longer(self, known: Sequence[Message]) -> rows.StoredChat | None:
-        """Read the stored part of a restored chat if it has these messages, and more."""
+    async def read_changed(
+        self, known: Sequence[Message], *, only_shortened: bool
+    ) -> rows.LoadResult | None:
+        """Read the stored part of a restored chat that another server has changed.
+
+        Args:
+            known: the messages of this chat.
+            only_shortened: read it only if messages were deleted, else also if some were added.
+        """
         if self._memory is None or not self.is_restored or self._memory.store.is_late:
             return None
+        store = self._memory.store
+        if only_shortened:
+            return await store.find_shortened(self._chat_id)
         known_ids = {each.content_id for each in known if each.content_id is not None}
-        return await self._memory.store.find_longer(self._chat_id, known_ids, len(known))
+        return await store.find_changed(self._chat_id, known_ids, len(known))
 
     async def store(self, record: rows.ChatRecord | None = None) -> None:
         """Store additions, the title and the settings, within a time limit; never raise."""

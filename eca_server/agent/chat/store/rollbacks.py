@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from eca_protocol import json
-from eca_server.agent.chat.store.queries import set_title_and_settings
+from eca_server.agent.chat.store.queries import last_message, set_title_and_settings
 from eca_server.agent.chat.store.rows import (
     BeforeImage,
     BeforeImageBatch,
@@ -181,7 +181,7 @@ def finish_rollback(
                 (chat,),
             )
     set_title_and_settings(file, chat, title, settings)
-    file.last.pop(chat, None)
+    file.last[chat] = last_message(file, chat)
 
 
 def _steps(file: ChatFile, chat: str) -> Iterator[UndoStep]:

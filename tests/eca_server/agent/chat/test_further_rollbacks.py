@@ -146,10 +146,12 @@ async def test_a_turn_whose_prompt_the_other_server_removes_is_not_stored(tmp_pa
             [warning] = first.notified("$/showMessage")
             assert "The rest of this turn is not stored" in warning["message"]
             assert "twoend" in first.contents().text
+            assert "in another editor" in (await first.turn("say three")).answer
+            assert "twoend" not in words_sent(first)
         async with current(config, data=tmp_path, folder=folder) as later:
-            is_stored = (await later.ask("chat/open", {"chatId": "c"}))["found"]
-            assert is_stored == (action != "delete")
-            assert later.contents().text == ("say oneone" if action == "rollback" else "")
+            assert (await later.ask("chat/open", {"chatId": "c"}))["found"]
+            remaining = "say oneone" if action == "rollback" else ""
+            assert later.contents().text == f"{remaining}say threethree"
 
 
 async def echoed(ours: Editor, text: str, **params: Any) -> str:
