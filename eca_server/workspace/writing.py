@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import secrets
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import attrs
 
@@ -42,6 +44,7 @@ def replace_file(
     *,
     expected: Fingerprint | None,
     mode: int | None = None,
+    group: int | None = None,
     temporary: str | None = None,
     checkpoint: Checkpoint = lambda: None,
 ) -> Fingerprint:
@@ -56,6 +59,7 @@ def replace_file(
         data: the whole new content.
         expected: the current content; None: the file does not exist.
         mode: the permission bits of a new file; None: those of the umask.
+        group: the group of a new file with a `mode`, if that is permitted; None: that of the user.
         temporary: the name of the temporary file beside the file; None: any.
         checkpoint: called between pieces; an exception of it ends the call without a change.
 
@@ -76,7 +80,7 @@ def replace_file(
         if expected is None:
             _ensure_free(entry)
             with _temporary(
-                entry, _pieces(data), checkpoint, mode=0o666, bits=mode, name=temporary
+                entry, _pieces(data), checkpoint, bits=mode, group=group, name=temporary
             ) as written:
                 _take_free_name(written, entry)
         else:
@@ -109,6 +113,27 @@ def remove_file(
         ensure_unchanged(parent, name, expected, place, checkpoint)
         os.unlink(parent.at(name), dir_fd=parent.fd)
         _make_durable(parent)
+
+
+def remove_empty_directory(place: Place) -> None:
+    """Remove a directory; do nothing if it is not empty, or not there.
+
+    Raises:
+        OutsideWorkspace: a symbolic link leads out of the workspace.
+        PathChanged: the path leads to a different directory now.
+        OSError: its parent directory cannot be opened.
+    """
+    _ensure_inside(place)
+    with errors_naming(place), open_directory(place.real_path.parent) as parent:
+        with contextlib.suppress(OSError):
+            os.rmdir(parent.at(place.real_path.name), dir_fd=parent.fd)
+        _make_durable(parent)
+
+
+def missing_parents(path: Path) -> tuple[Path, ...]:
+    """Return the directories above a path that do not exist, the topmost first."""
+    missing = itertools.takewhile(lambda each: not os.path.lexists(each), path.parents)
+    return tuple(reversed(tuple(missing)))
 
 
 def remove_temporary(place: Place, temporary: str) -> None:
@@ -288,8 +313,8 @@ def _temporary(
     checkpoint: Checkpoint,
     *,
     name: str | None = None,
-    mode: int = 0o600,
     bits: int | None = None,
+    group: int | None = None,
     like: _Entry | None = None,
 ) -> Iterator[_Entry]:
     """Write a durable temporary file; remove it unless the block renames it.
@@ -299,8 +324,8 @@ def _temporary(
         pieces: its content.
         checkpoint: called before each piece, and after the file is durable.
         name: its name; None: any.
-        mode: its permission bits, less the umask.
-        bits: its exact permission bits.
+        bits: its permission bits; None: those of the umask.
+        group: its group, if that is permitted; its permissions are `bits` then.
         like: a file whose owner, extended attributes and mode it gets.
     """
     entry = attrs.evolve(beside, name=name or f".eca-{secrets.token_hex(8)}.tmp")
@@ -308,6 +333,7 @@ def _temporary(
         if entry.place.temporary_files is not None:
             path = entry.directory.path / entry.name
             stack.enter_context(entry.place.temporary_files.recorded(path))
+        mode = 0o666 if bits is None and like is None else 0o600
         fd = entry.directory.open(entry.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         try:
             with os.fdopen(fd, "wb", buffering=0) as file:
@@ -318,6 +344,8 @@ def _temporary(
                         rest = rest[file.write(rest) :]
                 if like is not None:
                     bits = _copy_permissions(like, fd)
+                elif bits is not None and group is not None:
+                    bits = platforms.set_group(fd, group, bits)
                 if bits is not None and stat.S_IMODE(bits) != stat.S_IMODE(os.fstat(fd).st_mode):
                     platforms.set_mode(fd, stat.S_IMODE(bits))  # a disk without modes refuses it
                 os.fsync(fd)

@@ -155,7 +155,8 @@ async def _undo(
     unstored_changes = [
         each for each in chat.storage.unstored_changes if each.content_id in cut.content_ids
     ]
-    lost = {path for each in unstored_changes if each.numbers is None for path in each.paths}
+    unstored = [each for each in unstored_changes if each.numbers is None]
+    lost = {path for each in unstored for path in {*each.paths} - each.directories}
     planned = await rollbacks.plan(changes, lost) if request.files else Plan()
     if planned.skipped and not request.allow_partial:
         raise RollbackRefused(

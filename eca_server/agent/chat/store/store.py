@@ -211,6 +211,7 @@ class Store:
             chat=chat_id,
             content_id=stored_images[0].content_id,
             paths=tuple(each.path for each in stored_images),
+            directories=frozenset(e.path for e in stored_images if e.after == rows.FOLDER),
         )
         size = sum(len(each.data or b"") for each in stored_images)
         self._backlog = [each for each in self._backlog if not each.done.is_set()]

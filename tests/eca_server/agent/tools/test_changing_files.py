@@ -266,7 +266,12 @@ async def test_a_file_moves_and_directories_it_needs_are_made(folder):
     assert summary == "Moving old.py to new.py"
     assert folder.move.summary({"source": "a/old.py"}) == "Moving file"
     content = Fingerprint.of(TEXT.encode())
-    moved = FileChange(path=folder / "a/b/g", moved_from=folder / "f", after=content)
+    moved = FileChange(
+        path=folder / "a/b/g",
+        moved_from=folder / "f",
+        after=content,
+        new_directories=(folder / "a", folder / "a/b"),
+    )
     assert call.changes == (moved,)
     await call.run()
     assert not (folder / "f").exists()
