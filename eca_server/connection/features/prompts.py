@@ -116,7 +116,7 @@ class Prompts:
     def accept(self, chat: Chat, params: m.ChatPromptParams) -> Accepted:
         """Choose the model and the command of a prompt."""
         chosen = self.selection.choose(chat, params)
-        self.selection.client_model = chosen.model
+        self.selection.note_prompt(chosen.model)
         chat.set(model=chosen.model, variant=chosen.variant, behavior=chosen.behavior)
         if params.trust is not None:
             if params.trust != chat.settings.trust:
