@@ -24,7 +24,7 @@ import attrs
 
 from eca_protocol import platforms
 from eca_server.workspace.boundary import Place, errors_naming
-from eca_server.workspace.errors import AlreadyExists, FileError, OutsideWorkspace
+from eca_server.workspace.errors import AlreadyExists, FileError, MissingRoot, OutsideWorkspace
 from eca_server.workspace.opening import Directory, open_directory
 from eca_server.workspace.reading import (
     PIECE,
@@ -55,7 +55,7 @@ def replace_file(
     separated from the others.
 
     Args:
-        place: the file; missing parents are created.
+        place: the file; missing parents are created, but never the workspace folder.
         data: the whole new content.
         expected: the current content; None: the file does not exist.
         mode: the permission bits of a new file; None: those of the umask.
@@ -67,11 +67,13 @@ def replace_file(
         ContentChanged: the content is not the expected one, or the file was removed.
         AlreadyExists: no file was expected, and there is one.
         OutsideWorkspace: a symbolic link leads out of the workspace.
+        MissingRoot: the workspace folder does not exist.
         NotRegularFile: it is a directory, a pipe, a socket or a device.
         PathChanged: the path leads to a different file now.
         OSError: it cannot be written (read-only, disk full).
     """
     _ensure_inside(place)
+    ensure_root(place)
     with (
         errors_naming(place),
         open_directory(place.real_path.parent, create=expected is None) as parent,
@@ -130,6 +132,15 @@ def remove_empty_directory(place: Place) -> None:
         _make_durable(parent)
 
 
+def ensure_root(place: Place) -> None:
+    """Raise MissingRoot if the workspace folder of a path was moved away or removed."""
+    if place.root is not None and not place.root.real_path.is_dir():
+        raise MissingRoot(
+            f"the workspace folder {str(place.root.path)!r} does not exist now: it was moved or "
+            "removed. Ask the user to restore it, or to open the folder at its new place"
+        )
+
+
 def missing_parents(path: Path) -> tuple[Path, ...]:
     """Return the directories above a path that do not exist, the topmost first."""
     missing = itertools.takewhile(lambda each: not os.path.lexists(each), path.parents)
@@ -159,6 +170,7 @@ def move_file(source: Place, destination: Place, *, checkpoint: Checkpoint = lam
     Raises:
         AlreadyExists: the destination exists.
         OutsideWorkspace: a symbolic link leads out of the workspace.
+        MissingRoot: the workspace folder of a path does not exist.
         FileError: the source is a link, or a directory that would move into itself or to a
             different file system.
         NotRegularFile: the source is a pipe, a socket or a device.
@@ -167,6 +179,7 @@ def move_file(source: Place, destination: Place, *, checkpoint: Checkpoint = lam
     """
     for place in (source, destination):
         _ensure_inside(place)
+        ensure_root(place)
     if source.path.is_symlink():
         raise FileError(
             f"{str(source.path)!r} is a symbolic link to {str(source.real_path)!r}: "
