@@ -50,6 +50,7 @@ def list_files(
     gitignore: bool = True,
     links: bool = True,
     without: Collection[str] = (),
+    may_repeat: bool = False,
     checkpoint: Checkpoint = lambda: None,
 ) -> Iterator[str]:
     """Yield the files below a directory, relative to it, with `/`.
@@ -63,6 +64,7 @@ def list_files(
         gitignore: leave out the files that Git ignores (`index.ignoreFiles`).
         links: include symbolic links to files.
         without: directories to leave out, as relative paths with `/`.
+        may_repeat: yield a few files repeatedly, in place of remembering all of them.
         checkpoint: called now and then; an exception of it ends the listing.
 
     Raises:
@@ -76,13 +78,8 @@ def list_files(
                 return
         descent = stack.enter_context(Descent(directory))
         tree = _Tree(directory, descent, checkpoint=checkpoint, links=links, without=without)
-        yield from islice(_listed(tree, gitignore=gitignore), limit)
-
-
-def _listed(tree: _Tree, *, gitignore: bool) -> Iterator[str]:
-    if not gitignore:
-        return _walk(tree, "", None)
-    return _each_once(_by_rules(tree))
+        paths = _by_rules(tree) if gitignore else _walk(tree, "", None)
+        yield from islice(_each_once(paths) if gitignore and not may_repeat else paths, limit)
 
 
 def _each_once(paths: Iterator[str]) -> Iterator[str]:
