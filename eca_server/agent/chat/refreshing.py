@@ -7,6 +7,9 @@ have deleted; messages that only this server has, since they could not be stored
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
+
+import trio
 
 from eca_server.agent.chat.chat import Chat
 from eca_server.agent.chat.outlet import Selection
@@ -14,6 +17,9 @@ from eca_server.agent.chat.store.rows import ChatSettings, StoredChat, restored
 from eca_server.agent.chat.turn import Turn
 from eca_server.agent.chat.usage import SessionUsage
 from eca_server.models.history import Message
+
+SECONDS: Final = 1.0
+"""Seconds that a turn waits for a slow disk to say what others have deleted."""
 
 _DELETED = (
     "This chat was deleted in another editor. It begins anew with this prompt: nothing before it "
@@ -50,8 +56,10 @@ async def forget_deleted(chat: Chat, turn: Turn) -> bool:
     Returns:
         True if there were any; the user is shown a text then.
     """
-    known = tuple(chat.history)
-    changed = await chat.storage.read_changed(known, only_shortened=True) if known else None
+    known, changed = tuple(chat.history), None
+    with trio.move_on_after(SECONDS):
+        if known:
+            changed = await chat.storage.read_changed(known, only_shortened=True)
     if changed is None or tuple(chat.history) != known:
         return False
     _take(chat, changed.chat)
