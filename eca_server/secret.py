@@ -8,9 +8,10 @@ an endpoint may quote one.
 from __future__ import annotations
 
 import functools
+import heapq
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NoReturn
 from urllib.parse import urlsplit, urlunsplit
 
@@ -19,15 +20,33 @@ _ANYWHERE = 8  # known secrets from this length on are also hidden inside longer
 _PART = 4  # shorter beginnings of a secret are shown
 
 _CARRIES_A_KEY = re.compile(r"auth|cookie|(?<!port)key|secret|token")  # not x-portkey-provider
-_PREFIXES = "sk-|sk_|gsk_|hf_|xai-|pplx-|nvapi-|AIza|gh[opsur]_|github_pat_|glpat-|eyJ"
-_LOOKS_LIKE_A_KEY = (  # group 1 stays, the rest of a match is hidden
-    rf"(?<![\w-])()(?:{_PREFIXES})[\w.-]{{8,}}",
-    # The digit keeps prose readable: "missing bearer authentication" names no token.
-    r"(?i)(\b(?:bearer|basic)\s+)(?=[^\s\"',]{0,200}\d)[^\s\"',]{8,}",
-    r"(?i)([?&;](?:api[-_]?|access[-_]?)?(?:key|token)=)[^&;\s\"']+",
-    r"(?i)(api[-_]?key[\"']?\s?[:=]\s?[\"']?)(?=[^\s\"',]{0,200}\d)[^\s\"',;&}]+",
-    r"(://)[^/\s:@]{0,200}:[^/\s@]+(?=@)",
+_PREFIXES = (
+    *("sk-", "sk_", "gsk_", "hf_", "xai-", "pplx-", "nvapi-", "AIza", "github_pat_", "glpat-"),
+    *("gho_", "ghp_", "ghs_", "ghu_", "ghr_", "eyJ"),
 )
+_AFTER_A_NAME = "|".join(  # after the beginning of a parameter of a URL
+    f"(?<=[?&;]{beginning})" for beginning in ("", "api", "api[-_]", "access", "access[-_]")
+)
+# Each pattern, in which group 1 stays and the rest of a match is hidden, and the words with which
+# its matches begin: Python finds words much faster than the beginning of a pattern.
+_LOOKS_LIKE_A_KEY = (
+    (rf"(?<![\w-])()(?:{'|'.join(_PREFIXES)})[\w.-]{{8,}}", _PREFIXES),
+    # The digit keeps prose readable: "missing bearer authentication" names no token.
+    (
+        r"(?i)(\b(?:bearer|basic)\s+)(?=[^\s\"',]{0,200}\d)[^\s\"',]{8,}",
+        ("bearer", "basic"),
+    ),
+    (
+        rf"(?i)((?:{_AFTER_A_NAME})(?:key|token)=)[^&;\s\"']+",
+        ("key=", "token="),
+    ),
+    (
+        r"(?i)(api[-_]?key[\"']?\s?[:=]\s?[\"']?)(?=[^\s\"',]{0,200}\d)[^\s\"',;&}]+",
+        ("api",),
+    ),
+    (r"(://)[^/\s:@]{0,200}:[^/\s@]+(?=@)", ("://",)),
+)
+_ODD_CASES = "\u0130\u0131\u017f\u212a"  # letters that a pattern takes for i, s or k
 
 
 class Secret:
@@ -105,9 +124,43 @@ def mask(text: str, *secrets: Secret) -> str:
             text = text.replace(known, HIDDEN)
         elif known:
             text = re.sub(rf"(?<!\w){re.escape(known)}(?!\w)", HIDDEN, text)
-    for pattern in _patterns():
-        text = pattern.sub(rf"\1{HIDDEN}", text)
+    lowered: str | None = None
+    for pattern, words in _patterns():
+        searched = text
+        if pattern.flags & re.IGNORECASE:
+            searched = lowered = _lowered(text) if lowered is None else lowered
+        hidden = _hide_matches(text, searched, pattern, words)
+        if hidden != text:
+            text, lowered = hidden, None
     return text
+
+
+def _hide_matches(text: str, searched: str, pattern: re.Pattern[str], words: Sequence[str]) -> str:
+    """Hide the matches of a pattern, each of which begins with one of these words in `searched`."""
+    if len(searched) != len(text):
+        return pattern.sub(rf"\1{HIDDEN}", text)
+    pieces: list[str] = []
+    end = 0
+    for start in heapq.merge(*(_places(searched, word) for word in words)):
+        match = pattern.match(text, start) if start >= end else None
+        if match is not None:
+            pieces += (text[end : match.end(1)], HIDDEN)
+            end = match.end()
+    return "".join((*pieces, text[end:])) if pieces else text
+
+
+def _lowered(text: str) -> str:
+    """Return a text in small letters; an empty one if it has letters of odd cases."""
+    if not text.isascii() and any(letter in text for letter in _ODD_CASES):
+        return ""
+    return text.lower()
+
+
+def _places(text: str, word: str) -> Iterator[int]:
+    place = text.find(word)
+    while place >= 0:
+        yield place
+        place = text.find(word, place + 1)
 
 
 def mask_cut(text: str, *secrets: Secret) -> str:
@@ -132,9 +185,9 @@ def mask_url(url: str) -> str:
 
 
 @functools.cache
-def _patterns() -> tuple[re.Pattern[str], ...]:
+def _patterns() -> tuple[tuple[re.Pattern[str], Sequence[str]], ...]:
     """Return the patterns, compiled at the first use, which keeps the start fast."""
-    return tuple(re.compile(pattern) for pattern in _LOOKS_LIKE_A_KEY)
+    return tuple((re.compile(pattern), words) for pattern, words in _LOOKS_LIKE_A_KEY)
 
 
 class MaskingFilter(logging.Filter):

@@ -158,18 +158,27 @@ def set_owner(descriptor: int, status: os.stat_result) -> int:
         The permissions of the other file. A group that could not be set leaves the file's own group
         no more of them than all users have.
     """
-    mode, own = stat.S_IMODE(status.st_mode), os.fstat(descriptor)
-    # In a user namespace an id without a mapping is an invalid argument.
+    mode = set_group(descriptor, status.st_gid, stat.S_IMODE(status.st_mode))
     try:
-        if own.st_gid != status.st_gid:
-            os.fchown(descriptor, -1, status.st_gid)
-    except OSError:
-        mode &= ~(stat.S_ISGID | stat.S_IRWXG) | (mode & stat.S_IRWXO) << 3
-    try:
-        if own.st_uid != status.st_uid:
+        if os.fstat(descriptor).st_uid != status.st_uid:
             os.fchown(descriptor, status.st_uid, -1)
-    except OSError:
+    except OSError:  # or an invalid argument: an id without a mapping in a user namespace
         mode &= ~stat.S_ISUID
+    return mode
+
+
+def set_group(descriptor: int, group: int, mode: int) -> int:
+    """Give an open file a group, if that is permitted.
+
+    Returns:
+        The permissions to set: `mode`, in which a group that could not be set leaves the file's own
+        group no more than all users have.
+    """
+    try:
+        if os.fstat(descriptor).st_gid != group:
+            os.fchown(descriptor, -1, group)
+    except (OSError, OverflowError):
+        mode &= ~(stat.S_ISGID | stat.S_IRWXG) | (mode & stat.S_IRWXO) << 3
     return mode
 
 

@@ -234,6 +234,11 @@ def set_owner(descriptor: int, status: os.stat_result) -> int:
     return stat.S_IMODE(status.st_mode)
 
 
+def set_group(descriptor: int, group: int, mode: int) -> int:
+    """Return the permissions: a file has no group."""
+    return mode
+
+
 def copy_attributes(source: int, target: int) -> bool:
     """Return True: a file has no attributes but those of its directory."""
     return True

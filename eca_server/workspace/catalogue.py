@@ -20,6 +20,7 @@ from typing import Final, NamedTuple, TypeAlias
 from eca_server.workspace.opening import folded
 
 _CHUNK = 4_096  # entries searched in one call, which holds the interpreter
+_JOINED = 256  # paths of one length that are collected in one text
 _MAGIC: Final = f"eca listing 2 {sys.byteorder} {array('I').itemsize}\n".encode()
 _ENCODING: Final = ("utf-8", "surrogatepass")  # names that are not UTF-8 have lone surrogates
 
@@ -128,13 +129,72 @@ class _Chunk:
         return cls(kinds, paths, names)
 
 
+class Collection:
+    """Entries while they are collected for a catalogue, those of one length in long texts."""
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        self._texts: defaultdict[int, _Alike] = defaultdict(_Alike)
+        self._count = 0
+        for entry in entries:
+            self.add(entry)
+
+    def add(self, entry: Entry) -> None:
+        """Add an entry."""
+        text = entry.path + chr(2 * entry.root + entry.is_directory)
+        self._texts[len(text)].add(text)
+        self._count += 1
+
+    def __len__(self) -> int:
+        """Return the number of added entries, repeated ones included."""
+        return self._count
+
+    def ordered(self, *, drains: bool = False) -> Iterator[Entry]:
+        """Yield each entry once, by length, then by path; `drains`: forget those of each length.
+
+        They are sorted in short sorts: a long one would hold all threads.
+        """
+        for length in sorted(self._texts):
+            last = ""
+            for text in (self._texts.pop(length) if drains else self._texts[length]).sorted(length):
+                if text != last:
+                    kind = ord(text[-1])
+                    yield Entry(text[:-1], kind >> 1, bool(kind & 1))
+                last = text
+
+
+class _Alike:
+    """Texts of one length, most of them joined."""
+
+    def __init__(self) -> None:
+        self._joined: list[str] = []
+        self._latest: list[str] = []
+
+    def add(self, text: str) -> None:
+        self._latest.append(text)
+        if len(self._latest) == _JOINED:
+            self._joined.append("".join(self._latest))
+            self._latest.clear()
+
+    def sorted(self, length: int) -> list[str]:
+        texts = [*self._latest]
+        for joined in self._joined:
+            texts += [joined[at : at + length] for at in range(0, len(joined), length)]
+        texts.sort()
+        return texts
+
+
 class Catalogue:
     """An immutable listing that can be searched."""
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
-        ordered = _shortest_first(entries)
-        starts = range(0, len(ordered), _CHUNK)
-        self._chunks = [_Chunk.of(ordered[start : start + _CHUNK]) for start in starts]
+        self._chunks = [*_chunks(Collection(entries).ordered(drains=True))]
+
+    @classmethod
+    def of(cls, entries: Iterator[Entry]) -> Catalogue:
+        """Return the listing of ordered entries; see `Collection.ordered`."""
+        catalogue = cls()
+        catalogue._chunks = [*_chunks(entries)]
+        return catalogue
 
     def __len__(self) -> int:
         return sum(map(len, self._chunks))
@@ -210,19 +270,16 @@ class _Reader:
         return str(self.piece(length), *_ENCODING)
 
 
+def _chunks(ordered: Iterator[Entry]) -> Iterator[_Chunk]:
+    while part := list(islice(ordered, _CHUNK)):
+        yield _Chunk.of(part)
+
+
 def _checksum(parts: Iterable[bytes | memoryview]) -> bytes:
     value = 0
     for part in parts:
         value = zlib.crc32(part, value)
     return value.to_bytes(4, "big")
-
-
-def _shortest_first(entries: Iterable[Entry]) -> list[Entry]:
-    """Return entries by length, then by path, in short sorts: a long one would hold all threads."""
-    by_length: defaultdict[int, list[Entry]] = defaultdict(list)
-    for entry in entries:
-        by_length[len(entry.path)].append(entry)
-    return [entry for _, alike in sorted(by_length.items()) for entry in sorted(alike)]
 
 
 def _tiers(query: str) -> Iterator[tuple[bool, _Finder]]:

@@ -24,6 +24,10 @@ class OutsideWorkspace(FileError):
     """A symbolic link leads out of the permitted directory."""
 
 
+class MissingRoot(FileError):
+    """The workspace folder of a path was moved away or removed."""
+
+
 class NotRegularFile(FileError):
     """A directory, a pipe, a device or a socket where a regular file is needed."""
 

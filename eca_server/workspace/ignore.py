@@ -20,10 +20,9 @@ import os
 import stat
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import attrs
 
@@ -51,6 +50,7 @@ def list_files(
     gitignore: bool = True,
     links: bool = True,
     without: Collection[str] = (),
+    may_repeat: bool = False,
     checkpoint: Checkpoint = lambda: None,
 ) -> Iterator[str]:
     """Yield the files below a directory, relative to it, with `/`.
@@ -64,6 +64,7 @@ def list_files(
         gitignore: leave out the files that Git ignores (`index.ignoreFiles`).
         links: include symbolic links to files.
         without: directories to leave out, as relative paths with `/`.
+        may_repeat: yield a few files repeatedly, in place of remembering all of them.
         checkpoint: called now and then; an exception of it ends the listing.
 
     Raises:
@@ -77,35 +78,22 @@ def list_files(
                 return
         descent = stack.enter_context(Descent(directory))
         tree = _Tree(directory, descent, checkpoint=checkpoint, links=links, without=without)
-        yield from islice(_listed(tree, gitignore=gitignore), limit)
+        paths = _by_rules(tree) if gitignore else _walk(tree, "", None)
+        yield from islice(_each_once(paths) if gitignore and not may_repeat else paths, limit)
 
 
-def list_root(
-    directory: Path,
-    *,
-    limit: int,
-    gitignore: bool = True,
-    without: Collection[str] = (),
-    checkpoint: Checkpoint = lambda: None,
-) -> Iterator[str]:
+def list_root(directory: Path, *, gitignore: bool, **options: Any) -> Iterator[str]:
     """Yield the files below a root as `list_files`; all of them if Git ignores each one.
 
     Then the user has opened an ignored directory, such as one in a home directory whose repository
     ignores all but a few files.
     """
-    list_below = partial(list_files, directory, limit=limit, without=without, checkpoint=checkpoint)
     is_empty = True
-    for path in list_below(gitignore=gitignore):
+    for path in list_files(directory, gitignore=gitignore, **options):
         is_empty = False
         yield path
     if is_empty and gitignore:
-        yield from list_below(gitignore=False)
-
-
-def _listed(tree: _Tree, *, gitignore: bool) -> Iterator[str]:
-    if not gitignore:
-        return _walk(tree, "", None)
-    return _each_once(_by_rules(tree))
+        yield from list_files(directory, gitignore=False, **options)
 
 
 def _each_once(paths: Iterator[str]) -> Iterator[str]:

@@ -29,7 +29,7 @@ from eca_protocol.server.roots import Root
 from eca_server.printable import printable_line
 from eca_server.system.threads import run_in_thread
 from eca_server.workspace.boundary import Workspace
-from eca_server.workspace.catalogue import Catalogue, Entry
+from eca_server.workspace.catalogue import Catalogue, Collection, Entry
 from eca_server.workspace.errors import FileError
 from eca_server.workspace.ignore import list_root
 from eca_server.workspace.opening import folded, open_directory, real_path_of
@@ -199,15 +199,15 @@ class FileIndex:
 
     def _listing(self, gitignore: bool) -> Catalogue:
         """List all roots, in a worker thread; publish parts of the first listing."""
-        entries: list[Entry] = []
+        entries = Collection()
         next_part = math.inf if self._has_all.is_set() else self.first_part
         for entry in self._entries(gitignore):
-            entries.append(entry)
+            entries.add(entry)
             if len(entries) >= next_part:
-                self._catalogue = Catalogue(entries)
+                self._catalogue = Catalogue.of(entries.ordered())
                 trio.from_thread.run_sync(self._has_some.set)
                 next_part *= _GROWTH
-        return Catalogue(entries)
+        return Catalogue.of(entries.ordered(drains=True))
 
     def _entries(self, gitignore: bool) -> Iterator[Entry]:
         """Yield the entries of each directory once, though roots are nested or the same.
@@ -255,6 +255,7 @@ class FileIndex:
                 limit=limit,
                 gitignore=gitignore,
                 without=[each.relative_to(directory).as_posix() for each in nested],
+                may_repeat=True,
                 checkpoint=trio.from_thread.check_cancelled,
             )
 

@@ -72,10 +72,11 @@ class Fingerprint:
 
 @attrs.frozen(kw_only=True)
 class FileSnapshot:
-    """A file's content and permission bits (`mode`) at the time it was read."""
+    """A file's content, permission bits (`mode`) and group at the time it was read."""
 
     data: bytes = attrs.field(repr=False)
     mode: int
+    group: int
     fingerprint: Fingerprint
 
 
@@ -140,7 +141,10 @@ def read_file(place: Place, *, limit: int, checkpoint: Checkpoint = lambda: None
             _ensure_size(total, limit, place)
     data = b"".join(pieces)
     return FileSnapshot(
-        data=data, mode=stat.S_IMODE(status.st_mode), fingerprint=Fingerprint.of(data)
+        data=data,
+        mode=stat.S_IMODE(status.st_mode),
+        group=status.st_gid,
+        fingerprint=Fingerprint.of(data),
     )
 
 

@@ -12,17 +12,19 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import secrets
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import attrs
 
 from eca_protocol import platforms
 from eca_server.workspace.boundary import Place, errors_naming
-from eca_server.workspace.errors import AlreadyExists, FileError, OutsideWorkspace
+from eca_server.workspace.errors import AlreadyExists, FileError, MissingRoot, OutsideWorkspace
 from eca_server.workspace.opening import Directory, open_directory
 from eca_server.workspace.reading import (
     PIECE,
@@ -42,6 +44,7 @@ def replace_file(
     *,
     expected: Fingerprint | None,
     mode: int | None = None,
+    group: int | None = None,
     temporary: str | None = None,
     checkpoint: Checkpoint = lambda: None,
 ) -> Fingerprint:
@@ -52,10 +55,11 @@ def replace_file(
     separated from the others.
 
     Args:
-        place: the file; missing parents are created.
+        place: the file; missing parents are created, but never the workspace folder.
         data: the whole new content.
         expected: the current content; None: the file does not exist.
         mode: the permission bits of a new file; None: those of the umask.
+        group: the group of a new file with a `mode`, if that is permitted; None: that of the user.
         temporary: the name of the temporary file beside the file; None: any.
         checkpoint: called between pieces; an exception of it ends the call without a change.
 
@@ -63,14 +67,13 @@ def replace_file(
         ContentChanged: the content is not the expected one, or the file was removed.
         AlreadyExists: no file was expected, and there is one.
         OutsideWorkspace: a symbolic link leads out of the workspace.
+        MissingRoot: the workspace folder does not exist.
         NotRegularFile: it is a directory, a pipe, a socket or a device.
         PathChanged: the path leads to a different file now.
-        FileError: the file is new, and its root was removed.
         OSError: it cannot be written (read-only, disk full).
     """
     _ensure_inside(place)
-    if expected is None:
-        _ensure_root(place)
+    ensure_root(place)
     with (
         errors_naming(place),
         open_directory(place.real_path.parent, create=expected is None) as parent,
@@ -79,7 +82,7 @@ def replace_file(
         if expected is None:
             _ensure_free(entry)
             with _temporary(
-                entry, _pieces(data), checkpoint, mode=0o666, bits=mode, name=temporary
+                entry, _pieces(data), checkpoint, bits=mode, group=group, name=temporary
             ) as written:
                 _take_free_name(written, entry)
         else:
@@ -114,6 +117,36 @@ def remove_file(
         _make_durable(parent)
 
 
+def remove_empty_directory(place: Place) -> None:
+    """Remove a directory; do nothing if it is not empty, or not there.
+
+    Raises:
+        OutsideWorkspace: a symbolic link leads out of the workspace.
+        PathChanged: the path leads to a different directory now.
+        OSError: its parent directory cannot be opened.
+    """
+    _ensure_inside(place)
+    with errors_naming(place), open_directory(place.real_path.parent) as parent:
+        with contextlib.suppress(OSError):
+            os.rmdir(parent.at(place.real_path.name), dir_fd=parent.fd)
+        _make_durable(parent)
+
+
+def ensure_root(place: Place) -> None:
+    """Raise MissingRoot if the workspace folder of a path was moved away or removed."""
+    if place.root is not None and not place.root.real_path.is_dir():
+        raise MissingRoot(
+            f"the workspace folder {str(place.root.path)!r} does not exist now: it was moved or "
+            "removed. Ask the user to restore it, or to open the folder at its new place"
+        )
+
+
+def missing_parents(path: Path) -> tuple[Path, ...]:
+    """Return the directories above a path that do not exist, the topmost first."""
+    missing = itertools.takewhile(lambda each: not os.path.lexists(each), path.parents)
+    return tuple(reversed(tuple(missing)))
+
+
 def remove_temporary(place: Place, temporary: str) -> None:
     """Remove the temporary file that a process killed in `replace_file` left beside a file.
 
@@ -137,14 +170,16 @@ def move_file(source: Place, destination: Place, *, checkpoint: Checkpoint = lam
     Raises:
         AlreadyExists: the destination exists.
         OutsideWorkspace: a symbolic link leads out of the workspace.
+        MissingRoot: the workspace folder of a path does not exist.
         FileError: the source is a link, or a directory that would move into itself or to a
-            different file system; or the root of the destination was removed.
+            different file system.
         NotRegularFile: the source is a pipe, a socket or a device.
         PathChanged: a path leads to a different file now.
         OSError: it cannot be moved.
     """
     for place in (source, destination):
         _ensure_inside(place)
+        ensure_root(place)
     if source.path.is_symlink():
         raise FileError(
             f"{str(source.path)!r} is a symbolic link to {str(source.real_path)!r}: "
@@ -152,7 +187,6 @@ def move_file(source: Place, destination: Place, *, checkpoint: Checkpoint = lam
         )
     if destination.real_path.is_relative_to(source.real_path):
         raise FileError(f"{str(source.path)!r} cannot be moved into itself")
-    _ensure_root(destination)
     with errors_naming(source), open_directory(source.real_path.parent) as origin:
         old = _Entry(directory=origin, name=source.real_path.name, place=source)
         status = origin.stat(old.name)
@@ -214,16 +248,6 @@ def _ensure_inside(place: Place) -> None:
         raise OutsideWorkspace(
             f"{str(place.path)!r} leads out of the workspace by a symbolic link, to "
             f"{str(place.real_path)!r}: to change that file, use its own path"
-        )
-
-
-def _ensure_root(place: Place) -> None:
-    """Raise FileError if the root was removed: a new directory would hide the file."""
-    root = place.root
-    if root is not None and not root.real_path.is_dir():
-        raise FileError(
-            f"{str(place.path)!r} cannot be created: its folder {str(root.path)!r} was removed or "
-            "renamed"
         )
 
 
@@ -302,8 +326,8 @@ def _temporary(
     checkpoint: Checkpoint,
     *,
     name: str | None = None,
-    mode: int = 0o600,
     bits: int | None = None,
+    group: int | None = None,
     like: _Entry | None = None,
 ) -> Iterator[_Entry]:
     """Write a durable temporary file; remove it unless the block renames it.
@@ -313,8 +337,8 @@ def _temporary(
         pieces: its content.
         checkpoint: called before each piece, and after the file is durable.
         name: its name; None: any.
-        mode: its permission bits, less the umask.
-        bits: its exact permission bits.
+        bits: its permission bits; None: those of the umask.
+        group: its group, if that is permitted; its permissions are `bits` then.
         like: a file whose owner, extended attributes and mode it gets.
     """
     entry = attrs.evolve(beside, name=name or f".eca-{secrets.token_hex(8)}.tmp")
@@ -322,6 +346,7 @@ def _temporary(
         if entry.place.temporary_files is not None:
             path = entry.directory.path / entry.name
             stack.enter_context(entry.place.temporary_files.recorded(path))
+        mode = 0o666 if bits is None and like is None else 0o600
         fd = entry.directory.open(entry.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         try:
             with os.fdopen(fd, "wb", buffering=0) as file:
@@ -332,6 +357,8 @@ def _temporary(
                         rest = rest[file.write(rest) :]
                 if like is not None:
                     bits = _copy_permissions(like, fd)
+                elif bits is not None and group is not None:
+                    bits = platforms.set_group(fd, group, bits)
                 if bits is not None and stat.S_IMODE(bits) != stat.S_IMODE(os.fstat(fd).st_mode):
                     platforms.set_mode(fd, stat.S_IMODE(bits))  # a disk without modes refuses it
                 os.fsync(fd)

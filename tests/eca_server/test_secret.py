@@ -3,9 +3,11 @@ import io
 import json
 import logging
 import pickle
+import re
+import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eca_server.secret import MaskingFilter, Secret, mask, parse_key, secrets_in
@@ -82,6 +84,53 @@ def test_what_looks_like_a_key_is_masked(text: str) -> None:
     assert ":planted" not in masked
     assert "=planted" not in masked
     assert "cGxhbnRlZDA0MTIz" not in masked
+
+
+PATTERNS = (  # as one would write them; `mask` searches for the words with which they begin
+    r"(?<![\w-])()(?:sk[-_]|gsk_|hf_|xai-|pplx-|nvapi-|AIza|gh[opsur]_|github_pat_|glpat-|eyJ)[\w.-]{8,}",
+    r"(?i)(\b(?:bearer|basic)\s+)(?=[^\s\"',]{0,200}\d)[^\s\"',]{8,}",
+    r"(?i)([?&;](?:api[-_]?|access[-_]?)?(?:key|token)=)[^&;\s\"']+",
+    r"(?i)(api[-_]?key[\"']?\s?[:=]\s?[\"']?)(?=[^\s\"',]{0,200}\d)[^\s\"',;&}]+",
+    r"(://)[^/\s:@]{0,200}:[^/\s@]+(?=@)",
+)
+WORDS = st.sampled_from(
+    [
+        *("sk-", "gsk_", "gho_", "eyJ", "AIza", "bearer", "Basic", "BAS\u0131C", "api", "API"),
+        *(
+            "ap\u0130",
+            "key",
+            "\u212aey",
+            "token=",
+            "access",
+            "-",
+            "_",
+            "?",
+            "&",
+            ";",
+            "=",
+            ":",
+            "://",
+        ),
+        *("@", '"', "'", "/", ".", "x", "1", "planted0123456789", "\xe9", "\u017f", "\u1e9e"),
+        *(" ", "\n"),
+    ]
+)
+
+
+@settings(max_examples=300)
+@given(st.lists(WORDS, max_size=30).map("".join))
+def test_masking_finds_what_its_patterns_match(text: str) -> None:
+    expected = text
+    for pattern in PATTERNS:
+        expected = re.sub(pattern, r"\1***", expected)
+    assert mask(text) == expected
+
+
+def test_a_pattern_takes_few_other_letters_for_those_of_its_words() -> None:
+    letters = sorted(set("bearerbasicapikeytoken"))
+    every = "".join(map(chr, range(sys.maxunicode)))
+    taken = set(re.findall(f"[{''.join(letters)}]", every, re.IGNORECASE))
+    assert {each.lower() for each in taken - set("\u0130\u0131\u017f\u212a")} == set(letters)
 
 
 PROSE = [

@@ -189,20 +189,6 @@ class Chat(Outlet):
                 self._adopt(loaded.chat, was_cleared=was_cleared)
             self.storage.erase_cleared()
 
-    async def refresh(self) -> None:
-        """Take what another server has added to the stored chat, if this chat is idle."""
-        known = tuple(self.history)
-
-        def is_still_idle() -> bool:
-            is_idle = not self.is_busy and self.mailbox.idle.is_set()
-            return is_idle and tuple(self.history) == known
-
-        if known and is_still_idle():
-            stored = await self.storage.read_longer(known)
-            if stored is not None and is_still_idle():
-                self.history.replace([restored(each) for each in stored.messages])
-                self.titling.title = stored.title or self.title
-
     def _adopt(self, stored: StoredChat, *, was_cleared: bool) -> None:
         """Take a stored chat, to which the changes since are added."""
         title, turn = self.title, self.turn

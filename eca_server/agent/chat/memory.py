@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -153,12 +153,22 @@ class Storage:
             self.state = RestoreState.LATE
         return loaded
 
-    async def read_longer(self, known: Sequence[Message]) -> rows.StoredChat | None:
-        """Read the stored part of a restored chat if it has these messages, and more."""
+    async def read_changed(
+        self, known: Sequence[Message], *, only_shortened: bool
+    ) -> rows.LoadResult | None:
+        """Read the stored part of a restored chat that another server has changed.
+
+        Args:
+            known: the messages of this chat.
+            only_shortened: read it only if messages were deleted, else also if some were added.
+        """
         if self._memory is None or not self.is_restored or self._memory.store.is_late:
             return None
+        store = self._memory.store
+        if only_shortened:
+            return await store.find_shortened(self._chat_id)
         known_ids = {each.content_id for each in known if each.content_id is not None}
-        return await self._memory.store.find_longer(self._chat_id, known_ids, len(known))
+        return await store.find_changed(self._chat_id, known_ids, len(known))
 
     async def store(self, record: rows.ChatRecord | None = None) -> None:
         """Store additions, the title and the settings, within a time limit; never raise."""
@@ -201,7 +211,7 @@ class Storage:
         memory = self._memory
         if memory is None:
             return lambda: None
-        images = [_before_image(content_id, change) for change in changes]
+        images = [image for change in changes for image in _before_images(content_id, change)]
         batch = await memory.store.add_before_images(self._chat_id, images)
         unstored = [each for each in self.unstored_changes if each.numbers is None]
         self.unstored_changes = [*unstored, batch]
@@ -268,15 +278,20 @@ class Storage:
         return erase()
 
 
-def _before_image(content_id: str, change: FileChange) -> rows.BeforeImage:
+def _before_images(content_id: str, change: FileChange) -> Iterator[rows.BeforeImage]:
+    for directory in change.new_directories:
+        yield rows.BeforeImage(
+            content_id=content_id, path=str(directory), existed=False, after=rows.FOLDER
+        )
     before, after = change.before, change.after
     is_stored = before is not None and len(before.data) <= LARGEST_IMAGE
-    return rows.BeforeImage(
+    yield rows.BeforeImage(
         content_id=content_id,
         path=str(change.path),
         moved_from=None if change.moved_from is None else str(change.moved_from),
         existed=before is not None,
         mode=None if before is None else before.mode,
+        group=None if before is None else before.group,
         data=before.data if before is not None and is_stored else None,
         after=None if after is None else after.digest,
     )

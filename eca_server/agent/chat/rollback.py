@@ -13,6 +13,7 @@ import trio
 
 from eca_server.agent.chat.chat import Chat
 from eca_server.agent.chat.history import Cut
+from eca_server.agent.chat.refreshing import replace_history
 from eca_server.agent.chat.restoring import RollbackRefused, Rollbacks
 from eca_server.agent.chat.store.rows import Change, ChatRecord, Rollback
 from eca_server.agent.chat.undo import Plan, SkippedFile, skipped_lines
@@ -135,8 +136,7 @@ async def _reload(chat: Chat, rollbacks: Rollbacks, cut: Cut) -> None:
     if messages is None:  # since just now
         chat.truncate(cut.place)
     else:
-        chat.history.replace(messages)
-        chat.truncate(len(messages))
+        replace_history(chat, messages)
     chat.storage.unstored_changes = [
         each for each in chat.storage.unstored_changes if each.content_id not in cut.content_ids
     ]
@@ -155,7 +155,8 @@ async def _undo(
     unstored_changes = [
         each for each in chat.storage.unstored_changes if each.content_id in cut.content_ids
     ]
-    lost = {path for each in unstored_changes if each.numbers is None for path in each.paths}
+    unstored = [each for each in unstored_changes if each.numbers is None]
+    lost = {path for each in unstored for path in {*each.paths} - each.directories}
     planned = await rollbacks.plan(changes, lost) if request.files else Plan()
     if planned.skipped and not request.allow_partial:
         raise RollbackRefused(

@@ -15,18 +15,23 @@ from typing import Final
 
 import attrs
 
-from eca_server.agent.chat.store.rows import Change, StoredContent, UndoStep
+from eca_server.agent.chat.store.rows import FOLDER, Change, StoredContent, UndoStep
 from eca_server.agent.tools.files import printable
 from eca_server.workspace.boundary import Place, Workspace
 from eca_server.workspace.errors import FileError, TooLarge, reason_of
 from eca_server.workspace.opening import real_path_of
 from eca_server.workspace.reading import Checkpoint, Fingerprint, read_file
-from eca_server.workspace.writing import move_file, remove_file, remove_temporary, replace_file
+from eca_server.workspace.writing import (
+    move_file,
+    remove_empty_directory,
+    remove_file,
+    remove_temporary,
+    replace_file,
+)
 
 LARGEST: Final = 64 * 1024 * 1024
 """Bytes of the largest file that is compared; no tool of ours writes a larger one."""
 
-FOLDER: Final = b"folder"
 OTHER: Final = b"other"
 _NOT_STORED: Final = b"not kept"
 _MOST_BELOW: Final = 10_000
@@ -74,6 +79,14 @@ class Disk:
             OSError: the file cannot be read.
         """
         return _state(_place(path, self._workspace), self._checkpoint)[0]
+
+    def is_directory(self, path: Path) -> bool:
+        """Return whether a path is a directory of the workspace, and no link to one."""
+        try:
+            place = _place(path, self._workspace)
+        except (FileError, OSError):
+            return False
+        return place.real_path.is_dir()
 
     def below(self, folder: Path) -> Sequence[Path]:
         """Return the files and links below a directory."""
@@ -149,6 +162,9 @@ class _Planner:
         if change.moved_from is not None:
             self._move_back(path, Path(change.moved_from), change.after)
             return
+        if change.after == FOLDER:
+            self._remove_directory(path)
+            return
         file = self._at(path)
         before = (change.before or _NOT_STORED) if change.existed else None
         if file.state == before and before is not _NOT_STORED:  # never made, or undone already
@@ -182,6 +198,19 @@ class _Planner:
             files=sum(1 for file in self._all if file.steps and not file.skip_reason),
             skipped=tuple(SkippedFile(str(file.path), file.skip_reason) for file in unrestored),
         )
+
+    def _remove_directory(self, path: Path) -> None:
+        """Plan to remove a created directory, if it is planned to be empty; else it stays."""
+        top = self._on_disk(path)
+        if top is not None and self._disk.is_directory(top):
+            below = [path / each.relative_to(top) for each in self._disk.below(top)]
+            if all(self._is_planned_to_go(each) for each in below):
+                self._steps.append(_Step(path, FOLDER))
+
+    def _is_planned_to_go(self, path: Path) -> bool:
+        """Return whether a file is planned to be removed, or moved away."""
+        file = self._files.get(path)
+        return self._on_disk(path) is None or (file is not None and file.state is None)
 
     def _move_back(self, path: Path, source: Path, content: bytes | None) -> None:
         moved, there = self._at(path), self._at(source)
@@ -288,6 +317,9 @@ def _temporary(step: UndoStep, chat: str) -> str:
 def _apply_content(
     place: Place, step: UndoStep, content: StoredContent | None, temporary: str
 ) -> str:
+    if step.present == FOLDER:
+        remove_empty_directory(place)
+        return ""
     digest, fingerprint = _state(place, lambda: None)
     target = None if content is None else Fingerprint.of(content.data).digest
     if digest == target:
@@ -296,7 +328,12 @@ def _apply_content(
         return _CHANGED
     if content is not None:
         replace_file(
-            place, content.data, expected=fingerprint, mode=content.mode, temporary=temporary
+            place,
+            content.data,
+            expected=fingerprint,
+            mode=content.mode,
+            group=content.group,
+            temporary=temporary,
         )
     elif fingerprint is not None:
         remove_file(place, expected=fingerprint)

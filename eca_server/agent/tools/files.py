@@ -24,6 +24,7 @@ from eca_server.workspace.errors import FileError
 from eca_server.workspace.ignore import list_files
 from eca_server.workspace.opening import Directory
 from eca_server.workspace.reading import FileSnapshot, Fingerprint, read_file
+from eca_server.workspace.writing import ensure_root
 
 LARGEST = 16 * 1024 * 1024
 """The maximum size of a text file that is read or changed, in bytes."""
@@ -104,6 +105,7 @@ class Files:
         try:
             snapshot = read_file(place, limit=LARGEST, checkpoint=checkpoint)
         except FileNotFoundError:
+            ensure_root(place)
             if known is None:
                 return None
             self.ledger.forget(place.real_path)

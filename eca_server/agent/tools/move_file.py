@@ -24,8 +24,8 @@ from eca_server.agent.tools.schemas import object_schema, string
 from eca_server.agent.tools.tool import Effect, FileChange, PreparedCall, ToolError, ToolOutput
 from eca_server.workspace.boundary import Place
 from eca_server.workspace.errors import FileError
-from eca_server.workspace.reading import Fingerprint, read_file
-from eca_server.workspace.writing import move_file
+from eca_server.workspace.reading import read_file
+from eca_server.workspace.writing import missing_parents, move_file
 
 
 @attrs.frozen(kw_only=True)
@@ -62,11 +62,9 @@ class MoveFile:
         Raises:
             ToolError: it cannot be moved.
         """
-        source, destination, content = await in_thread(
+        source, destination, change = await in_thread(
             self._look, arguments["source"], arguments["destination"]
         )
-
-        change = FileChange(path=destination.real_path, moved_from=source.real_path, after=content)
         return PreparedCall(
             run=partial(change_in_thread, self._move, source, destination),
             summary=self.summary(arguments),
@@ -74,10 +72,8 @@ class MoveFile:
             changes=(change,),
         )
 
-    def _look(
-        self, source_text: str, destination_text: str
-    ) -> tuple[Place, Place, Fingerprint | None]:
-        """Return both places, and what tells a moved file of no great size from others."""
+    def _look(self, source_text: str, destination_text: str) -> tuple[Place, Place, FileChange]:
+        """Return both places, and the change, which identifies a file unless it is large."""
         workspace = self.files.workspace
         source, destination = workspace.locate(source_text), workspace.locate(destination_text)
         if not os.path.lexists(source.path):
@@ -99,7 +95,13 @@ class MoveFile:
         content = None
         with suppress(FileError, OSError):
             content = read_file(source, limit=LARGEST, checkpoint=checkpoint).fingerprint
-        return source, destination, content
+        change = FileChange(
+            path=destination.real_path,
+            moved_from=source.real_path,
+            after=content,
+            new_directories=missing_parents(destination.real_path),
+        )
+        return source, destination, change
 
     def _move(self, source: Place, destination: Place) -> ToolOutput:
         move_file(source, destination, checkpoint=checkpoint)

@@ -68,12 +68,14 @@ class FileChange:
         path: the real path of the file, or of the destination of a moved file or directory.
         before: the previous content; None: the file does not exist.
         after: the new content; None for a directory and for a large file that is moved.
+        new_directories: the missing parents of `path`, which the call creates, the topmost first.
     """
 
     path: Path
     before: FileSnapshot | None = None
     after: Fingerprint | None = None
     moved_from: Path | None = None
+    new_directories: tuple[Path, ...] = ()
 
 
 @attrs.frozen(kw_only=True)

@@ -25,7 +25,7 @@ from eca_server.agent.tools.tool import Effect, FileChange, PreparedCall, ToolEr
 from eca_server.workspace.boundary import Place
 from eca_server.workspace.errors import NotText
 from eca_server.workspace.reading import FileSnapshot, Fingerprint, Text, decode
-from eca_server.workspace.writing import replace_file
+from eca_server.workspace.writing import missing_parents, replace_file
 
 
 @attrs.frozen(kw_only=True)
@@ -74,7 +74,12 @@ def plan_write(
         expected=None if snapshot is None else snapshot.fingerprint,
         data=data,
         details=details,
-        change=FileChange(path=place.real_path, before=snapshot, after=Fingerprint.of(data)),
+        change=FileChange(
+            path=place.real_path,
+            before=snapshot,
+            after=Fingerprint.of(data),
+            new_directories=missing_parents(place.real_path),
+        ),
         text=f"Created {details.path}: {added}."
         if snapshot is None
         else f"Wrote {details.path}: {added} added, {removed} removed.",

@@ -79,8 +79,11 @@ class Announcer:
         selection = self.selection
         if keeps_selection and selection.client_model not in (None, announced.select_model):
             changes.pop("select_model", None)
-        if selection.client_model in {*(announced.models or ())} - {*(offer.models or ())}:
+        offered = offer.models or ()
+        if selection.replace_lost(offered, announced.models or ()):
             changes["select_model"] = offer.select_model
+        if (regained := selection.regain(offered)) is not None:
+            changes["select_model"] = regained
         selection.client_model = changes.get("select_model", selection.client_model)
         changes |= self._variant_changes(announced, is_selected="select_model" in changes)
         known = {name: changes.get(name, getattr(announced, name)) for name in _VARIANT_FIELDS}

@@ -18,6 +18,7 @@ from eca_protocol.peer import Handler
 from eca_server.agent.chat import Chat, Chats
 from eca_server.agent.chat.flags import Flag, anchor_of, end_of
 from eca_server.agent.chat.pages import CursorExpired, Page, page_of
+from eca_server.agent.chat.refreshing import refresh
 from eca_server.agent.chat.store.rows import ChatSummary
 from eca_server.agent.chat.subagents import SubagentChat
 from eca_server.agent.jobs.jobs import Jobs
@@ -70,7 +71,7 @@ class ChatRequests:
     async def _open(self, params: m.ChatOpenParams) -> m.ChatOpenResponse:
         live = self.chats.get(params.chat_id)
         if live is not None:
-            await live.refresh()
+            await refresh(live)
         chat = await self.chats.find(params.chat_id)
         if chat is None:
             return m.ChatOpenResponse(found=False)
@@ -184,6 +185,9 @@ class ChatRequests:
         stored = () if memory is None else await memory.latest(limit, by=key)
         live = {chat.id: chat for chat in self.chats}
         rows = [_listed(each, live.pop(each.id, None)) for each in stored]
+        idle = [chat.id for chat in live.values() if chat.history and not chat.is_busy]
+        for each in await memory.store.emptied(idle) if memory and idle else ():
+            del live[each]  # another server has deleted it
         rows += [_listed_alive(chat) for chat in live.values() if chat.history or chat.is_busy]
         rows.sort(key=lambda row: (row.created_at if by_age else row.updated_at) or 0, reverse=True)
         return m.ChatListResponse(chats=tuple(rows[:limit]))

@@ -13,6 +13,7 @@ from eca_protocol.http import HTTPClient
 from eca_protocol.server.texts import named_command
 from eca_server.agent.chat import Chat, Chats, Prompt, Turn
 from eca_server.agent.chat.agent import Agent
+from eca_server.agent.chat.refreshing import forget_deleted
 from eca_server.agent.chat.title import shortened_title
 from eca_server.agent.chat.turn import Body
 from eca_server.agent.commands import run_command, runs_without_model
@@ -115,7 +116,7 @@ class Prompts:
     def accept(self, chat: Chat, params: m.ChatPromptParams) -> Accepted:
         """Choose the model and the command of a prompt."""
         chosen = self.selection.choose(chat, params)
-        self.selection.client_model = chosen.model
+        self.selection.note_prompt(chosen.model)
         chat.set(model=chosen.model, variant=chosen.variant, behavior=chosen.behavior)
         if params.trust is not None:
             if params.trust != chat.settings.trust:
@@ -129,6 +130,8 @@ class Prompts:
         )
 
         async def body(turn: Turn) -> None:
+            if await forget_deleted(chat, turn) and self._shows_more_chats:
+                self.views.show_after_turn(chat)
             target = chosen
             name = None if login is not None else named_command(params.message)
             if login is None and not runs_without_model(name):
@@ -289,13 +292,20 @@ class Prompts:
             chats=self._chat_actions(),
         )
 
+    @property
+    def _knows_more_chats(self) -> bool:
+        return self.session.writes(m.ConfigUpdatedParams, "chat_id")
+
+    @property
+    def _shows_more_chats(self) -> bool:
+        return self._knows_more_chats and self.session.profile.display.shows_other_chats
+
     def _chat_actions(self) -> ChatActions:
         async def find_title(chat_id: str) -> str | None:
             chat = await self.chats.find(chat_id)
             return None if chat is None else chat.title or chat.id
 
-        knows_more_chats = self.session.writes(m.ConfigUpdatedParams, "chat_id")
-        shows_more_chats = knows_more_chats and self.session.profile.display.shows_other_chats
+        knows_more_chats, shows_more_chats = self._knows_more_chats, self._shows_more_chats
         return ChatActions(
             select_model=self.selecting.select_model,
             select_agent=self.selecting.select_agent,

@@ -6,6 +6,7 @@ next turn on.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 import attrs
@@ -39,6 +40,8 @@ class Selection:
         behavior: the behaviour that the user selected last for all chats, or None.
         initial_behavior: the behaviour in `initializationOptions`, or None.
         client_model: the model selected in the client, from announcements and its prompts.
+        lost_model: the model that the user chose last, while it is not offered and the client has
+            the one that was announced in its place; None: the user has chosen since.
     """
 
     settings: Settings
@@ -48,14 +51,39 @@ class Selection:
     behavior: str | None = None
     initial_behavior: str | None = None
     client_model: str | None = None
+    lost_model: str | None = None
 
     def select_model(self, chat: Outlet | None, model: str, variant: str | None) -> None:
         """Select a model and its variant for a chat, or for all."""
+        self.lost_model = None
         if chat is not None:
             chat.selection.model, chat.selection.variant = model, variant
         else:
             self.model, self.variant = model, variant
             self.client_model = model
+
+    def note_prompt(self, model: str) -> None:
+        """Record the model of a prompt as that of the client."""
+        if model != self.client_model:
+            self.client_model, self.lost_model = model, None
+
+    def replace_lost(self, offered: Collection[str], announced: Collection[str]) -> bool:
+        """Record that the client's model is not offered now, if it was announced.
+
+        Returns:
+            True if the client needs a different model.
+        """
+        is_lost = self.client_model in announced and self.client_model not in offered
+        if is_lost and self.lost_model is None:
+            self.lost_model = self.client_model
+        return is_lost
+
+    def regain(self, offered: Collection[str]) -> str | None:
+        """Return the lost model, once, if it is offered again; else None."""
+        if self.lost_model not in offered:
+            return None
+        regained, self.lost_model = self.lost_model, None
+        return regained
 
     def restore(self, chat: Chat) -> None:
         """Select the model, variant and agent of a chat's last prompt, as far as they exist."""

@@ -99,7 +99,7 @@ entries = st.builds(
 @given(st.lists(entries, max_size=9), st.integers(0, 10_000), st.integers(0, 7))
 def test_a_stored_form_is_the_listing_or_an_error(listed, at, bit):
     stored = Catalogue(listed).to_bytes()
-    assert sorted(Catalogue.from_bytes(stored).search("", 10)) == sorted(listed)
+    assert sorted(Catalogue.from_bytes(stored).search("", 10)) == sorted(set(listed))
     damaged = bytearray(stored)
     damaged[at % len(stored)] ^= 1 << bit
     for data in (bytes(damaged), stored[: at % len(stored)], b""):

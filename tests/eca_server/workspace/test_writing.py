@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from eca_server.workspace import opening
-from eca_server.workspace.boundary import Workspace
 from eca_server.workspace.errors import (
     AlreadyExists,
     ContentChanged,
@@ -23,7 +22,7 @@ from eca_server.workspace.errors import (
 )
 from eca_server.workspace.reading import Fingerprint, read_file
 from eca_server.workspace.writing import move_file, replace_file
-from tests.eca_server.workspace.conftest import root_of, swapped_all_the_time
+from tests.eca_server.workspace.conftest import swapped_all_the_time
 
 OLD = Fingerprint.of(b"old")
 SECRET = Fingerprint.of(b"top secret\n")
@@ -127,19 +126,6 @@ def test_a_new_file_gets_its_mode_by_the_umask_and_missing_parents_are_made(writ
         os.umask(before)
     assert (project / "a/b/new").read_bytes() == b"new"
     assert mode(project / "a/b/new") == 0o640
-
-
-def test_a_removed_root_is_not_made_again(write, workspace, project, outside):
-    (project / "sub").mkdir()
-    (outside / "moving").touch()
-    wide = Workspace([*workspace.roots, root_of(outside)])
-    project.rename(project.with_name("renamed"))
-    with pytest.raises(FileError, match="project' was removed or renamed"):
-        write("a/b", expected=None)
-    with pytest.raises(FileError, match="project' was removed or renamed"):
-        move_file(wide.locate(str(outside / "moving")), wide.locate("a/b"))
-    assert not project.exists()
-    assert entries(outside) == "moving secret"
 
 
 def test_a_large_content_is_written_in_pieces(write, file):

@@ -43,28 +43,35 @@ class Keyword(str):
 
 def dumps(value: Any) -> str:
     """Return a value as EDN, with a line for each entry of the outer collections."""
-    return f"{_written(value, 0)}\n"
+    return "".join((*_pieces(value, 0), "\n"))
 
 
-def _written(value: Any, depth: int) -> str:
+def _pieces(value: Any, depth: int) -> Iterator[str]:
+    """Yield the text of a value in pieces: long texts are not joined at each depth again."""
+    between = " " if depth > 3 else f"\n{' ' * (depth + 1)}"
     match value:
         case None | bool():
-            return {None: "nil", True: "true", False: "false"}[value]
+            yield {None: "nil", True: "true", False: "false"}[value]
         case Keyword():
-            return f":{value}"
+            yield f":{value}"
         case Mapping():
-            between = " " if depth > 3 else f"\n{' ' * (depth + 1)}"
-            pairs = (
-                f"{_written(key, depth)} {_written(held, depth + 1)}" for key, held in value.items()
-            )
-            return f"{{{between.join(pairs)}}}"
+            yield "{"
+            for number, (key, held) in enumerate(value.items()):
+                yield between if number else ""
+                yield from _pieces(key, depth)
+                yield " "
+                yield from _pieces(held, depth + 1)
+            yield "}"
         case str():
-            return json.dumps(value).decode()
+            yield json.dumps(value).decode()
         case int() | float():
-            return repr(value)
+            yield repr(value)
         case Sequence():
-            between = " " if depth > 3 else f"\n{' ' * (depth + 1)}"
-            return f"[{between.join(_written(each, depth + 1) for each in value)}]"
+            yield "["
+            for number, each in enumerate(value):
+                yield between if number else ""
+                yield from _pieces(each, depth + 1)
+            yield "]"
         case _:
             raise BadEDN(f"expected a value of JSON, got {type(value).__name__}")
 

@@ -66,7 +66,7 @@ class ChatFile:
     """The chats of one user, on disk or queued for it.
 
     Attributes:
-        last: by chat, the number of its last message as this server knows it.
+        last: by chat, the number and the id of its last message as this server knows it.
         rewrite_is_due: something was deleted since the open file was last rewritten.
         log_is_due: data may be only in the log, where a damaged byte loses all that follows it.
     """
@@ -75,7 +75,7 @@ class ChatFile:
         """Open nothing yet; `on_problem` is called with a sentence for the user."""
         self.path = path
         self._log_path = Path(f"{path}-wal")
-        self.last: dict[str, int] = {}
+        self.last: dict[str, tuple[int, str]] = {}
         self.rewrite_is_due = self.log_is_due = False
         self._on_problem = on_problem
         self._reported: set[str] = set()

@@ -75,13 +75,12 @@ def append(
     """
     while file.execute(_NUMBER_AGAIN, (chat.id, _LAST_SEQUENCE)).rowcount:
         pass
-    before = _last(file, chat.id)
+    before, _ = last_message(file, chat.id)
     if running is not None and _is_deleted(file, chat.id, running.turn, messages):
         file.report_once(
             f"The prompt of a turn of the chat {chat.title or chat.id} was deleted, probably by "
             "another server. The rest of this turn is not stored."
         )
-        file.last[chat.id] = before
         return
     updated = file.execute(
         "UPDATE chat SET updated = ?, title = coalesce(?, title) WHERE id = ?",
@@ -103,7 +102,8 @@ def append(
     if running is not None:
         update_running(file, chat.id, running)
     _compare(file, chat, before)
-    file.last[chat.id] = _last(file, chat.id)
+    if messages:
+        file.last[chat.id] = last_message(file, chat.id)
 
 
 def _is_deleted(file: ChatFile, chat: str, turn: str, added: Sequence[StoredMessage]) -> bool:
@@ -134,7 +134,7 @@ def load(file: ChatFile, chat_id: str) -> LoadResult:
         "SELECT tokens, cost FROM usage WHERE chat = ? ORDER BY number", (chat_id,)
     ).fetchall()
     settings = file.execute("SELECT body FROM settings WHERE chat = ?", (chat_id,)).fetchone()
-    last = _last(file, chat_id)
+    last = last_message(file, chat_id)
     _compare_indexes(file, chat_id, len(messages))
     file.execute("COMMIT")
     file.last[chat_id] = last
@@ -156,7 +156,7 @@ def load(file: ChatFile, chat_id: str) -> LoadResult:
 
 def load_longer(
     file: ChatFile, chat_id: str, message_ids: Collection[str], count: int
-) -> StoredChat | None:
+) -> LoadResult | None:
     """Load a chat that has these messages, and more than `count`.
 
     A chat that is not loaded is still known as it was, for the next comparison.
@@ -164,7 +164,28 @@ def load_longer(
     rows = file.execute("SELECT id FROM message WHERE chat = ?", (chat_id,)).fetchall()
     stored_ids = {name for (name,) in rows}
     has_more = len(rows) > count and stored_ids.issuperset(message_ids)
-    return load(file, chat_id).chat if has_more else None
+    return load(file, chat_id) if has_more else None
+
+
+def load_shortened(file: ChatFile, chat_id: str) -> LoadResult | None:
+    """Load a chat whose last message, as this server knows it, another server has deleted.
+
+    A file that was replaced, or lacks a message that could not be written, is no such case.
+    """
+    number, name = file.last.get(chat_id, (0, ""))
+    is_stored = file.execute("SELECT 1 FROM message WHERE chat = ? AND id = ?", (chat_id, name))
+    return load(file, chat_id) if number and is_stored.fetchone() is None else None
+
+
+def emptied(file: ChatFile, chat_ids: Collection[str]) -> frozenset[str]:
+    """Return the chats whose messages, as this server knows them, others have all deleted."""
+    return frozenset(
+        each
+        for each in chat_ids
+        if file.last.get(each, (0, ""))[0]
+        and not last_message(file, each)[0]
+        and not file.is_behind
+    )
 
 
 def latest(
@@ -239,14 +260,19 @@ def set_title_and_settings(
         )
 
 
-def _last(file: ChatFile, chat: str) -> int:
-    query = "SELECT coalesce(max(sequence), 0) FROM message WHERE chat = ? AND sequence <= ?"
-    return int(file.execute(query, (chat, _LAST_SEQUENCE)).fetchone()[0])
+def last_message(file: ChatFile, chat: str) -> tuple[int, str]:
+    """Return the number and the id of the last message of a chat, or 0 and an empty text."""
+    query = (
+        "SELECT sequence, id FROM message WHERE chat = ? AND sequence <= ?"
+        " ORDER BY sequence DESC LIMIT 1"
+    )
+    number, name = file.execute(query, (chat, _LAST_SEQUENCE)).fetchone() or (0, "")
+    return int(number), str(name)
 
 
 def _compare(file: ChatFile, chat: ChatRow, before: int) -> None:
     """Report that another server has written to a chat since our last write."""
-    expected = file.last.get(chat.id, before)
+    expected, _ = file.last.get(chat.id, (before, ""))
     name = chat.title or chat.id
     if before > expected:
         file.report_once(

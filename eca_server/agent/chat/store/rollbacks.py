@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from eca_protocol import json
-from eca_server.agent.chat.store.queries import set_title_and_settings
+from eca_server.agent.chat.store.queries import last_message, set_title_and_settings
 from eca_server.agent.chat.store.rows import (
     BeforeImage,
     BeforeImageBatch,
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 BYTES_AT_ONCE = 16 * 2**20
 """The bytes of before-images after which a query for changes ends."""
+
+_BITS: Final = 16  # of a mode
 
 _CUT: Final = (
     "DELETE FROM message WHERE chat = ?1 AND sequence >="
@@ -57,7 +59,8 @@ def add_before_images(file: ChatFile, chat: str, images: Sequence[BeforeImage]) 
     numbers = []
     for each in images:
         paths = (os.fsencode(each.path), _encode_path(each.moved_from))
-        row = (chat, each.content_id, *paths, each.existed, each.mode, each.data, each.after)
+        mode = _encode_mode(each.mode, each.group)
+        row = (chat, each.content_id, *paths, each.existed, mode, each.data, each.after)
         numbers.append(file.execute(statement, row).lastrowid or 0)
     return tuple(numbers)
 
@@ -107,7 +110,8 @@ def content(file: ChatFile, number: int) -> StoredContent | None:
     """Return a file's content before a change; None if it is not stored."""
     query = "SELECT mode, data FROM before_image WHERE number = ? AND data IS NOT NULL"
     for mode, data in file.execute(query, (number,)):
-        return StoredContent(mode=mode, data=data)
+        bits, group = decode_mode(mode)
+        return StoredContent(mode=bits, group=group, data=data)
     return None
 
 
@@ -181,13 +185,26 @@ def finish_rollback(
                 (chat,),
             )
     set_title_and_settings(file, chat, title, settings)
-    file.last.pop(chat, None)
+    file.last[chat] = last_message(file, chat)
 
 
 def _steps(file: ChatFile, chat: str) -> Iterator[UndoStep]:
     query = "SELECT path, moved_to, present, change FROM undo_step WHERE chat = ? ORDER BY position"
     for path, moved_to, *more in file.execute(query, (chat,)):
         yield UndoStep(os.fsdecode(path), _decode_path(moved_to), *more)
+
+
+def _encode_mode(mode: int | None, group: int | None) -> int | None:
+    """Return the column of permission bits, with the group above them; older files have none."""
+    return mode if mode is None or group is None else mode | (group + 1) << _BITS
+
+
+def decode_mode(column: int | None) -> tuple[int | None, int | None]:
+    """Return the permission bits and the group of a column; None: they are not known."""
+    if column is None:
+        return None, None
+    group = (column >> _BITS) - 1
+    return column & ~(-1 << _BITS), group if group >= 0 else None
 
 
 def _encode_path(path: str | None) -> bytes | None:

@@ -17,6 +17,10 @@ _GENERATED: Final = "-"
 """The beginning of the id of a stored message that has no content id."""
 
 
+FOLDER: Final = b"folder"
+"""The state of a directory, in place of the digest of a file's content."""
+
+
 @attrs.frozen(kw_only=True)
 class StoredMessage:
     """A message with its stable id: for a user's message the contentId of the wire."""
@@ -111,7 +115,8 @@ class BeforeImage:
     """A file before a call changes it; a turn may have several of one path.
 
     It is stored before the change, which may therefore have failed. Before a file is restored, the
-    last change first, its content must be compared with `after`.
+    last change first, its content must be compared with `after`. A directory that a call creates
+    is stored like a new file whose content is `FOLDER`.
 
     Attributes:
         content_id: the id of the user's last message before the change.
@@ -119,6 +124,7 @@ class BeforeImage:
         moved_from: the real path it was moved from, if it was: moved back, it is restored.
         existed: whether there was a file.
         mode: its permission bits.
+        group: its group.
         data: its bytes; None if there was no file, or it was too large to be stored.
         after: the digest of its content after the change (see `Fingerprint`).
     """
@@ -128,6 +134,7 @@ class BeforeImage:
     moved_from: str | None = None
     existed: bool
     mode: int | None = None
+    group: int | None = None
     data: bytes | None = attrs.field(default=None, repr=False)
     after: bytes | None = attrs.field(default=None, repr=False)
 
@@ -138,12 +145,14 @@ class BeforeImageBatch:
 
     Attributes:
         content_id: the id of the user's last message before the changes.
+        directories: which of `paths` are created directories.
         numbers: their numbers in the store; None: they are not stored, or not yet.
     """
 
     chat: str
     content_id: str
     paths: tuple[str, ...]
+    directories: frozenset[str] = frozenset()
     numbers: tuple[int, ...] | None = None
 
 
@@ -170,9 +179,10 @@ class Change:
 
 @attrs.frozen(kw_only=True)
 class StoredContent:
-    """The previous permission bits and bytes of a file."""
+    """The previous permission bits, group and bytes of a file."""
 
     mode: int | None
+    group: int | None = None
     data: bytes = attrs.field(repr=False)
 
 
@@ -196,7 +206,7 @@ class UndoStep:
     @property
     def is_deletion(self) -> bool:
         """True if the file did not exist before, and is deleted."""
-        return self.moved_to is None and self.change is None
+        return self.moved_to is None and self.change is None and self.present != FOLDER
 
 
 @attrs.frozen

@@ -120,17 +120,39 @@ class Store:
 
         return await self._worker.read_unless_late(query, first=running.settle)
 
-    async def find_longer(
-        self, chat_id: str, message_ids: Collection[str], count: int
-    ) -> rows.StoredChat | None:
-        """Load a chat that has these messages, and more than `count`; None: not so, or not now."""
+    async def find_shortened(self, chat_id: str) -> rows.LoadResult | None:
+        """Load a chat if another server has deleted its last messages, or all of it.
 
-        def query(file: ChatFile) -> rows.StoredChat | None:
-            if rollbacks.has_unfinished_rollbacks(file, "", chat_id):
+        Returns:
+            None if no message was deleted, or if the chat cannot be read now.
+        """
+        return await self._find_changed(chat_id, queries.load_shortened)
+
+    async def find_changed(
+        self, chat_id: str, message_ids: Collection[str], count: int
+    ) -> rows.LoadResult | None:
+        """Load a chat like `find_shortened`, or if it has these messages, and more than `count`."""
+
+        def query(file: ChatFile, chat: str) -> rows.LoadResult | None:
+            shortened = queries.load_shortened(file, chat)
+            return shortened or queries.load_longer(file, chat, message_ids, count)
+
+        return await self._find_changed(chat_id, query)
+
+    async def _find_changed(
+        self, chat_id: str, load: Callable[[ChatFile, str], rows.LoadResult | None]
+    ) -> rows.LoadResult | None:
+        def query(file: ChatFile) -> rows.LoadResult | None:
+            if file.is_behind or rollbacks.has_unfinished_rollbacks(file, "", chat_id):
                 return None
-            return queries.load_longer(file, chat_id, message_ids, count)
+            return load(file, chat_id)
 
         return await self._worker.read_unless_late(query, first=running.settle)
+
+    async def emptied(self, chat_ids: Collection[str]) -> Collection[str]:
+        """Return the chats of which other servers have deleted everything that was stored."""
+        query = partial(queries.emptied, chat_ids=chat_ids)
+        return await self._worker.read_unless_late(query) or ()
 
     async def load(self, chat_id: str) -> rows.StoredChat | None:
         """Return a chat with its whole history; None if it is not stored, or not read in time."""
@@ -189,6 +211,7 @@ class Store:
             chat=chat_id,
             content_id=stored_images[0].content_id,
             paths=tuple(each.path for each in stored_images),
+            directories=frozenset(e.path for e in stored_images if e.after == rows.FOLDER),
         )
         size = sum(len(each.data or b"") for each in stored_images)
         self._backlog = [each for each in self._backlog if not each.done.is_set()]

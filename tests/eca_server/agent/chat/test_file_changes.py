@@ -16,7 +16,7 @@ from eca_protocol.server.roots import Root
 from eca_protocol.testing.provider import reply
 from eca_server.agent.chat import undo
 from eca_server.agent.chat.store.place import store_path
-from eca_server.agent.chat.store.rows import BeforeImage, Change, StoredContent
+from eca_server.agent.chat.store.rows import FOLDER, BeforeImage, Change, StoredContent
 from eca_server.agent.chat.store.store import Store
 from eca_server.agent.chat.undo import Plan, SkippedFile, apply_step, plan, skipped_lines
 from eca_server.agent.tools.move_file import MoveFile
@@ -24,6 +24,7 @@ from eca_server.agent.tools.tool import ToolOutput
 from eca_server.agent.tools.write_file import PlannedWrite, WriteFile
 from eca_server.workspace.boundary import Workspace
 from eca_server.workspace.reading import Fingerprint
+from eca_server.workspace.writing import missing_parents
 from tests.eca_server.agent.chat.agent_session import (
     ALLOW,
     calls,
@@ -37,11 +38,11 @@ from tests.eca_server.agent.chat.store.keeping import before_images
 from tests.eca_server.agent.chat.test_rollback import tree
 
 NAMES = st.sampled_from(["a", "b", "d/a", "d/b", "e/a"])
-FOLDERS = st.sampled_from([("d", "e/d"), ("e", "d/e"), ("a", "b"), ("b", "d/a"), ("d/a", "a")])
+MOVED = st.sampled_from([("d", "e/d"), ("e", "d/e"), ("a", "b"), ("b", "d/a"), ("d/a", "a")])
 
 OF_MODEL = st.one_of(
     st.tuples(st.just("write"), NAMES),
-    st.tuples(st.just("move"), FOLDERS),
+    st.tuples(st.just("move"), MOVED),
     st.tuples(st.just("fail"), NAMES),
 )
 OF_USER = st.one_of(st.tuples(st.just("edit"), NAMES), st.tuples(st.just("remove"), NAMES))
@@ -86,6 +87,7 @@ class Disk:
         before = path.read_bytes() if path.exists() else None
         after = Fingerprint.of(text.encode()).digest
         digest = None if before is None else Fingerprint.of(before).digest
+        self.note_directories(path)
         self.note(path=str(path), existed=before is not None, before=digest, after=after)
         if before is not None:
             self.contents[self.count] = StoredContent(mode=0o644, data=before)
@@ -97,9 +99,14 @@ class Disk:
         if not source.exists() or destination.exists() or not self.may_write(new):
             return
         content = Fingerprint.of(source.read_bytes()).digest if source.is_file() else None
+        self.note_directories(destination)
         self.note(path=str(destination), moved_from=str(source), existed=False, after=content)
         destination.parent.mkdir(parents=True, exist_ok=True)
         source.rename(destination)
+
+    def note_directories(self, path: Path) -> None:
+        for each in missing_parents(path):
+            self.note(path=str(each), existed=False, after=FOLDER)
 
     def note(self, **change: Any) -> None:
         self.changes.append(Change(number=self.count, **change))
@@ -114,6 +121,9 @@ class Disk:
 
     def tree(self) -> dict[str, str]:
         return tree(self.folder)
+
+    def directories(self) -> set[Path]:
+        return {each for each in self.folder.rglob("*") if each.is_dir()}
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +143,7 @@ def disk(top: Path, present: set[str]) -> Disk:
 @given(present=st.sets(NAMES), done=st.lists(OF_MODEL, max_size=8), killed=st.integers(0, 8))
 def test_what_only_the_model_changed_is_as_it_was(top, present, done, killed):
     ours = disk(top, present)
-    before = ours.tree()
+    before, directories = ours.tree(), ours.directories()
     for each in done:
         ours.do(*each)
     planned = ours.plan()
@@ -141,6 +151,7 @@ def test_what_only_the_model_changed_is_as_it_was(top, present, done, killed):
     ours.apply(planned.steps[:killed])
     ours.apply(planned.steps[max(0, killed - 1) :])  # what was done last was not struck out yet
     assert ours.tree() == before
+    assert ours.directories() == directories
 
 
 @settings(max_examples=20)

@@ -1,5 +1,7 @@
-"""Rollbacks in two servers at once, and to prompts that are no part of a history."""
+"""Rollbacks in two servers at once, to prompts in no history, and of directories and groups."""
 
+import os
+import stat
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +18,7 @@ from tests.eca_server.agent.chat.editor import (
     ECHO,
     SCRIPT,
     Editor,
+    call,
     contents,
     provider_config,
     writes,
@@ -146,10 +149,12 @@ async def test_a_turn_whose_prompt_the_other_server_removes_is_not_stored(tmp_pa
             [warning] = first.notified("$/showMessage")
             assert "The rest of this turn is not stored" in warning["message"]
             assert "twoend" in first.contents().text
+            assert "in another editor" in (await first.turn("say three")).answer
+            assert "twoend" not in words_sent(first)
         async with current(config, data=tmp_path, folder=folder) as later:
-            is_stored = (await later.ask("chat/open", {"chatId": "c"}))["found"]
-            assert is_stored == (action != "delete")
-            assert later.contents().text == ("say oneone" if action == "rollback" else "")
+            assert (await later.ask("chat/open", {"chatId": "c"}))["found"]
+            remaining = "say oneone" if action == "rollback" else ""
+            assert later.contents().text == f"{remaining}say threethree"
 
 
 async def echoed(ours: Editor, text: str, **params: Any) -> str:
@@ -241,3 +246,63 @@ async def test_a_prompt_stopped_before_its_chat_was_read_is_found(tmp_path, fold
         messages = await roll_back(ours, prompt_id)
         texts = values(messages)
         assert texts == ["Stopped.", "say one", "one"]
+
+
+def directories(folder: Path) -> set[str]:
+    return {each.relative_to(folder).as_posix() for each in folder.rglob("*") if each.is_dir()}
+
+
+MOVES = call("move_file", source="a", destination="d/e/a")
+
+
+@pytest.mark.parametrize(
+    ("script", "of_user", "remaining"),
+    [
+        (writes(**{"d/e/f": "1"}), [], set()),
+        (writes(**{"d/f": "1", "d/e/f": "2"}), [], set()),
+        (writes(**{"empty/f": "1", "d/f": "1"}), [], set()),
+        (writes(**{"d/e/f": "1"}), ["d/g"], {"d"}),
+        (writes(**{"d/e/f": "1"}), ["d/mine/"], {"d", "d/mine"}),
+        (writes(**{"d/e/f": "1"}), ["-d/e/f"], set()),
+        (MOVES, [], set()),
+        (f"{MOVES}\n{call('move_file', source='d', destination='x/y')}", [], set()),
+        (
+            f"{writes(**{'d/f': '1'})}\n{call('move_file', source='d', destination='x/y')}",
+            [],
+            set(),
+        ),
+    ],
+)
+async def test_created_directories_go_back_if_they_are_empty(
+    tmp_path, folder, script, of_user, remaining
+):
+    (folder / "empty").mkdir()
+    async with current(data=tmp_path, folder=folder) as ours:
+        prompt_id = await send_prompt(ours, script)
+        for name in of_user:
+            if name.startswith("-"):
+                (folder / name[1:]).unlink()
+            elif name.endswith("/"):
+                (folder / name).mkdir()
+            else:
+                (folder / name).write_text("by the user")
+        messages = await roll_back(ours, prompt_id)
+        assert not [each for each in shown_messages(messages) if "Nothing was undone" in each]
+    assert directories(folder) == {"empty", *remaining}
+    assert (folder / "a").read_text() == "as it was"
+    assert {*tree(folder)} == {"a", *(each for each in of_user if each[-1] == "g")}
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o664])
+async def test_a_restored_file_has_its_group_and_mode(tmp_path, folder, mode):
+    groups = [4242] if os.geteuid() == 0 else [g for g in os.getgroups() if g != os.getegid()]
+    if not groups:
+        pytest.skip("this user can give a file only one group")
+    os.chown(folder / "a", -1, groups[0])
+    (folder / "a").chmod(mode)
+    async with current(data=tmp_path, folder=folder) as ours:
+        prompt_id = await send_prompt(ours, writes(a="new"))
+        (folder / "a").unlink()
+        await roll_back(ours, prompt_id)
+    status = (folder / "a").stat()
+    assert (status.st_gid, stat.S_IMODE(status.st_mode)) == (groups[0], mode)

@@ -3,7 +3,7 @@
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ import trio
 from eca_protocol.process import Child
 from eca_protocol.server.roots import uri_of
 from eca_server.agent.chat import Prompt, Turn
-from eca_server.agent.chat.memory import Storage
 from eca_server.agent.chat.store import queries
 from eca_server.agent.chat.store.place import store_path
 from eca_server.agent.chat.store.rows import StoredChat
@@ -242,64 +241,3 @@ async def test_it_fails_if_a_chat_could_not_be_stored_or_deleted(tmp_path, is_de
             assert await ours.ask("chat/delete", {"chatId": "c"}) == {}
         error = (await shut_down(ours))["error"]
         assert error == {"code": -32603, "message": f"shutdown: {UNWRITTEN}"}
-
-
-async def test_a_chat_that_is_opened_again_shows_what_another_server_added(tmp_path):
-    async with current(data=tmp_path) as ours, current(data=tmp_path) as theirs:
-        await send_prompt(ours, "one", model=ECHO)
-        await theirs.ask("chat/open", {"chatId": "c"})
-        await send_prompt(theirs, "two", model=ECHO)
-        await theirs.ask("chat/update", {"chatId": "c", "title": "theirs"})
-        title, texts = await shown_title_and_texts(ours)
-        assert (title, texts) == ("theirs", ["one", "one", "two", "two"])
-        await send_prompt(ours, "three", model=ECHO)
-        assert "two" in repr(ours.connection.chats.get("c").history.model_context)
-
-
-async def test_a_chat_that_is_opened_again_still_reports_what_another_server_deleted(tmp_path):
-    async with current(data=tmp_path) as ours, current(data=tmp_path) as theirs:
-        for text in ("one", "two"):
-            cut = await send_prompt(ours, text, model=ECHO)
-        await ours.ask("chat/update", {"chatId": "c", "title": "ours"})
-        await theirs.ask("chat/open", {"chatId": "c"})
-        rollback = {"chatId": "c", "contentId": cut, "include": ["messages"]}
-        await theirs.ask("chat/rollback", rollback)
-        title, texts = await shown_title_and_texts(ours)
-        assert (title, texts) == ("ours", ["one", "one", "two", "two"])
-        await send_prompt(ours, "three", model=ECHO)
-        assert "Another server deleted messages of the chat ours" in repr(ours.received)
-
-
-async def test_what_came_while_an_opened_chat_was_read_again_stays(tmp_path, monkeypatch):
-    async with current(data=tmp_path) as ours, current(data=tmp_path) as theirs:
-        await send_prompt(ours, "one", model=ECHO)
-        await theirs.ask("chat/open", {"chatId": "c"})
-        await send_prompt(theirs, "two", model=ECHO)
-        history = ours.connection.chats.get("c").history
-        read = Storage.read_longer
-
-        async def read_slowly(self: Storage, known: Sequence[Message]) -> StoredChat | None:
-            stored = await read(self, known)
-            assert stored is not None
-            history.replace([*history, Message(role="user", parts=(TextPart("three"),))])
-            return stored
-
-        monkeypatch.setattr(Storage, "read_longer", read_slowly)
-        await ours.ask("chat/open", {"chatId": "c"})
-        assert "three" in repr(history.model_context)
-
-
-async def test_a_turn_that_is_not_on_the_disk_stays_when_the_chat_is_opened_again(
-    tmp_path, monkeypatch
-):
-    async with current(data=tmp_path) as ours, current(data=tmp_path) as theirs:
-        await send_prompt(ours, "one", model=ECHO)
-        await ours.ask("chat/update", {"chatId": "c", "title": "ours"})
-        await theirs.ask("chat/open", {"chatId": "c"})
-        for text in ("two", "three"):
-            await send_prompt(theirs, text, model=ECHO)
-        with monkeypatch.context() as patch:
-            patch.setattr(queries, "append", full_disk)
-            await send_prompt(ours, "unstored", model=ECHO)
-            _, texts = await shown_title_and_texts(ours)
-        assert texts == ["one", "one", "unstored", "unstored"]

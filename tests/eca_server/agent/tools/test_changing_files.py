@@ -1,6 +1,7 @@
 """`write_file`, `edit_file`, `preview_file_change`, `move_file`: changes as approved, or none."""
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -269,7 +270,12 @@ async def test_a_file_moves_and_directories_it_needs_are_made(folder):
     assert summary == "Moving old.py to new.py"
     assert folder.move.summary({"source": "a/old.py"}) == "Moving file"
     content = Fingerprint.of(TEXT.encode())
-    moved = FileChange(path=folder / "a/b/g", moved_from=folder / "f", after=content)
+    moved = FileChange(
+        path=folder / "a/b/g",
+        moved_from=folder / "f",
+        after=content,
+        new_directories=(folder / "a", folder / "a/b"),
+    )
     assert call.changes == (moved,)
     await call.run()
     assert not (folder / "f").exists()
@@ -283,3 +289,24 @@ async def test_what_the_model_knows_moves_along(folder):
     message = await refusal(folder.write, path="moved/g", content="new")
     assert "has changed since you read it" in message
     await run(folder.write, path="folder/g", content="new")
+
+
+async def test_a_workspace_folder_that_was_moved_away_is_not_made_again(tmp_path):
+    (tmp_path / "w").mkdir()
+    (tmp_path / "mine").write_text("outside")
+    folder = Folder(tmp_path / "w")
+    early = [
+        await prepare(folder.write, path="a/new", content="x"),
+        await prepare(folder.move, source="f", destination="a/g"),
+        await prepare(folder.move, source=str(tmp_path / "mine"), destination="g"),
+    ]
+    (tmp_path / "w").rename(tmp_path / "moved")
+    late = [
+        partial(prepare, folder.write, path="a/new", content="x"),
+        partial(prepare, folder.write, path="f", content="x"),
+        partial(prepare, folder.edit, **edit_of("two", "2")),
+    ]
+    for call in (*(each.run for each in early), *late):
+        with pytest.raises(ToolError, match=r"The workspace folder .*/w' does not exist now"):
+            await call()
+    assert {each.name for each in tmp_path.iterdir()} == {"moved", "mine"}

@@ -272,6 +272,42 @@ async def test_what_the_client_selected_is_not_sent_back_and_replaced_when_it_is
         assert await ours.chat_told() == agents | selected | models
 
 
+@pytest.mark.parametrize(
+    ("meanwhile", "selected"),
+    [
+        (None, "p/n"),
+        (ECHO, "p/n"),  # the announced one, which editors name in each prompt
+        ("simulator/script", None),
+    ],
+)
+@pytest.mark.parametrize("times", [1, 2])
+async def test_a_lost_model_is_selected_again_unless_the_user_chose_another(
+    tmp_path, meanwhile, selected, times
+):
+    with_model = {"defaultModel": ECHO, "providers": {"p": P | NAMES}}
+    async with project(tmp_path, with_model) as ours:
+        for _ in range(times):
+            await ours.editor.turn("/costs", model="p/n")
+            ours.write({"defaultModel": ECHO})
+            assert (await ours.chat_told())["selectModel"] == ECHO
+            if meanwhile is not None:
+                await ours.editor.turn("/costs", model=meanwhile)
+            ours.write(with_model)
+            assert (await ours.chat_told()).get("selectModel") == selected
+
+
+@pytest.mark.parametrize("scope", [{}, {"chatId": "c"}])
+async def test_the_users_choice_of_the_replacement_of_a_lost_model_stays(tmp_path, scope):
+    with_model = {"defaultModel": ECHO, "providers": {"p": P | NAMES}}
+    async with project(tmp_path, with_model) as ours:
+        await ours.editor.turn("/costs", model="p/n")
+        ours.write({"defaultModel": ECHO})
+        assert (await ours.chat_told())["selectModel"] == ECHO
+        await ours.editor.tell("chat/selectedModelChanged", {"model": ECHO, **scope})
+        ours.write(with_model)
+        assert "selectModel" not in await ours.chat_told()
+
+
 async def test_a_running_turn_keeps_its_configuration_and_the_next_has_the_new_one(tmp_path):
     (tmp_path / "a.txt").write_text("what stands there\n")
     look = tool_call("eca_read_file", '{"path": "a.txt"}', call_id="1")

@@ -1,5 +1,6 @@
 """Workspace trust: the question, its answers, and requests that give no consent."""
 
+import json
 from typing import Any
 
 import pytest
@@ -61,13 +62,29 @@ async def test_the_first_turn_asks_and_runs_with_what_was_accepted(folders):
         assert questions(ours) == []
 
 
-async def test_the_turn_that_asks_uses_the_first_model_that_the_folder_brings(folders):
+@pytest.mark.parametrize(
+    ("of_user", "prompt", "answer"),
+    [
+        ({}, {"model": ECHO, "agent": "code"}, "there"),  # an editor that knew no other model
+        ({"defaultModel": SCRIPT}, {}, "there"),
+        ({"defaultModel": SCRIPT}, {"model": SCRIPT}, "here"),
+    ],
+)
+async def test_the_turn_that_asks_uses_the_model_that_the_folder_brings(
+    folders, of_user, prompt, answer
+):
+    own = folders.folder / "config/eca/config.json"
+    own.parent.mkdir(parents=True)
+    own.write_text(json.dumps(of_user))
     async with Provider([reply("there")]) as there:
         folders.configure(**provider_config(there.url))
         async with folders.editor() as ours:
-            await ours.prompt("hi", model=ECHO, agent="code")
+            await ours.prompt("say here", **prompt)
             await answer_and_finish(ours, await next_question(ours), TRUST)
-            assert text(ours.contents()).endswith("there")
+            assert text(ours.contents()).endswith(answer)
+            assert ours.connection.chats.get("c").settings.model == (
+                SCRIPT if answer == "here" else "p/m"
+            )
 
 
 WORDS = (NOT_NOW, None, f"{TRUST}.", 7)

@@ -13,6 +13,7 @@ import pytest
 
 from eca_server.agent.chat.store import queries
 from eca_server.agent.chat.store.file import ChatFile
+from eca_server.agent.chat.store.rollbacks import decode_mode
 from eca_server.agent.chat.store.rows import BeforeImage, ChatRow, StoredChat, StoredMessage
 from eca_server.agent.chat.store.store import Store
 from eca_server.agent.chat.store.worker import Limits
@@ -72,7 +73,8 @@ async def before_images(store: Store, chat_id: str) -> Sequence[BeforeImage]:
                 path=os.fsdecode(path),
                 moved_from=None if moved_from is None else os.fsdecode(moved_from),
                 existed=bool(existed),
-                mode=mode,
+                mode=decode_mode(mode)[0],
+                group=decode_mode(mode)[1],
                 data=data,
                 after=after,
             )
