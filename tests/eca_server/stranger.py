@@ -269,6 +269,8 @@ class Stranger:
     def result(self, method: str, params: Any = UNSET, *, seconds: float = SECONDS) -> Any:
         """Send a request, and return the result of its success."""
         answer = self.answer(self.ask(method, params), seconds=seconds)
+        if method == "shutdown" and "error" in answer:  # something had not ended in time
+            raise TooSlow(answer["error"]["message"])
         assert "result" in answer, answer
         return answer["result"]
 
