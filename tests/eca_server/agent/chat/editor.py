@@ -176,6 +176,11 @@ class Editor(Wire):
         for _ in range(times):
             await self.content("progress", chat, state="finished")
 
+    async def expect_finishes(self, count: int, chat: str = "c") -> None:
+        """Read until that many turns of the chat have ended, with those already read."""
+        while self.contents(chat).finishes < count:
+            await self.until(lambda _: True)
+
     async def title(self, chat: str = "c") -> str:
         """The chat's title, when it has come."""
         while not (titles := [c for c in self.contents(chat) if c["type"] == "metadata"]):
