@@ -221,7 +221,7 @@ async def test_without_the_library_the_user_is_notified_once_and_the_work_contin
 async def test_a_collector_that_hangs_holds_the_end_no_longer_than_its_bound(
     began_before, monkeypatch
 ):
-    monkeypatch.setattr(telemetry, "FLUSH_SECONDS", 0.2)
+    monkeypatch.setattr(telemetry, "FLUSH_SECONDS", 1.5)
     with collecting(hangs=True) as collector:
         variables = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": collector.url}
         async with telemetry.record_telemetry(variables):
@@ -231,7 +231,7 @@ async def test_a_collector_that_hangs_holds_the_end_no_longer_than_its_bound(
                 telemetry.begin_flush()
                 monkeypatch.setattr(telemetry, "FLUSH_SECONDS", 30)
             ended = time.monotonic()
-        promises.check(time.monotonic() - ended, limit=3)
+        promises.check(time.monotonic() - ended, limit=4)
         assert collector.bodies
 
 
