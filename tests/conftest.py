@@ -45,6 +45,8 @@ MEMORY = "/dev/shm"
 MEMORY_BYTES = 2 << 30
 """The free space that a file system in memory must have to hold the tests' directories."""
 
+CLOCKS = {"mock_clock", "autojump_clock"}
+
 STDERR = pytest.StashKey[int]()
 ARMED = pytest.StashKey[float]()
 IS_TOO_SLOW = pytest.StashKey[bool]()
@@ -146,6 +148,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         test = getattr(getattr(test, "hypothesis", None), "inner_test", test)
         if inspect.iscoroutinefunction(test) and item.get_closest_marker("anyio") is None:
             item.add_marker(pytest.mark.trio)
+            of_fixtures = CLOCKS & {*getattr(item, "fixturenames", ())}
+            if not of_fixtures <= {*inspect.signature(test).parameters}:  # pytest-trio ignores it
+                raise pytest.UsageError(f"{item.nodeid}: the test itself must take {of_fixtures}")
     if config.getoption("--long"):
         return
     selected: list[pytest.Item] = []
