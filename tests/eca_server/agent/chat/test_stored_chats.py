@@ -19,6 +19,7 @@ from eca_server.agent.chat.store.place import store_path
 from eca_server.agent.chat.store.rows import StoredChat
 from eca_server.agent.chat.store.store import Store
 from eca_server.agent.chat.store.worker import LIMITS
+from eca_server.agent.jobs import shell as jobs_shell
 from eca_server.models.history import Message, TextPart
 from tests.eca_server.agent.chat.current import current, set_store_limits, since
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, call, editor
@@ -222,6 +223,7 @@ async def test_it_fails_if_a_tool_cannot_be_ended(tmp_path, monkeypatch, is_dele
         pid = await run_sleeper(ours, tmp_path)
         with monkeypatch.context() as patched:
             patched.setattr(Child, "signal_group", send_no_signal)
+            patched.setattr(jobs_shell, "_TERM_SECONDS", 30)  # it is not given up before
             if is_deleted:
                 assert await ours.ask("chat/delete", {"chatId": "c"}) == {}
             with within(2):
