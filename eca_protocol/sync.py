@@ -127,11 +127,9 @@ class _ConnectionThread:
             if inspect.iscoroutinefunction(function) or function is anext:
                 raise LocalProtocolError("a function given to client.on must not wait")
             return function(*args, **kwargs)
+        task = _Task(functools.partial(function, *args, **kwargs))
         try:
-            future = self._portal.start_task_soon(functools.partial(function, *args, **kwargs))
-        except RuntimeError:  # the portal was stopped
-            raise ConnectionClosed("the connection was closed") from None
-        try:
+            future = self._start(task)
             future.add_done_callback(self._wake)
             while (job := self._next_job(future)) is not None:
                 job.run()
@@ -139,8 +137,17 @@ class _ConnectionThread:
         except CancelledError:
             raise ConnectionClosed("the connection was closed") from None
         except BaseException:
-            future.cancel()
+            if not task.has_ended:
+                with contextlib.suppress(RuntimeError):  # the portal was stopped
+                    self._portal.call(task.cancel)
             raise
+
+    def _start(self, task: _Task) -> Future[Any]:
+        """Start a task; this waits while the thread is busy, and Ctrl-C may come meanwhile."""
+        try:
+            return self._portal.start_task_soon(task.run)
+        except RuntimeError:  # the portal was stopped
+            raise ConnectionClosed("the connection was closed") from None
 
     def _next_job(self, future: Future[Any]) -> _Job | None:
         with self._changed:
@@ -168,6 +175,32 @@ class _ConnectionThread:
             return await result if inspect.isawaitable(result) else result
 
         return call
+
+
+class _Task:
+    """A call in the thread of the connection, which can be cancelled before it has started."""
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self.has_ended = False
+        self._function = function
+        self._scope: anyio.CancelScope | None = None
+        self._is_cancelled = False
+
+    async def run(self) -> Any:
+        try:
+            with anyio.CancelScope() as self._scope:
+                if self._is_cancelled:
+                    self._scope.cancel()
+                result = self._function()
+                return await result if inspect.isawaitable(result) else result
+        finally:
+            self.has_ended = True
+
+    def cancel(self) -> None:
+        """Cancel the call; in the thread of the connection."""
+        self._is_cancelled = True
+        if self._scope is not None:
+            self._scope.cancel()
 
 
 @attrs.frozen(eq=False)

@@ -36,6 +36,7 @@ from eca_protocol.process import Child, GracePeriods, signal_name, spawn
 
 _LADDER: Final = GracePeriods(after_stdin=1.0, after_term=1.0, after_kill=1.0)
 _LOG_EXCERPT: Final = 2000  # characters of the error output that an error quotes
+_EXIT: Final = 2.0  # seconds for the end of an agent that has closed its output
 _DRAIN: Final = 0.3  # seconds for reading the pipes of an agent that has ended
 
 
@@ -144,8 +145,9 @@ class StdioAgent(AgentConnection):
     async def _closed_error(self, method: str) -> AgentError:
         if self._violation is not None:
             return AgentError("protocol_error", f"{method}: {self._violation}")
-        with anyio.move_on_after(_DRAIN * 2):
+        with anyio.move_on_after(_EXIT):
             await self._child.wait()
+        with anyio.move_on_after(_DRAIN):
             await self._errors_read.wait()
         excerpt = last_words(self.log().strip(), _LOG_EXCERPT)
         log = f"; the end of its error output:\n{excerpt}" if excerpt else ""

@@ -15,6 +15,7 @@ import pytest
 
 from tests.eca_server.stranger import SECONDS, environment
 from tests.node import node, node_modules
+from tests.promises import TooSlow
 
 BRIDGE = Path(__file__).with_name("vscode_bridge.js")
 
@@ -95,7 +96,10 @@ class NodeBridge:
     def exit_code(self, *, within: float) -> int:
         deadline = time.monotonic() + within
         while self._code is None:
-            self.read(max(0.01, deadline - time.monotonic()))
+            if time.monotonic() > deadline:
+                raise TooSlow(f"the process has not ended after {within} s")
+            if select.select([self._output], [], [], 0.05)[0]:
+                self.read(0)
         return self._code
 
     def close(self) -> None:

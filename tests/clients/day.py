@@ -13,6 +13,7 @@ import attrs
 
 from tests.clients.seat import Seat
 from tests.eca_server.processes import assert_some, children
+from tests.promises import within
 
 SCRIPTED = Path(__file__).parents[1] / "eca_server" / "agent" / "mcp" / "scripted_server.py"
 CONFIG = {
@@ -375,7 +376,8 @@ def has_work(seat: Seat) -> None:
 def goes_home(seat: Seat) -> Evening:
     """Leave in the middle of work, as this client leaves."""
     has_work(seat)
-    assert seat.ask("shutdown", seconds=3) is None
+    with within(3):
+        assert seat.ask("shutdown") is None
     child_processes = children(seat.line.pid)
     seat.tell("exit")
     if seat.who.leaves_by is not None:

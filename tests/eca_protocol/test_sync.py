@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -175,6 +176,24 @@ def test_ctrl_c_stops_the_turn_and_returns_promptly(where):
         if timer.ident is not None:
             timer.join()
         assert time.monotonic() - start < 10
+        assert chat.prompt("say next").text() == "next"
+
+
+def test_ctrl_c_while_the_thread_of_a_connection_is_busy_stops_the_turn(monkeypatch):
+    start = sync._ConnectionThread._start
+
+    def start_late(thread: Any, task: Any) -> Any:
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+        threading.Timer(0.5, may_continue.set).start()
+        return start(thread, task)
+
+    may_continue = threading.Event()
+    with sync.connect(server=server(), idle_deadline=20) as connected:
+        turn = (chat := connected.chat(model=SCRIPT)).prompt("say one\nwait forever")
+        connected._thread._portal.start_task_soon(may_continue.wait, 20)
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):  # noqa: PT012
+            patched.setattr(sync._ConnectionThread, "_start", start_late)
+            turn.text()
         assert chat.prompt("say next").text() == "next"
 
 

@@ -4,12 +4,27 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import attrs
 import pytest
 
+from eca_server.agent.chat.store.store import Store
+from eca_server.agent.chat.store.worker import LIMITS
 from tests.eca_server.ecp.browser import Browser, opened
 from tests.eca_server.stranger import SERVE, Stranger, environment, packet_sockets
 
 Start = Callable[..., Stranger]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _patience_with_the_disk() -> Iterator[None]:
+    """Let no server of this process say that the disk is late because the machine was.
+
+    Tests of late disks set limits of their own; a real server has those of the product.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        defaults = Store.__init__.__kwdefaults__
+        patch.setitem(defaults, "limits", attrs.evolve(LIMITS, write=60, read=60, close=60))
+        yield
 
 
 @pytest.fixture

@@ -5,6 +5,8 @@ import select
 import time
 from pathlib import Path
 
+from tests.promises import TooSlow
+
 
 def children(pid: int) -> set[int]:
     """Return the living descendants of a process."""
@@ -43,4 +45,5 @@ def assert_gone(pids: set[int], within: float = 5.0) -> None:
         remaining = max(0.0, deadline - time.monotonic())
         ended, _, _ = select.select([process], [], [], remaining)
         os.close(process)
-        assert ended, f"the process {pid} is left behind"
+        if not ended:
+            raise TooSlow(f"the process {pid} still runs after {within} s")

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 import pytest
 
 from tests.eca_server.fork_server import ECA, ForkedProcess, can_fork
+from tests.promises import TooSlow
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SERVE = (*ECA, "server")
@@ -268,6 +269,8 @@ class Stranger:
     def result(self, method: str, params: Any = UNSET, *, seconds: float = SECONDS) -> Any:
         """Send a request, and return the result of its success."""
         answer = self.answer(self.ask(method, params), seconds=seconds)
+        if method == "shutdown" and "error" in answer:  # something had not ended in time
+            raise TooSlow(answer["error"]["message"])
         assert "result" in answer, answer
         return answer["result"]
 
@@ -387,11 +390,11 @@ class Stranger:
             within: seconds; W-13 grants three to every end.
         """
         deadline = time.monotonic() + within
-        self.rest(seconds=within)
         try:
+            self.rest(seconds=within)
             return self.process.wait(max(0.01, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            pytest.fail(f"the process runs on after {within} s")
+        except (subprocess.TimeoutExpired, pytest.fail.Exception):
+            raise TooSlow(f"the process has not ended after {within} s") from None
 
     def close(self) -> None:
         """End the process if it runs, and check its log."""

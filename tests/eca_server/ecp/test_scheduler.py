@@ -132,7 +132,7 @@ async def test_a_run_that_is_cancelled_has_the_report_of_each_scenario_that_ende
 
 async def test_workers_have_the_rest_of_the_run_s_time_and_stop_after_a_failure():
     scenarios = [scenario(f"s{number}", "hang" if number == 1 else "count") for number in range(8)]
-    whole = batch(obedient(), *scenarios, run=0.8)
+    whole = batch(obedient(), *scenarios, run=4)  # enough for the start of an agent
     done = await run_all(whole, make_executor=Inline, workers=1)
     reasons = [report.exit_reason for report in done.reports]
     assert (done.not_run, done.exit_reason) == (0, "max_duration_exceeded")

@@ -8,6 +8,7 @@ import pytest
 from eca_protocol.testing.provider import chunk, finish, reply
 from tests.eca_server.stranger import contents_of, decision, message, text_of
 from tests.eca_server.wire.agent_session import ALLOW, calls, ends, order, output_of
+from tests.promises import within
 
 MEGABYTE = 2**20
 READ, SHELL, WRITE = "eca_read_file", "eca_shell_command", "eca_write_file"
@@ -29,7 +30,8 @@ def test_an_approval_and_a_stop_in_one_write_leave_nothing_open(start_agent):
     agent.send_prompt()
     call = agent.expect_content("toolCallRun", manualApproval=True)
     agent.send(decision("Approve", call), message("chat/promptStop", {"chatId": "c"}))
-    rest = contents_of(agent.expect_finished(seconds=2))
+    with within(2):
+        rest = contents_of(agent.expect_finished())
     assert order(rest) in (["toolCallRejected"], ["toolCallRunning", "toolCalled"])
     agent.turn("next")
 

@@ -18,6 +18,7 @@ from tests.eca_server.processes import assert_gone, children
 from tests.eca_server.stranger import SECONDS, Stranger, content_of
 from tests.eca_server.wire.real_job import call
 from tests.eca_server.workspace.test_temporary_files import killed, make_old
+from tests.promises import within
 
 FAMILY = (
     "sleep 600 & timeout 600 sleep 601 & setsid sleep 602 & (trap '' TERM; exec sleep 603) & "
@@ -73,7 +74,8 @@ def with_family(start_server: Start, folder: Path, starting: Starter) -> tuple[S
 
 
 def shutdown_and_exit(server: Stranger) -> None:
-    assert server.answer(server.ask("shutdown"), seconds=2)["result"] is None
+    with within(2):
+        assert server.result("shutdown") is None
     server.tell("exit")
 
 

@@ -7,7 +7,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,18 +14,18 @@ import pytest
 
 from eca_protocol.server.endings import LAST_SECONDS
 from tests.eca_server import fork_server
-from tests.eca_server.stranger import code_of, frame, is_finished, message
+from tests.eca_server.stranger import SECONDS, code_of, frame, is_finished, message
+from tests.promises import within
 
 
 @pytest.mark.requirement("W-13a", "LIFE-19")
 def test_shutdown_ends_all_turns_before_its_answer_and_nothing_follows_exit(server):
     server.initialize()
     chats = {server.start_endless_turn() for _ in range(20)}
-    begun = time.monotonic()
     behind = frame(message("chat/queryCommands", request_id=99)) + b"junk"
-    server.write(frame(message("shutdown", request_id="bye")) + frame(message("exit")) + behind)
-    assert server.answer("bye", seconds=2)["result"] is None
-    assert time.monotonic() - begun < 2
+    with within(2):
+        server.write(frame(message("shutdown", request_id="bye")) + frame(message("exit")) + behind)
+        assert server.answer("bye")["result"] is None
     finished = [
         message["params"]["chatId"] for message in server.received[:-1] if is_finished(message)
     ]
@@ -100,9 +99,8 @@ def test_a_deaf_client_does_not_hold_a_server_that_was_asked_to_end(server):
     server.initialize()
     server.prompt("repeat 200000 words that nobody reads")
     server.process.terminate()
-    begun = time.monotonic()
-    assert server.process.wait(3.0) == 143
-    assert time.monotonic() - begun < 3.0
+    with within(3):
+        assert server.process.wait(SECONDS) == 143
     server.close_output()
 
 

@@ -81,7 +81,7 @@ async def search_index(index: FileIndex, query: str, folder: Path, limit: int = 
     ],
     ids=range(15),
 )
-async def test_files_and_folders_are_found(index, project, query, expected):
+async def test_files_and_folders_are_found(index, project, query, expected, mock_clock):
     assert await search_index(index, query, project) == expected
     if query == "":
         assert await search_index(index, " ", project, limit=2) == "./ src/"
@@ -89,7 +89,7 @@ async def test_files_and_folders_are_found(index, project, query, expected):
 
 @pytest.mark.parametrize("gitignore", [True, False])
 async def test_rules_hold_unless_they_are_off_and_are_reported_if_they_cannot_be_read(
-    start, project, monkeypatch, gitignore
+    start, project, monkeypatch, gitignore, mock_clock
 ):
     if not gitignore:
         assert await search_index(start(gitignore=False), "out.py", project) == "build/out.py"
@@ -105,7 +105,9 @@ async def test_rules_hold_unless_they_are_off_and_are_reported_if_they_cannot_be
 
 
 @pytest.mark.parametrize("nested_first", [True, False])
-async def test_files_of_nested_roots_count_once(start, project, monkeypatch, nested_first):
+async def test_files_of_nested_roots_count_once(
+    start, project, monkeypatch, nested_first, mock_clock
+):
     index = start(project, project / "src")
     assert await search_index(index, "py", project) == "src/main.py src/util/text.py"
     assert await search_index(index, "", project, limit=2) == "./ src/"
@@ -120,19 +122,23 @@ async def test_files_of_nested_roots_count_once(start, project, monkeypatch, nes
     assert len(await index.search(".py", limit=100)) == 8
 
 
-async def test_a_root_that_git_ignores_is_listed_whole(start, project):
+async def test_a_root_that_git_ignores_is_listed_whole(start, project, mock_clock):
     (project / ".git").mkdir()
     assert await search_index(start(project, project / "build"), "out", project) == "build/out.py"
 
 
-async def test_a_large_root_leaves_room_for_the_next_one(start, project, outside, monkeypatch):
+async def test_a_large_root_leaves_room_for_the_next_one(
+    start, project, outside, monkeypatch, mock_clock
+):
     monkeypatch.setattr(room, "_MOST_FILES", 4)
     assert await search_index(start(project, outside), "secret", outside) == "secret"
     matches = await start(outside, project).search("", limit=100)
     assert sum(not each.is_directory for each in matches) == 4
 
 
-async def test_a_root_that_is_a_link_stays_as_the_user_opened_it(start, project, tmp_path):
+async def test_a_root_that_is_a_link_stays_as_the_user_opened_it(
+    start, project, tmp_path, mock_clock
+):
     (tmp_path / "alias").symlink_to(project)
     assert (
         await search_index(start(tmp_path / "alias"), "main", tmp_path / "alias") == "src/main.py"
@@ -141,7 +147,9 @@ async def test_a_root_that_is_a_link_stays_as_the_user_opened_it(start, project,
     assert await search_index(index, "main", tmp_path / "alias") == "src/main.py"
 
 
-async def test_a_turned_link_takes_no_files_from_other_roots(start, project, outside, tmp_path):
+async def test_a_turned_link_takes_no_files_from_other_roots(
+    start, project, outside, tmp_path, mock_clock
+):
     alias = tmp_path / "alias"
     alias.symlink_to(project / "src")
     roots = [root_of(each) for each in (alias, project, project / "src")]
@@ -260,7 +268,7 @@ async def test_a_search_waits_a_moment_for_a_renewal(start, project, mock_clock,
     assert await search_index(index, "newer", project) == "newer"
 
 
-async def test_a_search_is_abandoned_when_it_is_cancelled(index, monkeypatch):
+async def test_a_search_is_abandoned_when_it_is_cancelled(index, monkeypatch, mock_clock):
     entered, resume = threading.Event(), threading.Event()
 
     def matches(_: Catalogue, query: str) -> Iterator[Entry]:
@@ -278,7 +286,9 @@ async def test_a_search_is_abandoned_when_it_is_cancelled(index, monkeypatch):
     resume.set()
 
 
-async def test_removed_files_and_those_behind_a_new_link_are_no_matches(index, project, outside):
+async def test_removed_files_and_those_behind_a_new_link_are_no_matches(
+    index, project, outside, mock_clock
+):
     (project / "src" / "text").touch()
     (project / "src" / "util" / "secret").touch()
     (project / "text").mkdir()
@@ -313,7 +323,7 @@ async def test_a_stored_listing_of_a_different_project_hides_nothing(
 
 
 async def test_a_stored_listing_leads_to_nothing_outside_the_roots(
-    start, project, outside, listings
+    start, project, outside, listings, mock_clock
 ):
     folder = project.parent / "listings"
     paths = [str(outside), "..", "../project", f"../{outside.name}", "src/../src", "src"]
@@ -348,7 +358,9 @@ async def test_a_slow_disk_gives_the_first_files(project, nursery, mock_clock, l
     nursery.cancel_scope.cancel()
 
 
-async def test_the_first_search_waits_for_the_first_files(start, project, listings, started):
+async def test_the_first_search_waits_for_the_first_files(
+    start, project, listings, started, mock_clock
+):
     """The web page asks once, while it starts, and shows the answer until the user types."""
     listings.resume.clear()
     search = started(start(), "")
@@ -394,7 +406,9 @@ async def test_a_first_search_uses_a_stored_listing(start, project, mock_clock, 
     assert await until_stored("new.py", "src/util/text.py") != written
 
 
-async def test_a_setting_counts_from_the_next_listing(start, project, nursery, listings, tmp_path):
+async def test_a_setting_counts_from_the_next_listing(
+    start, project, nursery, listings, tmp_path, mock_clock
+):
     listings.resume.clear()
     second = tmp_path / "second"
     shutil.copytree(project, second)
@@ -449,13 +463,17 @@ async def test_an_index_without_roots_finds_nothing(nursery, mock_clock):
     nursery.cancel_scope.cancel()
 
 
-async def test_a_typed_path_is_completed_with_composed_and_decomposed_characters(index, project):
+async def test_a_typed_path_is_completed_with_composed_and_decomposed_characters(
+    index, project, mock_clock
+):
     for query, name in {"\xc9t": "e\u0301te\u0301", "\ud55c": "\u1112\u1161\u11ab"}.items():
         (project / name).touch()
         assert await search_index(index, f"./{query}", project) == name
 
 
-async def test_a_directory_outside_is_listed_without_pipes_and_devices(index, outside, monkeypatch):
+async def test_a_directory_outside_is_listed_without_pipes_and_devices(
+    index, outside, monkeypatch, mock_clock
+):
     monkeypatch.setenv("HOME", str(outside))
     secret = [FileMatch(path=outside / "secret", is_directory=False)]
     for query in ("~", "~/", "~/sec", "../outside/", f"{outside}/", f"{outside}/se"):

@@ -24,6 +24,7 @@ from eca_protocol.testing.conformance.suite import open_suite, run_suite
 from eca_protocol.testing.conformance.target import MODEL, Target
 from eca_protocol.testing.conformance.verdicts import NotApplicable, Unmet
 from eca_protocol.testing.script import reply, wait
+from tests import promises
 from tests.eca_protocol.testing.conformance.mutants import MUTANTS
 from tests.eca_protocol.testing.conformance.reference.server import Parts, Server, serve
 
@@ -174,22 +175,22 @@ async def test_a_wait_among_many_messages_ends_in_time():
             seconds.append(anyio.current_time() - start)
 
     await verdicts(a_case(looks, "W-20a"))
-    assert seconds[0] < 2
+    promises.check(seconds[0], limit=2)
 
 
 async def test_a_server_that_starts_slowly_has_more_time_for_its_first_answer():
     async def serve_late(transport: Transport, config: Mapping[str, Any]) -> int:
-        await anyio.sleep(0.6)
+        await anyio.sleep(1.6)
         return await serve(transport, config)
 
     async def asks(harness: Harness) -> None:
         async with harness.session(handshake=False) as session:
             params = session.initialize_params()
-            answer = await session.ask("initialize", params, seconds=0.1)
+            answer = await session.ask("initialize", params, seconds=1.5)
             harness.check("W-20a", "result" in answer, expected="an answer", got=answer)
 
     target = attrs.evolve(REFERENCE, serve=serve_late)
-    run = await run_suite(target, cases=[a_case(asks, "W-20a", seconds=0.2)], jobs=1)
+    run = await run_suite(target, cases=[a_case(asks, "W-20a", seconds=1.5)], jobs=1)
     assert of(run, "W-20a")[0] == "pass"
 
 
@@ -210,10 +211,10 @@ async def test_a_server_whose_greeting_was_cut_short_is_unowned():
         async with harness.session(config={"late": True}) as session:
             harness.check("W-20b", session.config, expected="a greeting", got=session.config)
 
-    cases = [a_case(is_cut_short, "W-20a", seconds=0.05), a_case(comes_later, "W-20b")]
+    cases = [a_case(is_cut_short, "W-20a", seconds=1), a_case(comes_later, "W-20b")]
     target = attrs.evolve(REFERENCE, serve=serve_late)
     run = await run_suite(target, cases=cases, jobs=1)
-    assert of(run, "W-20a") == ("untestable", "the case exceeded 0.05 s")
+    assert of(run, "W-20a") == ("untestable", "the case exceeded 1 s")
     assert of(run, "W-20b")[0] == "pass"
     assert starts == [None, True, True]
 

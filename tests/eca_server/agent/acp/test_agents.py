@@ -28,6 +28,7 @@ from tests.eca_server.agent.acp.chatting import (
     turn,
 )
 from tests.eca_server.agent.chat.editor import Content, Editor, contents, editor, finishes, text
+from tests.promises import within
 
 
 def announced(ours: Editor) -> list[Any]:
@@ -390,12 +391,11 @@ async def test_an_untrusted_workspace_cannot_add_an_agent(tmp_path):
         assert f"lets the ACP agent evil answer, which runs: touch {mark}" in listed
 
 
-async def stopped(ours: Editor, *, within: float) -> list[Content]:
+async def stopped(ours: Editor, *, seconds: float) -> list[Content]:
     """Stop the turn; its contents from the stop to `finished`."""
     begun = len(ours.received)
-    start = trio.current_time()
-    await ours.expect_stopped()
-    assert trio.current_time() - start < within
+    with within(seconds):
+        await ours.expect_stopped()
     return since(ours, begun)
 
 
@@ -417,7 +417,7 @@ async def test_a_stop_is_sent_at_once_and_the_session_continues(tmp_path, script
     async with chatting(tmp_path) as (ours, log):
         await begin(ours, script.replace("FOLDER", str(tmp_path / "work")))
         await ours.content(**before)
-        got = await stopped(ours, within=0.5)
+        got = await stopped(ours, seconds=0.5)
         kinds = [c["type"] for c in got if c["type"] not in {"progress", "text"}]
         assert kinds == ends
         await log.wait_for("cancel")
@@ -451,7 +451,7 @@ async def test_an_agent_with_one_session_answers_one_chat_at_a_time(tmp_path):
         await begin(ours, "say one\nwait")
         await ours.content("text", text="one")
         assert "answers one chat at a time" in text(await ours.turn("say two", "d", model=MODEL))
-        await stopped(ours, within=0.5)
+        await stopped(ours, seconds=0.5)
         assert "two" not in text(ours.contents())
         assert text(await ours.turn("say two", "d", model=MODEL)).endswith("two")
         assert text(await turn(ours, "say three")) == "three"
@@ -462,7 +462,7 @@ async def test_a_stop_before_the_session_ends_the_turn(tmp_path, state):
     async with chatting(tmp_path, slow=state) as (ours, log):
         await begin(ours, "say x")
         await log.wait_for("start" if state == "process" else "new")
-        await stopped(ours, within=0.5)
+        await stopped(ours, seconds=0.5)
         assert log.of("prompt") == []
 
 
@@ -475,7 +475,7 @@ async def test_a_stop_ends_a_running_terminal(tmp_path):
         with trio.fail_after(10):
             while not (pid_file.exists() and pid_file.read_text().strip()):
                 await trio.sleep(0.01)
-        await stopped(ours, within=1.0)
+        await stopped(ours, seconds=1.0)
         await log.wait_for("cancel")
         with pytest.raises(ProcessLookupError):
             os.kill(int(pid_file.read_text()), 0)

@@ -16,6 +16,7 @@ from eca_server.connection.features.lifecycle import Connection
 from eca_server.connection.server import serve
 from tests.eca_protocol.wire import Wire, notification, request
 from tests.eca_server.server_side import ServerSide
+from tests.promises import TooSlow
 
 ECHO, SCRIPT = "simulator/echo", "simulator/script"
 
@@ -100,6 +101,8 @@ class Editor(Wire):
         message = next(before, None) or await self.until(
             lambda each: each.get("id") == request["id"]
         )
+        if request["method"] == "shutdown" and "error" in message:  # something was late to end
+            raise TooSlow(message["error"]["message"])
         assert "error" not in message, message
         return message["result"]
 
@@ -172,6 +175,11 @@ class Editor(Wire):
         """Read until that many turns of the chat have ended."""
         for _ in range(times):
             await self.content("progress", chat, state="finished")
+
+    async def expect_finishes(self, count: int, chat: str = "c") -> None:
+        """Read until that many turns of the chat have ended, with those already read."""
+        while self.contents(chat).finishes < count:
+            await self.until(lambda _: True)
 
     async def title(self, chat: str = "c") -> str:
         """The chat's title, when it has come."""

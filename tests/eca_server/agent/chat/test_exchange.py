@@ -217,8 +217,7 @@ async def test_a_stopped_export_of_a_large_chat_ends_its_thread(
     await ours.stop()
     await ours.ask("chat/list")  # behind the stop
     may_continue.set()
-    while ours.contents().finishes < 2:  # a slow stop leaves the thread alone and ends at once
-        await ours.until(lambda _: True)
+    await ours.expect_finishes(2)  # a slow stop leaves the thread alone and ends at once
     assert len(masked) == 1
     assert "oneone" not in masked[0]  # a chat is masked in parts
     assert not [*tmp_path.glob("chat.*")]

@@ -62,8 +62,7 @@ async def test_a_stop_in_the_same_read_ends_it(client, source: dict[str, str]):
     request = inline(client, "say two", model=SCRIPT, **source)
     await client.send(request, notification("chat/promptStop", {"chatId": "i"}))
     assert (await client.answer(request))["status"] == "prompting"
-    if not client.contents("i").finishes:
-        await client.expect_finished("i")
+    await client.expect_finishes(1, "i")
     assert "two" not in client.contents("i").text.replace("say two", "")
     assert client.contents("i").finishes == 1
 

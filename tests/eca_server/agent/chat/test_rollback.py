@@ -14,6 +14,7 @@ import trio.testing
 from eca_server.agent.chat.store.rows import Rollback, StoredContent, UndoStep
 from eca_server.agent.chat.store.store import Store
 from eca_server.config.lock import Locked
+from eca_server.connection.features import rollback
 from tests.eca_server.agent.chat.current import current, reaction, refused, reopened, since, values
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, call, contents, writes
 
@@ -101,6 +102,7 @@ async def test_later_messages_go_with_one_that_the_store_has_lost(tmp_path, fold
 async def test_a_file_changed_by_others_stops_a_rollback(tmp_path, folder, monkeypatch, patiently):
     (folder / "kept").write_text("old")
     monkeypatch.setattr("eca_server.agent.chat.memory.LARGEST_IMAGE", 1000)
+    monkeypatch.setattr(rollback, "ASKED_AGAIN", (60.0, 120.0))
     full = "x" * 1000
     (folder / "full").write_text(full)
     (folder / "big").write_text(f"{full}x")
@@ -123,12 +125,27 @@ async def test_a_file_changed_by_others_stops_a_rollback(tmp_path, folder, monke
         assert (await refused_rollback(ours, first, "tools"))["data"]
         assert tree(folder) == expected
         if patiently:  # to ask once more is to want the rest
-            monkeypatch.setattr("eca_server.connection.features.rollback.ASKED_AGAIN", (0.0, 60.0))
+            monkeypatch.setattr(rollback, "ASKED_AGAIN", (0.0, 60.0))
         how = ("tools",) if patiently else ("tools", "rest")
         [words] = shown_messages(await roll_back(ours, first, *how))
         assert words.startswith("2 files restored, 1 new file deleted.\n\nNot restored:\n- ")
         assert tree(folder) == {"mine": "the user's", "kept": "old", "big": "small", "full": full}
         assert (folder / "kept").stat().st_mode & 0o777 == 0o640
+
+
+async def test_a_double_click_is_no_confirmation_however_slow_the_disk_is(
+    tmp_path, folder, monkeypatch
+):
+    monkeypatch.setattr(rollback, "ASKED_AGAIN", (0.0, 60.0))  # as if the refusal took a second
+    async with current(data=tmp_path, folder=folder) as ours:
+        first = await send_prompt(ours, writes(mine="1"))
+        (folder / "mine").write_text("the user's")
+        params = {"chatId": "c", "contentId": first, "include": ["tools"]}
+        clicks = [ours.request("chat/rollback", params) for _ in range(2)]
+        await ours.send(*clicks)
+        for click in clicks:
+            answer = await ours.until(lambda each, click=click: each.get("id") == click["id"])
+            assert answer["error"]["data"] == {"code": "not_restorable"}
 
 
 async def test_a_client_that_drops_messages_has_those_of_a_rollback_in_its_chat(tmp_path, folder):

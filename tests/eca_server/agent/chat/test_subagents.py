@@ -203,7 +203,7 @@ async def test_a_subagent_whose_own_chat_is_stopped_or_deleted_ends_alone(ends):
         else:
             await ours.ask("chat/delete", {"chatId": chat_id})
         shown = len(ours.contents(chat_id))
-        await ours.expect_finished()
+        await ours.expect_finishes(1)
         called = spawned(ours.contents())
         assert called["error"] is True
         assert called["outputs"][0]["text"] == "half\n\nThe user stopped this agent."

@@ -24,6 +24,14 @@ async def index_of(workspace: Workspace) -> AsyncIterator[FileIndex]:
         nursery.cancel_scope.cancel()
 
 
+@pytest.fixture(autouse=True)
+def _patient_searches(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a search wait for the whole listing, unless the test has a clock of its own."""
+    if "autojump_clock" not in request.fixturenames:
+        for name in ("_PATIENCE", "_MATCH_PATIENCE"):
+            monkeypatch.setattr(f"eca_server.workspace.index.{name}", 30.0)
+
+
 async def offered(workspace: Workspace, query: str = "", *contexts: m.ChatContext) -> list[str]:
     """Return the paths relative to the first root, directories with a final slash."""
     root = workspace.roots[0].path

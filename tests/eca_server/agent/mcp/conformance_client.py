@@ -41,7 +41,7 @@ async def log_in(http: HTTPClient, page: str, has_logged_in: trio.Event) -> None
         there = response.headers["location"]
     async with http.stream("GET", there):
         pass
-    with trio.fail_after(2):
+    with trio.fail_after(20):
         await has_logged_in.wait()
 
 

@@ -108,11 +108,12 @@ async def test_a_different_error_is_raised_with_the_servers_message():
 
 
 async def test_an_unanswered_list_times_out(monkeypatch):
-    for conversation_module in (conversation, session_module):
-        monkeypatch.setattr(conversation_module, "ANSWER_SECONDS", 0.2)
     async with session_with({"on": {"prompts/list": []}}) as session:
-        with pytest.raises(MCPError) as raised:
-            await session.list_prompts()
+        with monkeypatch.context() as patched:
+            for conversation_module in (conversation, session_module):
+                patched.setattr(conversation_module, "ANSWER_SECONDS", 0.2)
+            with pytest.raises(MCPError) as raised:
+                await session.list_prompts()
         assert raised.value.kind == "timeout"
         assert [tool.name for tool in await session.list_tools()] == ["echo"]
 

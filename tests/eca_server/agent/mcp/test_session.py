@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import time
 from typing import Any
 
 import pytest
@@ -27,6 +26,7 @@ from tests.eca_server.agent.mcp.scripted import (
 )
 from tests.eca_server.agent.mcp.scripted_server import INFO
 from tests.eca_server.agent.mcp.web import call, serving, text_of
+from tests.promises import within
 
 MOST_BYTES = 8192
 """Bytes of a server that may be dealt with in one step of the loop."""
@@ -114,10 +114,9 @@ async def test_odd_answers_of_a_call_and_what_is_around_them(steps, text, is_err
 
 
 async def test_a_long_message_comes_whole_and_soon_and_fails_its_call_beyond_the_limit(monkeypatch):
-    started = time.monotonic()
-    async with session_with(on_call(["big", 10_000_000])) as session:
-        assert len(text_of(await call(session, deadline=20))) == 10_000_000
-    assert time.monotonic() - started < 5
+    with within(5):
+        async with session_with(on_call(["big", 10_000_000])) as session:
+            assert len(text_of(await call(session, deadline=20))) == 10_000_000
     short = Framing(decoder=lambda: LineDecoder(max_line=50_000), encode=encode_line)
     monkeypatch.setattr(StdioTransport, "framing", short)
     async with session_with(on_call(["big", 100_000])) as session:
@@ -193,23 +192,25 @@ NO_PROGRESS: list[dict[str, Any]] = [
 ]
 
 
-async def test_progress_is_reported_and_gives_a_call_new_patience():
+async def test_progress_is_reported_and_gives_a_call_new_patience(mock_clock):
     reports: list[Progress] = []
-    steps = [["sleep", 0.1], PROGRESS] * 8
-    async with session_with(on_call(*steps, DONE)) as session:
-        assert text_of(await call(session, deadline=0.5, on_progress=reports.append)) == "ok"
-    assert reports[0] == Progress(token=1, progress=1, total=2, message="half")
+
+    def note(progress: Progress) -> None:
+        reports.append(progress)
+        mock_clock.jump(0.4)
+
+    async with session_with(on_call(*[PROGRESS] * 8, ["sleep", 0.1], DONE)) as session:
+        assert text_of(await call(session, deadline=0.5, on_progress=note)) == "ok"
+    assert reports == [Progress(token=1, progress=1, total=2, message="half")] * 8
 
 
 @pytest.mark.long
-async def test_progress_without_end_does_not_hold_a_call_for_ever(monkeypatch):
+async def test_progress_without_end_does_not_hold_a_call_for_ever(monkeypatch, mock_clock):
     monkeypatch.setattr(session_module, "MAX_CALL_SECONDS", 0.5)
-    forever = ["repeat", 200, ["both", PROGRESS, ["sleep", 0.02]]]
-    async with session_with(on_call(forever)) as session:
-        started = time.monotonic()
+    async with session_with(on_call(*[PROGRESS] * 3, ["sleep", 20], DONE)) as session:
         with pytest.raises(MCPError):
-            await call(session, deadline=0.3)
-        assert 0.4 < time.monotonic() - started < 2
+            await call(session, deadline=0.3, on_progress=lambda _: mock_clock.jump(0.2))
+        mock_clock.rate = 1
 
 
 async def test_invalid_progress_is_ignored():

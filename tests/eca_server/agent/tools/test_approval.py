@@ -1,4 +1,3 @@
-import time
 from typing import Any
 
 import attrs
@@ -12,6 +11,7 @@ from eca_server.agent.tools.approval_rules import Call, spellings
 from eca_server.config import matchers as name_matchers
 from eca_server.config.settings import Config
 from eca_server.config.tool_settings import Approval, ApprovalRule, Behavior, ToolCall
+from tests.promises import within
 
 SPELLINGS = ["read_file", "eca_read_file", "eca__read_file", "ECA__read_file"]
 READ = Call(tool="read_file", effect="read", arguments={"path": "a.py"})
@@ -236,11 +236,10 @@ def test_a_deny_sees_the_whole_text_each_of_its_lines_and_each_command(pattern, 
 def test_a_pattern_that_takes_for_ever_loosens_nothing_and_ends_soon(monkeypatch):
     monkeypatch.setattr(approval, "_MATCHING_SECONDS", 0.03)
     slow, call = commands("(x+x+)+y"), shell("x" * 5_000)
-    started = time.monotonic()
-    assert verdict(Approval(deny=slow), call) == "deny"
-    assert verdict(Approval(ask=slow, by_default="allow"), call) == "ask"
-    assert verdict(Approval(allow=slow), call) == "ask"
-    assert time.monotonic() - started < 5
+    with within(5):
+        assert verdict(Approval(deny=slow), call) == "deny"
+        assert verdict(Approval(ask=slow, by_default="allow"), call) == "ask"
+        assert verdict(Approval(allow=slow), call) == "ask"
     slow_name = r"(?:a|a|aa)+b__y"
     tool = {"server": "a" * 60, "tool": "y", "effect": "run"}
     monkeypatch.setattr(name_matchers, "_NAME_SECONDS", 0.001)

@@ -265,7 +265,8 @@ async def test_a_file_that_matches_everywhere_is_left_early(tmp_path):
     ids=range(12),
 )
 async def test_what_cannot_be_searched_is_refused(tool, tmp_path, monkeypatch, arguments, words):
-    monkeypatch.setattr(search, "_SECONDS", 0.02)
+    if "too long" in words:
+        monkeypatch.setattr(search, "_SECONDS", 0.02)
     write(tmp_path, log="foo\n\0\n", **{"a b": "foo\n" + "a" * 5_000 + "b\n"})
     os.mkfifo(tmp_path / "pipe")
     assert words in await refusal(tool, **{"path": ".", "pattern": "foo", **arguments})

@@ -17,6 +17,7 @@ from eca_server.models.backend import BackendError
 from eca_server.models.discovery import Discovery
 from tests.eca_server.agent.chat.editor import Editor, editor
 from tests.eca_server.connection.features.session import announced
+from tests.promises import within
 
 KEY = "sk-not-a-real-key-0123456789"
 OURS = ["simulator/echo", "simulator/script"]
@@ -138,7 +139,7 @@ async def test_nothing_waits_for_an_endpoint_that_does_not_answer_or_gives_no_li
             assert (await announced(ours))["models"] == ["q/m", *OURS]
             await ours.turn("hi", model="simulator/echo")
             assert ours.connection.models.names == ("q/m", *OURS)
-            with trio.fail_after(2):
+            with within(2):
                 await ours.ask("shutdown")
         assert unasked.other_requests == []
 

@@ -262,10 +262,11 @@ def test_a_keyring_that_fails_hangs_or_is_missing_is_reported(fake, tmp_path, mo
     assert not ours.path.exists()
     ours.store("openai", Secret(KEY))
     go_on = threading.Event()
-    monkeypatch.setattr(system_keyring, "SECONDS", 0.05)
     fake.get_password = lambda *_: go_on.wait(20) and None
-    with pytest.raises(LoginsError, match="did not answer"):
-        in_keyring(tmp_path).unlock()
+    with monkeypatch.context() as patch:
+        patch.setattr(system_keyring, "SECONDS", 0.05)
+        with pytest.raises(LoginsError, match="did not answer"):
+            in_keyring(tmp_path).unlock()
     go_on.set()
     monkeypatch.setitem(sys.modules, "keyring", None)
     with pytest.raises(LoginsError, match=r"eca-protocol\[keyring\]"):

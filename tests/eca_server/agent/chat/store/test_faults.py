@@ -35,6 +35,7 @@ from tests.eca_server.agent.chat.store.process import (
     spawn,
     write_where_it_is_forbidden,
 )
+from tests.promises import within
 
 
 async def test_a_full_disk_is_reported_once_and_nothing_is_lost_once_there_is_space(
@@ -334,7 +335,7 @@ async def test_closing_does_not_wait_for_a_disk_that_does_not_answer(path: Path)
     late = store.Store(path, on_problem=problems.append, limits=limits)
     with locked(path):
         assert not await late.append("c", WORKSPACE, messages_of("late"))
-        with trio.fail_after(2):
+        with within(2):
             assert not await late.close()
     assert problems == [f"{path} does not answer: chats stay only in memory until it does."]
 
