@@ -24,8 +24,6 @@ class PendingCall(Generic[R]):
             None: an abandoned call is forgotten.
     """
 
-    __slots__ = ("_abandon", "_decode", "_event", "_outcome", "id", "method", "on_answer")
-
     def __init__(
         self,
         request: Request,

@@ -213,6 +213,9 @@ class Endpoint:
         gate: the protocol's lifecycle, if the other side has to obey one.
         max_running: the limit of the other side's unanswered requests; one more is refused with
             -32603, and one without an id is dropped.
+
+    Attributes:
+        may_release: the gate has opened, and `take_released` may return held messages.
     """
 
     def __init__(
@@ -234,7 +237,7 @@ class Endpoint:
         self._running: dict[Id, str] = {}
         self._held_messages: list[dict[str, Any]] = []
         self._held_requests: dict[Id, dict[str, Any]] = {}
-        self._may_release = False
+        self.may_release: bool = False
         self._last_id = 0
         self.closed: bool = False
 
@@ -335,16 +338,16 @@ class Endpoint:
 
     def allow_release(self) -> None:
         """Let `take_released` return held messages; for a gate that opens by itself."""
-        self._may_release = True
+        self.may_release = True
 
     def take_released(self) -> list[Event]:
         """Return the events of the messages that the gate releases, in their order of arrival.
 
         Call it after each answer and each cancellation.
         """
-        if not self._may_release:
+        if not self.may_release:
             return []
-        self._may_release = False
+        self.may_release = False
         held, self._held_messages = self._held_messages, []
         unanswered, self._held_requests = self._held_requests, {}
         events: list[Event] = []
@@ -366,7 +369,7 @@ class Endpoint:
 
     def cancel_running(self, request_id: Id) -> RequestCancelled:
         """Remove a running request as cancelled; the event carries its reply, if any."""
-        self._close_request(request_id, success=False)
+        self.finish(request_id, success=False)
         reply = None
         if self.dialect.answers_cancelled:
             reply = ErrorResponse(
@@ -410,7 +413,7 @@ class Endpoint:
         Raises:
             LocalProtocolError: the request is unknown, answered or cancelled.
         """
-        self._close_request(request_id, success=True)
+        self.finish(request_id, success=True)
         return Response(request_id, result)
 
     def refuse(self, request_id: Id, code: int, message: str, data: Any = None) -> ErrorResponse:
@@ -419,10 +422,15 @@ class Endpoint:
         Raises:
             LocalProtocolError: the request is unknown, answered or cancelled.
         """
-        self._close_request(request_id, success=False)
+        self.finish(request_id, success=False)
         return ErrorResponse(request_id, code, message, data)
 
-    def _close_request(self, request_id: Id, *, success: bool) -> None:
+    def finish(self, request_id: Id, *, success: bool) -> None:
+        """Record the answer to one of the other side's requests, without making it.
+
+        Raises:
+            LocalProtocolError: the request is unknown, answered or cancelled.
+        """
         method = self._running.pop(request_id, None)
         if method is None:
             raise LocalProtocolError(
@@ -431,7 +439,7 @@ class Endpoint:
         if self.gate is None or self._held_requests.pop(request_id, None) is not None:
             return
         if self.gate.record_answer(method, success=success):
-            self._may_release = True
+            self.may_release = True
 
     def close(self) -> tuple[Id, ...]:
         """End the connection; return the ids of our calls that stay unanswered."""

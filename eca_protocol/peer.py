@@ -319,7 +319,7 @@ class Peer:
         """
         if self.transport.closed or self.end is not None:
             raise ConnectionClosed(f"{method}: the connection is closed")
-        request = self._endpoint.call(method, self.codec.encode_params(method, params))
+        request = self._endpoint.call(method, self._runner.codec.encode_params(method, params))
         call = self.pending_calls[request.id] = PendingCall(
             request,
             decode=self._decode_result,
