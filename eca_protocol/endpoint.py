@@ -27,7 +27,8 @@ from eca_protocol.jsonrpc import (
     Notification,
     Request,
     Response,
-    classify,
+    check_message,
+    error_response,
 )
 from eca_protocol.revisions import EVER, Window
 
@@ -156,7 +157,7 @@ class Gate(Protocol):
 LSP_DIALECT = Dialect(cancel_method="$/cancelRequest")
 
 
-@attrs.frozen
+@attrs.define(unsafe_hash=True)
 class RequestReceived:
     """A request to handle; one whose `id` is None gets no answer (ruling W-4)."""
 
@@ -165,7 +166,7 @@ class RequestReceived:
     params: Any
 
 
-@attrs.frozen
+@attrs.define(unsafe_hash=True)
 class NotificationReceived:
     """A notification to handle; one with an `id` is answered with null (ruling W-4)."""
 
@@ -182,7 +183,7 @@ class RequestCancelled:
     reply: ErrorResponse | None
 
 
-@attrs.frozen
+@attrs.define(unsafe_hash=True)
 class CallAnswered:
     """The answer to one of our calls: a raw result, or `error`."""
 
@@ -212,6 +213,9 @@ class Endpoint:
         gate: the protocol's lifecycle, if the other side has to obey one.
         max_running: the limit of the other side's unanswered requests; one more is refused with
             -32603, and one without an id is dropped.
+
+    Attributes:
+        may_release: the gate has opened, and `take_released` may return held messages.
     """
 
     def __init__(
@@ -231,9 +235,9 @@ class Endpoint:
         self._served = table.received_by(side)
         self._calls: dict[Id, str] = {}
         self._running: dict[Id, str] = {}
-        self._held_messages: list[Request | Notification] = []
-        self._held_requests: dict[Id, Request] = {}
-        self._may_release = False
+        self._held_messages: list[dict[str, Any]] = []
+        self._held_requests: dict[Id, dict[str, Any]] = {}
+        self.may_release: bool = False
         self._last_id = 0
         self.closed: bool = False
 
@@ -255,18 +259,19 @@ class Endpoint:
         if self.closed:
             return None
         try:
-            message = classify(value)
+            is_call = check_message(value)
         except RemoteProtocolError as error:
             return self.reply_to_error(error)
-        if type(message) is Notification:
-            return self._receive_notification(message)
-        if type(message) is Request:
-            return self._receive_request(message)
-        if type(message) is ErrorResponse:
-            return self._receive_error(message)
-        assert type(message) is Response
-        called = self._calls.pop(message.id, None)
-        return None if called is None else CallAnswered(message.id, called, message.result)
+        if is_call:
+            return self._receive_call(value)
+        method = self._calls.pop(value.get("id"), None)
+        if method is None:
+            return None
+        if value.get("error") is None:
+            return CallAnswered(value["id"], method, value["result"])
+        answer = error_response(value["id"], value["error"])
+        failure = RequestFailed(answer.code, answer.message, answer.data, method=method)
+        return CallAnswered(value["id"], method, error=failure)
 
     def reply_to_error(self, error: RemoteProtocolError) -> Reply | None:
         """Return the reply to input that is no message (bad JSON, a bad frame), or None."""
@@ -274,89 +279,84 @@ class Endpoint:
             return None
         return Reply(ErrorResponse(error.request_id, error.code, error.message))
 
-    def _receive_notification(self, message: Notification) -> Event | None:
-        if message.method == self.dialect.cancel_method:
-            return self._receive_cancel(message.params)
-        if self.gate is not None:
-            try:
-                verdict = self.gate.admit(message.method, "notification")
-            except RPCError:
-                return None
-            if verdict is Verdict.HOLD and len(self._held_messages) < self.max_running:
-                self._held_messages.append(message)
-            if verdict is not Verdict.ADMIT:
-                return None
-        return self._open_notification(message)
-
-    def _open_notification(self, message: Notification) -> Event | None:
-        method = self._served.get(message.method)
-        if method is None:
+    def _receive_call(self, value: dict[str, Any]) -> Event | None:
+        if "id" in value:
+            return self._receive_request(value["id"], value)
+        name = value["method"]
+        if name == self.dialect.cancel_method:
+            return self._receive_cancel(value.get("params"))
+        is_admitted = self.gate is None or self._admits(self.gate, value)
+        method = self._served.get(name)
+        if method is None or not is_admitted:
             return None
         if method.kind == "request":
-            return RequestReceived(None, method, message.params)
-        return NotificationReceived(method, message.params)
+            return RequestReceived(None, method, value.get("params"))
+        return NotificationReceived(method, value.get("params"))
 
-    def _receive_request(self, message: Request) -> Event | None:
-        if message.id in self._running:
-            return _refusal(
-                message, ErrorCode.INVALID_REQUEST, f"the request {message.id!r} is still pending"
-            )
+    def _admits(self, gate: Gate, value: dict[str, Any]) -> bool:
+        """Return whether a notification is to be handled now; hold it if it must wait."""
+        try:
+            verdict = gate.admit(value["method"], "notification")
+        except RPCError:
+            return False
+        if verdict is Verdict.HOLD and len(self._held_messages) < self.max_running:
+            self._held_messages.append(value)
+        return verdict is Verdict.ADMIT
+
+    def _receive_request(self, request_id: Id, value: dict[str, Any]) -> Event | None:
+        name = value["method"]
+        if request_id in self._running:
+            reason = f"the request {request_id!r} is still pending"
+            return _refusal(request_id, ErrorCode.INVALID_REQUEST, reason)
         if len(self._running) >= self.max_running:
-            return _refusal(
-                message,
-                ErrorCode.INTERNAL_ERROR,
-                f"{self.max_running} requests are pending: send more when some are answered",
-            )
+            reason = f"{self.max_running} requests are pending: send more when some are answered"
+            return _refusal(request_id, ErrorCode.INTERNAL_ERROR, reason)
         if self.gate is not None:
             try:
-                verdict = self.gate.admit(message.method, "request")
+                verdict = self.gate.admit(name, "request")
             except RPCError as refused:
-                return _refusal(message, refused.code, refused.message)
+                return _refusal(request_id, refused.code, refused.message)
             if verdict is Verdict.HOLD:
-                self._running[message.id] = message.method
-                self._held_requests[message.id] = message
-                self._held_messages.append(message)
+                self._running[request_id] = name
+                self._held_requests[request_id] = value
+                self._held_messages.append(value)
                 return None
             if verdict is not Verdict.ADMIT:
-                reason = f"{message.method[:200]} is not expected now"
-                return _refusal(message, ErrorCode.INVALID_REQUEST, reason)
-        return self._open_request(message)
+                reason = f"{name[:200]} is not expected now"
+                return _refusal(request_id, ErrorCode.INVALID_REQUEST, reason)
+        return self._open_request(request_id, name, value.get("params"))
 
-    def _open_request(self, message: Request) -> Event:
-        method = self._served.get(message.method)
+    def _open_request(self, request_id: Id, name: str, params: Any) -> Event:
+        method = self._served.get(name)
         if method is None:
-            return _refusal(
-                message, ErrorCode.METHOD_NOT_FOUND, f"unknown method: {message.method[:200]}"
-            )
-        self._running[message.id] = message.method
+            reason = f"unknown method: {name[:200]}"
+            return _refusal(request_id, ErrorCode.METHOD_NOT_FOUND, reason)
+        self._running[request_id] = name
         if method.kind == "notification":
-            return NotificationReceived(method, message.params, message.id)
-        return RequestReceived(message.id, method, message.params)
+            return NotificationReceived(method, params, request_id)
+        return RequestReceived(request_id, method, params)
 
     def allow_release(self) -> None:
         """Let `take_released` return held messages; for a gate that opens by itself."""
-        self._may_release = True
+        self.may_release = True
 
     def take_released(self) -> list[Event]:
         """Return the events of the messages that the gate releases, in their order of arrival.
 
         Call it after each answer and each cancellation.
         """
-        if not self._may_release:
+        if not self.may_release:
             return []
-        self._may_release = False
+        self.may_release = False
         held, self._held_messages = self._held_messages, []
         unanswered, self._held_requests = self._held_requests, {}
         events: list[Event] = []
-        for message in held:
-            if type(message) is Notification:
-                event = self._receive_notification(message)
-            else:
-                assert type(message) is Request
-                if unanswered.get(message.id) is not message:
+        for value in held:
+            if "id" in value:
+                if unanswered.get(value["id"]) is not value:
                     continue
-                del self._running[message.id]
-                event = self._receive_request(message)
+                del self._running[value["id"]]
+            event = self._receive_call(value)
             if event is not None:
                 events.append(event)
         return events
@@ -369,22 +369,13 @@ class Endpoint:
 
     def cancel_running(self, request_id: Id) -> RequestCancelled:
         """Remove a running request as cancelled; the event carries its reply, if any."""
-        self._close_request(request_id, success=False)
+        self.finish(request_id, success=False)
         reply = None
         if self.dialect.answers_cancelled:
             reply = ErrorResponse(
                 request_id, ErrorCode.REQUEST_CANCELLED, "the request was cancelled"
             )
         return RequestCancelled(request_id, reply)
-
-    def _receive_error(self, message: ErrorResponse) -> CallAnswered | None:
-        if message.id is None:
-            return None
-        method = self._calls.pop(message.id, None)
-        if method is None:
-            return None
-        error = RequestFailed(message.code, message.message, message.data, method=method)
-        return CallAnswered(message.id, method, error=error)
 
     def call(self, method: str, params: Any = None) -> Request:
         """Register a call and return the message to send; its answer comes as `CallAnswered`.
@@ -422,7 +413,7 @@ class Endpoint:
         Raises:
             LocalProtocolError: the request is unknown, answered or cancelled.
         """
-        self._close_request(request_id, success=True)
+        self.finish(request_id, success=True)
         return Response(request_id, result)
 
     def refuse(self, request_id: Id, code: int, message: str, data: Any = None) -> ErrorResponse:
@@ -431,10 +422,15 @@ class Endpoint:
         Raises:
             LocalProtocolError: the request is unknown, answered or cancelled.
         """
-        self._close_request(request_id, success=False)
+        self.finish(request_id, success=False)
         return ErrorResponse(request_id, code, message, data)
 
-    def _close_request(self, request_id: Id, *, success: bool) -> None:
+    def finish(self, request_id: Id, *, success: bool) -> None:
+        """Record the answer to one of the other side's requests, without making it.
+
+        Raises:
+            LocalProtocolError: the request is unknown, answered or cancelled.
+        """
         method = self._running.pop(request_id, None)
         if method is None:
             raise LocalProtocolError(
@@ -443,7 +439,7 @@ class Endpoint:
         if self.gate is None or self._held_requests.pop(request_id, None) is not None:
             return
         if self.gate.record_answer(method, success=success):
-            self._may_release = True
+            self.may_release = True
 
     def close(self) -> tuple[Id, ...]:
         """End the connection; return the ids of our calls that stay unanswered."""
@@ -456,5 +452,5 @@ class Endpoint:
         return lost
 
 
-def _refusal(message: Request, code: int, reason: str) -> Reply:
-    return Reply(ErrorResponse(message.id, code, reason))
+def _refusal(request_id: Id, code: int, reason: str) -> Reply:
+    return Reply(ErrorResponse(request_id, code, reason))

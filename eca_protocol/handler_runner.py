@@ -226,8 +226,9 @@ class HandlerRunner:
         except Exception as error:  # noqa: BLE001 - every request is answered
             self._refuse(request_id, error, name)
             return
-        self._endpoint.respond(request_id, None)
-        self._on_answered()
+        self._endpoint.finish(request_id, success=True)
+        if self._endpoint.may_release:
+            self._on_answered()
 
     def _refuse(self, request_id: Id | None, error: BaseException, name: str = "") -> None:
         """Answer a request with an error, without internal details."""

@@ -18,13 +18,14 @@ The rules of both (ruling W-5):
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import json
 import math
 import re
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, Literal, NoReturn
 
 from eca_protocol.errors import InvalidJSON, LocalProtocolError
@@ -43,6 +44,7 @@ __all__ = [
     "dumps",
     "holds_too_many_values",
     "loads",
+    "loads_each",
 ]
 
 DuplicateKeys = Literal["last", "refuse"]
@@ -51,6 +53,7 @@ MAX_DEPTH: Final = 128
 MAX_DIGITS: Final = 4300
 MAX_VALUES: Final = 1_000_000
 
+_SHORT = 2 * MAX_DEPTH  # bytes; such a text neither nests too deep nor holds too many values
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 _BLANKS = " \t\r\n"
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -167,7 +170,7 @@ def holds_too_many_values(data: bytes | bytearray) -> bool:
 
 def _may_nest_too_deep(data: bytes | bytearray) -> bool:
     """Return False if there are too few brackets to nest that deep, as in most texts."""
-    if len(data) <= 2 * MAX_DEPTH:
+    if len(data) <= _SHORT:
         return False
     levels = MAX_DEPTH
     for bracket in (b"[", b"{"):
@@ -336,6 +339,19 @@ class _Stdlib:
             raise _too_deep()
         return value
 
+    @classmethod
+    def loads_each(
+        cls, texts: Sequence[bytes], *, duplicate_keys: DuplicateKeys = "last"
+    ) -> list[Any]:
+        """Read several JSON texts; in place of an invalid one comes its `InvalidJSON`."""
+        values: list[Any] = []
+        for text in texts:
+            try:
+                values.append(cls.loads(text, duplicate_keys=duplicate_keys))
+            except InvalidJSON as error:
+                values.append(error)
+        return values
+
     @staticmethod
     def dumps(value: Any) -> bytes:
         """Write one JSON text as compact UTF-8.
@@ -359,7 +375,7 @@ class _Stdlib:
         return body
 
 
-class _Orjson:
+class _Orjson(_Stdlib):
     """orjson for input on which it agrees with the reference; otherwise the reference."""
 
     # An integer of 19 digits or more may exceed 64 bits; orjson would read it as a float.
@@ -369,7 +385,8 @@ class _Orjson:
     def loads(data: bytes | bytearray | str, *, duplicate_keys: DuplicateKeys = "last") -> Any:
         if isinstance(data, str):
             data = _utf8(data)
-        if holds_too_many_values(data):
+        is_short = len(data) <= _SHORT
+        if not is_short and holds_too_many_values(data):
             raise _too_many()
         if duplicate_keys == "refuse" or _has_run_of_digits(data, _Orjson._LONG_INTEGER):
             return _Stdlib.loads(data, duplicate_keys=duplicate_keys)
@@ -377,9 +394,24 @@ class _Orjson:
             value = orjson.loads(data)
         except ValueError:
             return _Stdlib.loads(data)
-        if _may_nest_too_deep(data) and _nests_too_deep(value):
+        if not is_short and _may_nest_too_deep(data) and _nests_too_deep(value):
             raise _too_deep()
         return value
+
+    @classmethod
+    def loads_each(
+        cls, texts: Sequence[bytes], *, duplicate_keys: DuplicateKeys = "last"
+    ) -> list[Any]:
+        """Read several texts; the checks of short ones are made once for all."""
+        all_texts = b" ".join(texts)
+        if (
+            duplicate_keys == "last"
+            and max(map(len, texts), default=0) <= _SHORT
+            and not _has_run_of_digits(all_texts, cls._LONG_INTEGER)
+        ):
+            with contextlib.suppress(ValueError):
+                return list(map(orjson.loads, texts))
+        return super().loads_each(texts, duplicate_keys=duplicate_keys)
 
     @staticmethod
     def dumps(value: Any) -> bytes:
@@ -389,7 +421,7 @@ class _Orjson:
             return _Stdlib.dumps(value)
         if b"null" in body and _may_be_non_finite(value):
             return _Stdlib.dumps(value)
-        if _may_nest_too_deep(body) and _nests_too_deep(value):
+        if len(body) > _SHORT and _may_nest_too_deep(body) and _nests_too_deep(value):
             _write_slowly(value)
         return body
 
@@ -415,7 +447,7 @@ def _may_be_non_finite(value: Any) -> bool:
 
 
 if orjson is None:
-    _Engine: type[_Stdlib | _Orjson] = _Stdlib
+    _Engine: type[_Stdlib] = _Stdlib
 else:
     _OPTIONS: Final = (
         orjson.OPT_PASSTHROUGH_SUBCLASS
@@ -426,4 +458,5 @@ else:
 
 ENGINE: Final[Literal["orjson", "json"]] = "orjson" if _Engine is _Orjson else "json"
 loads = _Engine.loads
+loads_each = _Engine.loads_each
 dumps = _Engine.dumps

@@ -21,12 +21,12 @@ __all__ = [
     "Notification",
     "Request",
     "Response",
+    "check_message",
     "classify",
     "error_response",
 ]
 
 Id: TypeAlias = int | str
-_MISSING = object()
 
 
 class ErrorCode:
@@ -41,7 +41,7 @@ class ErrorCode:
     REQUEST_CANCELLED = errors.REQUEST_CANCELLED
 
 
-@attrs.frozen
+@attrs.define(unsafe_hash=True)
 class Request:
     """A call that gets exactly one answer."""
 
@@ -52,7 +52,9 @@ class Request:
     def to_json(self) -> dict[str, Any]:
         """Return the message as a JSON value; absent params are omitted."""
         message = {"jsonrpc": "2.0", "id": self.id, "method": self.method}
-        return message if self.params is None else {**message, "params": self.params}
+        if self.params is not None:
+            message["params"] = self.params
+        return message
 
 
 @attrs.frozen
@@ -69,7 +71,7 @@ class Notification:
         return {"jsonrpc": "2.0", "method": self.method, "params": self.params}
 
 
-@attrs.frozen
+@attrs.define(unsafe_hash=True)
 class Response:
     """The success response to a request; `result` may be None and is always written."""
 
@@ -104,6 +106,22 @@ Message: TypeAlias = Request | Notification | Response | ErrorResponse
 def classify(value: Any) -> Message:
     """Return the JSON-RPC message in a decoded JSON value.
 
+    Raises:
+        RemoteProtocolError: see `check_message`.
+    """
+    if check_message(value):
+        method, params = value["method"], value.get("params")
+        return (
+            Request(value["id"], method, params) if "id" in value else Notification(method, params)
+        )
+    if value.get("error") is not None:
+        return error_response(value.get("id"), value["error"])
+    return Response(value["id"], value["result"])
+
+
+def check_message(value: Any) -> bool:
+    """Check a decoded JSON value; return True for a call, False for an answer.
+
     A message with a `method` is a request if it has an `id`, otherwise a notification. A message
     without a `method` is a response. An `error` of null next to a `result` is read as a success. A
     non-integer error code is read as -32603, and the error's message may be absent (ruling W-60).
@@ -119,36 +137,34 @@ def classify(value: Any) -> Message:
             if isinstance(value, list)
             else f"expected a JSON-RPC message object, got {_kind(value)}"
         )
-    method = value.get("method", _MISSING)
-    if method is _MISSING:
-        return _classify_answer(value)
-    request_id = value.get("id", _MISSING)
-    id_is_valid = type(request_id) is int or type(request_id) is str
-    answer_to = request_id if id_is_valid else None
-    if request_id is not _MISSING and not id_is_valid:
-        raise errors.RemoteProtocolError(
-            f"id: expected an integer or a string, got {_kind(request_id)}"
-        )
+    if "method" not in value:
+        _check_answer(value)
+        return False
+    answer_to = None
+    if "id" in value:
+        answer_to = value["id"]
+        if type(answer_to) is not int and type(answer_to) is not str:
+            raise errors.RemoteProtocolError(
+                f"id: expected an integer or a string, got {_kind(answer_to)}"
+            )
     if value.get("jsonrpc") != "2.0":
         raise errors.RemoteProtocolError(
             f'jsonrpc: expected "2.0", got {_shown(value, "jsonrpc")}', request_id=answer_to
         )
-    if type(method) is not str:
+    if type(value["method"]) is not str:
         raise errors.RemoteProtocolError(
-            f"method: expected a string, got {_kind(method)}", request_id=answer_to
+            f"method: expected a string, got {_kind(value['method'])}", request_id=answer_to
         )
     params = value.get("params")
-    if params is not None and type(params) is not dict and type(params) is not list:
+    if type(params) is not dict and params is not None and type(params) is not list:
         raise errors.RemoteProtocolError(
             f"params: expected an object, an array or null, got {_kind(params)}",
             request_id=answer_to,
         )
-    if request_id is _MISSING:
-        return Notification(method, params)
-    return Request(request_id, method, params)
+    return True
 
 
-def _classify_answer(value: Mapping[str, Any]) -> Response | ErrorResponse:
+def _check_answer(value: Mapping[str, Any]) -> None:
     error = value.get("error")
     if error is None and "result" not in value:
         raise errors.RemoteProtocolError(
@@ -159,13 +175,10 @@ def _classify_answer(value: Mapping[str, Any]) -> Response | ErrorResponse:
     request_id = value.get("id")
     if type(request_id) is not int and type(request_id) is not str:
         if request_id is None and error is not None:
-            return error_response(None, error)
+            return
         raise errors.RemoteProtocolError(
             f"id: expected the integer or string of a request, got {_kind(request_id)}"
         )
-    if error is not None:
-        return error_response(request_id, error)
-    return Response(request_id, value["result"])
 
 
 def error_response(request_id: Id | None, error: Any) -> ErrorResponse:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
 from eca_protocol import json
-from eca_protocol.errors import InvalidJSON, RemoteProtocolError
+from eca_protocol.errors import RemoteProtocolError
 from eca_protocol.framing import (
     CONTENT_LENGTH,
     ContentLengthDecoder,
@@ -168,14 +168,14 @@ class StreamTransport:
 
 
 def _read_strictly(frames: Frames, *, duplicate_keys: json.DuplicateKeys) -> list[Any]:
-    messages: list[Any] = []
-    for frame in frames:
-        if isinstance(frame, FrameError):
-            kind = _Truncated if frame.kind in _TRUNCATED else RemoteProtocolError
-            messages.append(kind(frame.message, code=frame.code, fatal=frame.fatal))
-        else:
-            try:
-                messages.append(json.loads(frame, duplicate_keys=duplicate_keys))
-            except InvalidJSON as error:
-                messages.append(error)
-    return messages
+    texts = [frame for frame in frames if isinstance(frame, bytes)]
+    values = json.loads_each(texts, duplicate_keys=duplicate_keys)
+    if len(texts) == len(frames):
+        return values
+    in_order = iter(values)
+    return [_error(frame) if isinstance(frame, FrameError) else next(in_order) for frame in frames]
+
+
+def _error(error: FrameError) -> RemoteProtocolError:
+    kind = _Truncated if error.kind in _TRUNCATED else RemoteProtocolError
+    return kind(error.message, code=error.code, fatal=error.fatal)

@@ -246,24 +246,27 @@ class Peer:
                 if self.end is not None:  # a handler may close the peer
                     return self.end
                 if isinstance(message, RemoteProtocolError):
-                    self.first_unreadable = self.first_unreadable or message
-                    is_first = message is self.first_unreadable
-                    if is_first and self._endpoint.side == "client" and not message.fatal:
-                        _log.warning("a message of the server was skipped: %s", message)
-                    event: Event | None = self._endpoint.reply_to_error(message)
+                    self._act_on(self._reply_to(message))
+                    if message.fatal:
+                        is_truncated = isinstance(message, EOFError)
+                        return End("truncated" if is_truncated else "invalid", message.message)
                 else:
-                    event = self._endpoint.receive(message)
-                if event is not None:
-                    self._act_on(event)
-                if isinstance(message, RemoteProtocolError) and message.fatal:
-                    is_truncated = isinstance(message, EOFError)
-                    return End("truncated" if is_truncated else "invalid", message.message)
+                    self._act_on(self._endpoint.receive(message))
             if self.end is not None:
                 return self.end
             if not messages:
                 return End("eof", "the other side closed the connection")
 
-    def _act_on(self, event: Event) -> None:
+    def _reply_to(self, unreadable: RemoteProtocolError) -> Event | None:
+        if self.first_unreadable is None:
+            self.first_unreadable = unreadable
+            if self._endpoint.side == "client" and not unreadable.fatal:
+                _log.warning("a message of the server was skipped: %s", unreadable)
+        return self._endpoint.reply_to_error(unreadable)
+
+    def _act_on(self, event: Event | None) -> None:
+        if event is None:
+            return
         if isinstance(event, NotificationReceived):
             self._runner.run_notification(event)
         elif isinstance(event, RequestReceived):
@@ -316,11 +319,10 @@ class Peer:
         """
         if self.transport.closed or self.end is not None:
             raise ConnectionClosed(f"{method}: the connection is closed")
-        request = self._endpoint.call(method, self.codec.encode_params(method, params))
+        request = self._endpoint.call(method, self._runner.codec.encode_params(method, params))
         call = self.pending_calls[request.id] = PendingCall(
             request,
-            # Not the method itself: the codec may be replaced before the answer comes.
-            decode=lambda method, raw: self.codec.decode_result(method, raw),  # noqa: PLW0108
+            decode=self._decode_result,
             abandon=self.abandon,
         )
         try:
@@ -330,6 +332,9 @@ class Peer:
             self._endpoint.abandon(request.id)
             raise
         return call
+
+    def _decode_result(self, method: str, raw: Any) -> Any:
+        return self._runner.codec.decode_result(method, raw)  # it may have been replaced
 
     async def call(self, method: str, params: Any = None, *, deadline: float | None = None) -> Any:
         """Send a typed request and wait for its typed result; see `PendingCall.result`."""

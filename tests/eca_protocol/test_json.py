@@ -315,6 +315,23 @@ def test_both_engines_read_the_same_broken_texts(value, data):
         assert stdlib == orjson
 
 
+@given(st.lists(tokens | st.just("9" * 30) | st.just("[" * 129 + "]" * 129)))
+@example(["1", "[2", "2]"])
+@example(["9" * 18, "9" * 18])
+def test_several_texts_are_read_as_each_of_them_alone(texts):
+    bodies = [text.encode() for text in texts]
+    for engine in ENGINES:
+        for keys in ("last", "refuse"):
+            values = engine.loads_each(bodies, duplicate_keys=keys)
+            assert len(values) == len(bodies)
+            for body, value in zip(bodies, values, strict=True):
+                is_refused = isinstance(value, InvalidJSON)
+                got = f"InvalidJSON: {value}" if is_refused else repr(value)
+                assert got == outcome(
+                    lambda t, e=engine, k=keys: e.loads(t, duplicate_keys=k), body
+                )
+
+
 @given(python_values)
 def test_both_engines_write_the_same_values(value):
     stdlib, orjson = (
