@@ -247,10 +247,13 @@ class HTTPClient:
         while self._unread:
             await self._unread.pop()._unwind()
 
-    async def _close_idle(self) -> None:
-        with anyio.move_on_after(CLOSE_DEADLINE, shield=True):
-            for transport in list(self._transports.values()):
-                await close_idle(transport)
+    async def _clean_up(self) -> None:
+        """Unwind what was not read, and close idle connections after a sleep of the machine."""
+        await self._unwind_unread()
+        if self._sleep_detector.has_slept():
+            with anyio.move_on_after(CLOSE_DEADLINE, shield=True):
+                for transport in list(self._transports.values()):
+                    await close_idle(transport)
 
     @asynccontextmanager
     async def stream(
@@ -291,9 +294,7 @@ class HTTPClient:
             HTTPTimeout: the deadline `timer` has passed.
         """
         deadlines = deadlines or Deadlines()
-        await self._unwind_unread()
-        if self._sleep_detector.has_slept():
-            await self._close_idle()
+        await self._clean_up()
         transport, proxy = await self._transport_for(url, shows_certificate)
         headers = self._headers | checked_headers(headers or {})
         request = _request(method, url, headers, content, deadlines)

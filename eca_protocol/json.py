@@ -403,11 +403,10 @@ class _Orjson(_Stdlib):
         cls, texts: Sequence[bytes], *, duplicate_keys: DuplicateKeys = "last"
     ) -> list[Any]:
         """Read several texts; the checks of short ones are made once for all."""
-        all_texts = b" ".join(texts)
         if (
             duplicate_keys == "last"
             and max(map(len, texts), default=0) <= _SHORT
-            and not _has_run_of_digits(all_texts, cls._LONG_INTEGER)
+            and not _has_run_of_digits(b" ".join(texts), cls._LONG_INTEGER)
         ):
             with contextlib.suppress(ValueError):
                 return list(map(orjson.loads, texts))
