@@ -218,6 +218,8 @@ class SessionMachine(RuleBasedStateMachine):
         return waiting
 
     def _gates(self) -> list[str]:
+        if self._over:  # perhaps already in its beginning
+            return []
         waits = self._session.model.waits
         return [waits[turn.mark] for _, turn in self._under_way() if turn.mark in waits]
 

@@ -125,7 +125,7 @@ def _inputs(content: str | Sequence[Mapping[str, Any]]) -> list[Any]:
     return [TextPart(content)] if isinstance(content, str) else [*map(_input, content)]
 
 
-def _responses(payload: Mapping[str, Any]) -> Parts:
+def _responses(payload: Mapping[str, Any], typed: bool = False) -> Parts:
     for item in payload["input"]:
         match item:
             case {"type": "function_call"}:
@@ -140,6 +140,9 @@ def _responses(payload: Mapping[str, Any]) -> Parts:
                 yield "assistant", ReasoningPart(opaque=item)
             case {"role": "user" | "assistant" as role, "content": content}:
                 assert item.keys() <= {"type", "role", "content", "phase"}
+                if role == "assistant" and typed:
+                    assert [each["type"] for each in content] == ["output_text"]
+                    content = content[0]["text"]
                 assert role == "user" or isinstance(content, str)
                 yield from ((role, part) for part in _inputs(content))
             case _:

@@ -120,7 +120,10 @@ VARIANTS: Mapping[str, list[tuple[dict[str, Any], dict[str, bool]]]] = {
         ({"server": name}, {"short_ids": CHAT_PROFILES[name].short_call_ids})
         for name in CHAT_PROFILES
     ],
-    "openai-responses": [({"server": name}, {}) for name in RESPONSES_PROFILES],
+    "openai-responses": [
+        ({"server": name}, {"typed": RESPONSES_PROFILES[name].typed_messages})
+        for name in RESPONSES_PROFILES
+    ],
     "anthropic": [({"web_search": True}, {})],
     "google": [({"model": "gemini-2.5-pro"}, {"signs": False})],
     "ollama": [({"calls_tools": False}, {"tools": False})],

@@ -58,6 +58,7 @@ STOPPED: set[Any] = set()
 FAULTS: dict[str, Break] = {
     "nothing": lambda m: [m],
     "finishes_twice": lambda m: [m, m] if is_finished(m) else [m],
+    "never_answers": lambda m: [m] if "method" in m else [],
     "never_answers_a_delete": lambda m: [m] if "method" in m or m["id"] not in DELETES else [],
     "speaks_after_a_stop": lambda m: [m, speaking(m)] if is_late(m) else [m],
     "forgets_to_close_a_call": lambda m: [] if closes_a_call(m) else [m],

@@ -83,6 +83,12 @@ def test_a_session_continues_after_a_known_message():
     assert outcome.processes == 1
 
 
+def test_a_session_may_end_at_a_known_message_before_it_has_begun():
+    limits = {"steps": 120, "seconds": 0.1, "step_seconds": 0.1}
+    outcome = check_sessions(faulty("never_answers"), **limits, known={"BASE-17"})
+    assert (outcome.failure, outcome.steps) == (None, 0)
+
+
 @pytest.mark.long
 def test_the_next_session_gets_a_new_process_after_a_message_that_is_known_to_be_missing():
     server = faulty("never_answers_a_delete")
