@@ -49,7 +49,7 @@ CLOCKS = {"mock_clock", "autojump_clock"}
 
 STDERR = pytest.StashKey[int]()
 ARMED = pytest.StashKey[float]()
-IS_TOO_SLOW = pytest.StashKey[bool]()
+ARE_TOO_SLOW = pytest.StashKey[list[bool]]()
 SLOW_RUNS = "runs that were too slow"
 
 
@@ -135,9 +135,9 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     reports: list[pytest.TestReport] = []
     for number in range(TRIES):
         item.user_properties[:] = [(SLOW_RUNS, number)] if number else []
-        item.stash[IS_TOO_SLOW] = False
+        are_too_slow = item.stash[ARE_TOO_SLOW] = []
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
-        if not item.stash[IS_TOO_SLOW]:
+        if not are_too_slow or not all(are_too_slow):
             break
     for report in reports:
         item.ihook.pytest_runtest_logreport(report=report)
@@ -146,8 +146,8 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-    if call.excinfo is not None and call.excinfo.errisinstance(TooSlow):
-        item.stash[IS_TOO_SLOW] = True
+    if call.excinfo is not None:
+        item.stash[ARE_TOO_SLOW].append(call.excinfo.errisinstance(TooSlow))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
