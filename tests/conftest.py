@@ -49,7 +49,8 @@ CLOCKS = {"mock_clock", "autojump_clock"}
 
 STDERR = pytest.StashKey[int]()
 ARMED = pytest.StashKey[float]()
-IS_TOO_SLOW = pytest.StashKey[bool]()
+ARE_TOO_SLOW = pytest.StashKey[list[bool]]()
+SLOW_RUNS = "runs that were too slow"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -71,8 +72,15 @@ def pytest_xdist_auto_num_workers() -> int | None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Print the figures of the tortures that were run; a hook of theirs is not heard with xdist."""
+    """Print which tests were too slow at first, and the figures of the tortures that were run.
+
+    A hook of theirs is not heard with xdist.
+    """
     reports = [*itertools.chain.from_iterable(terminalreporter.stats.values())]
+    for report in reports:
+        slow_runs = dict(getattr(report, "user_properties", ())).get(SLOW_RUNS)
+        if slow_runs and report.when == "teardown":
+            terminalreporter.write_line(f"{report.nodeid} was too slow {slow_runs} times")
     if any(getattr(each, "nodeid", "").startswith("tests/torture/") for each in reports):
         from tests.torture.rounds import print_table  # noqa: PLC0415 - only where one was run
 
@@ -122,13 +130,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
-    """Run a test again that was too slow; report its last run."""
+    """Run a test again that was too slow; report its last run, and how often it was too slow."""
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     reports: list[pytest.TestReport] = []
-    for _ in range(TRIES):
-        item.stash[IS_TOO_SLOW] = False
+    for number in range(TRIES):
+        item.user_properties[:] = [(SLOW_RUNS, number)] if number else []
+        are_too_slow = item.stash[ARE_TOO_SLOW] = []
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
-        if not item.stash[IS_TOO_SLOW]:
+        if not are_too_slow or not all(are_too_slow):
             break
     for report in reports:
         item.ihook.pytest_runtest_logreport(report=report)
@@ -137,8 +146,8 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-    if call.excinfo is not None and call.excinfo.errisinstance(TooSlow):
-        item.stash[IS_TOO_SLOW] = True
+    if call.excinfo is not None:
+        item.stash[ARE_TOO_SLOW].append(call.excinfo.errisinstance(TooSlow))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

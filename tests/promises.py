@@ -9,6 +9,8 @@ import time
 from collections.abc import Iterator
 
 TRIES = 3
+SHORTEST_LIMIT = 0.5
+"""Seconds: a shutdown that fails sooner has waited for nothing that a slow machine delays."""
 
 
 class TooSlow(AssertionError):

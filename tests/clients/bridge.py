@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from tests import promises
 from tests.eca_server.stranger import SECONDS, environment
 from tests.node import node, node_modules
-from tests.promises import TooSlow
 
 BRIDGE = Path(__file__).with_name("vscode_bridge.js")
 
@@ -94,12 +94,9 @@ class NodeBridge:
         return True
 
     def exit_code(self, *, within: float) -> int:
-        deadline = time.monotonic() + within
-        while self._code is None:
-            if time.monotonic() > deadline:
-                raise TooSlow(f"the process has not ended after {within} s")
-            if select.select([self._output], [], [], 0.05)[0]:
-                self.read(0)
+        with promises.within(within):
+            while self._code is None:
+                self.read(within + SECONDS)
         return self._code
 
     def close(self) -> None:

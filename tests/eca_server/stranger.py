@@ -20,8 +20,8 @@ from typing import Any, Protocol
 
 import pytest
 
+from tests import promises
 from tests.eca_server.fork_server import ECA, ForkedProcess, can_fork
-from tests.promises import TooSlow
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SERVE = (*ECA, "server")
@@ -268,9 +268,11 @@ class Stranger:
 
     def result(self, method: str, params: Any = UNSET, *, seconds: float = SECONDS) -> Any:
         """Send a request, and return the result of its success."""
+        begun = time.monotonic()
         answer = self.answer(self.ask(method, params), seconds=seconds)
-        if method == "shutdown" and "error" in answer:  # something had not ended in time
-            raise TooSlow(answer["error"]["message"])
+        took = time.monotonic() - begun
+        if method == "shutdown" and "error" in answer and took > promises.SHORTEST_LIMIT:
+            raise promises.TooSlow(answer["error"]["message"])  # something had not ended in time
         assert "result" in answer, answer
         return answer["result"]
 
@@ -389,12 +391,9 @@ class Stranger:
         Args:
             within: seconds; W-13 grants three to every end.
         """
-        deadline = time.monotonic() + within
-        try:
-            self.rest(seconds=within)
-            return self.process.wait(max(0.01, deadline - time.monotonic()))
-        except (subprocess.TimeoutExpired, pytest.fail.Exception):
-            raise TooSlow(f"the process has not ended after {within} s") from None
+        with promises.within(within):
+            self.rest(seconds=within + SECONDS)
+            return self.process.wait(SECONDS)
 
     def close(self) -> None:
         """End the process if it runs, and check its log."""

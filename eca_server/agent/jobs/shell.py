@@ -31,6 +31,8 @@ _MAX_PENDING: Final = 4096
 _TERM_SECONDS = 0.5  # seconds from TERM to KILL
 _DRAIN_SECONDS = 0.1  # seconds for the output of the shell's children after its end
 
+_survivors: Final[set[Child]] = set()  # those that SIGKILL had not ended in time
+
 
 class EscapeFilter:
     """Removes terminal escape sequences from one stream of bytes.
@@ -72,6 +74,16 @@ def start_shell(
     return spawn(command, cwd=directory, env=environment, stdin="null", stderr="pipe", guarded=True)
 
 
+async def end_survivors() -> Sequence[str]:
+    """Kill again what survived; return a sentence for each process that is left."""
+    grace = GracePeriods(after_stdin=0, after_term=0, after_kill=_TERM_SECONDS)
+    async with trio.open_nursery() as nursery:
+        for child in _survivors:
+            nursery.start_soon(child.end, grace)
+    _survivors.difference_update([each for each in _survivors if each.returncode is not None])
+    return [f"the process {child.pid} could not be ended" for child in _survivors]
+
+
 class RunningShell:
     """A started shell; its owner calls `read_to_end`, and then must call `end`."""
 
@@ -111,6 +123,8 @@ class RunningShell:
                 await self._child.end(
                     GracePeriods(after_stdin=remaining, after_term=0, after_kill=_TERM_SECONDS)
                 )
+                if self._child.returncode is None:
+                    _survivors.add(self._child)
                 await self._errors.aclose()
 
     async def _read(self) -> None:

@@ -22,6 +22,7 @@ from eca_server.agent.chat.pictures import Gallery
 from eca_server.agent.chat.store.place import store_path, workspace_key
 from eca_server.agent.chat.store.store import Store
 from eca_server.agent.jobs.jobs import Jobs
+from eca_server.agent.jobs.shell import end_survivors
 from eca_server.client.session import Session
 from eca_server.config.directories import data_directory
 from eca_server.config.loading import LoadedConfig
@@ -116,6 +117,8 @@ class Composition:
             for part in (self.mcp.made, self.acp.made, self.jobs, self.chats.made):
                 if part is not None:
                     closing.start_soon(close, part.close)
+        if not problems:
+            await close(end_survivors)
         return problems
 
     def follow_servers(self) -> None:

@@ -233,6 +233,31 @@ async def test_it_fails_if_a_tool_cannot_be_ended(tmp_path, monkeypatch, is_dele
         os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.requirement("W-13c", "LIFE-21")
+@pytest.mark.parametrize("is_left", [False, True])
+async def test_it_fails_if_a_process_is_left_of_a_tool_that_was_given_up(
+    tmp_path, monkeypatch, is_left
+):
+    async with editor(started=False) as ours:
+        pid = await run_sleeper(ours, tmp_path)
+        with monkeypatch.context() as patched:
+            patched.setattr(Child, "signal_group", send_no_signal)
+            turn = ours.connection.chats.open("c").turn
+            assert turn is not None
+            await ours.expect_stopped()
+            await turn.ended.wait()
+            if not is_left:
+                os.kill(pid, signal.SIGKILL)
+            with within(2):
+                answer = await shut_down(ours)
+        if is_left:
+            message = f"shutdown: the process {pid} could not be ended"
+            assert answer["error"] == {"code": -32603, "message": message}
+            os.kill(pid, signal.SIGKILL)
+        else:
+            assert answer["result"] is None
+
+
 @pytest.mark.parametrize("is_deleted", [False, True])
 async def test_it_fails_if_a_chat_could_not_be_stored_or_deleted(tmp_path, is_deleted):
     data = tmp_path / "data"
