@@ -102,7 +102,7 @@ def append(
     if running is not None:
         update_running(file, chat.id, running)
     _compare(file, chat, before)
-    if messages:
+    if messages and not _is_shortened(file, chat.id):
         file.last[chat.id] = last_message(file, chat.id)
 
 
@@ -139,7 +139,7 @@ def load(file: ChatFile, chat_id: str) -> LoadResult:
     file.execute("COMMIT")
     file.last[chat_id] = last
     if chat is None:
-        return LoadResult(None)
+        return LoadResult(None, last=last)
     row = _readable_row(file, ChatRow(*chat))
     return LoadResult(
         StoredChat(
@@ -150,7 +150,8 @@ def load(file: ChatFile, chat_id: str) -> LoadResult:
             created=row.created,
             updated=row.updated,
             settings=decode_settings(settings and settings[0]),
-        )
+        ),
+        last=last,
     )
 
 
@@ -170,11 +171,27 @@ def load_longer(
 def load_shortened(file: ChatFile, chat_id: str) -> LoadResult | None:
     """Load a chat whose last message, as this server knows it, another server has deleted.
 
-    A file that was replaced, or lacks a message that could not be written, is no such case.
+    A file that was replaced, or lacks a message that could not be written, is no such case. The
+    last message stays known as it was until `note_last`: the caller may have stopped waiting.
     """
+    if not _is_shortened(file, chat_id):
+        return None
+    known = file.last[chat_id]
+    loaded = load(file, chat_id)
+    file.last[chat_id] = known
+    return loaded
+
+
+def _is_shortened(file: ChatFile, chat_id: str) -> bool:
     number, name = file.last.get(chat_id, (0, ""))
     is_stored = file.execute("SELECT 1 FROM message WHERE chat = ? AND id = ?", (chat_id, name))
-    return load(file, chat_id) if number and is_stored.fetchone() is None else None
+    return bool(number) and is_stored.fetchone() is None
+
+
+def note_last(file: ChatFile, chat_id: str, last: tuple[int, str]) -> None:
+    """Note the last message of a loaded chat, unless the file was replaced since."""
+    if chat_id in file.last:
+        file.last[chat_id] = last
 
 
 def emptied(file: ChatFile, chat_ids: Collection[str]) -> frozenset[str]:

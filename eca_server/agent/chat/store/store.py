@@ -149,6 +149,10 @@ class Store:
 
         return await self._worker.read_unless_late(query, first=running.settle)
 
+    def note_last(self, chat_id: str, last: tuple[int, str]) -> None:
+        """Note that a chat has what `find_changed` or `find_shortened` has loaded."""
+        self._worker.queue(lambda file: queries.note_last(file, chat_id, last))
+
     async def emptied(self, chat_ids: Collection[str]) -> Collection[str]:
         """Return the chats of which other servers have deleted everything that was stored."""
         query = partial(queries.emptied, chat_ids=chat_ids)
