@@ -171,7 +171,7 @@ class Storage:
         return await store.find_changed(self._chat_id, known_ids, len(known))
 
     def note_last(self, last: tuple[int, str]) -> None:
-        """Note that the chat has what `read_changed` has returned."""
+        """Note that the chat has all that was loaded with this last message."""
         if self._memory is not None:
             self._memory.store.note_last(self._chat_id, last)
 

@@ -124,7 +124,10 @@ def first_stored(file: ChatFile, chat: str, message_ids: Sequence[str]) -> str |
 
 
 def load(file: ChatFile, chat_id: str) -> LoadResult:
-    """Load a chat from one transaction; leave out and report unreadable messages."""
+    """Load a chat from one transaction; leave out and report unreadable messages.
+
+    If the last message as this server knows it was deleted, it stays known until `note_last`.
+    """
     file.execute("BEGIN")
     chat = file.execute("SELECT * FROM chat WHERE id = ?", (chat_id,)).fetchone()
     messages = file.execute(
@@ -136,8 +139,9 @@ def load(file: ChatFile, chat_id: str) -> LoadResult:
     settings = file.execute("SELECT body FROM settings WHERE chat = ?", (chat_id,)).fetchone()
     last = last_message(file, chat_id)
     _compare_indexes(file, chat_id, len(messages))
+    if not _is_shortened(file, chat_id):
+        file.last[chat_id] = last
     file.execute("COMMIT")
-    file.last[chat_id] = last
     if chat is None:
         return LoadResult(None, last=last)
     row = _readable_row(file, ChatRow(*chat))
@@ -171,15 +175,9 @@ def load_longer(
 def load_shortened(file: ChatFile, chat_id: str) -> LoadResult | None:
     """Load a chat whose last message, as this server knows it, another server has deleted.
 
-    A file that was replaced, or lacks a message that could not be written, is no such case. The
-    last message stays known as it was until `note_last`: the caller may have stopped waiting.
+    A file that was replaced, or lacks a message that could not be written, is no such case.
     """
-    if not _is_shortened(file, chat_id):
-        return None
-    known = file.last[chat_id]
-    loaded = load(file, chat_id)
-    file.last[chat_id] = known
-    return loaded
+    return load(file, chat_id) if _is_shortened(file, chat_id) else None
 
 
 def _is_shortened(file: ChatFile, chat_id: str) -> bool:
@@ -189,7 +187,7 @@ def _is_shortened(file: ChatFile, chat_id: str) -> bool:
 
 
 def note_last(file: ChatFile, chat_id: str, last: tuple[int, str]) -> None:
-    """Note the last message of a loaded chat, unless the file was replaced since."""
+    """Note the last message of a chat that has what was loaded, unless the file was replaced."""
     if chat_id in file.last:
         file.last[chat_id] = last
 

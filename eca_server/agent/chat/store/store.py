@@ -150,7 +150,7 @@ class Store:
         return await self._worker.read_unless_late(query, first=running.settle)
 
     def note_last(self, chat_id: str, last: tuple[int, str]) -> None:
-        """Note that a chat has what `find_changed` or `find_shortened` has loaded."""
+        """Note that a chat has all that was loaded with this last message."""
         self._worker.queue(lambda file: queries.note_last(file, chat_id, last))
 
     async def emptied(self, chat_ids: Collection[str]) -> Collection[str]:

@@ -96,6 +96,7 @@ async def test_what_one_editor_removes_the_other_does_not_send(tmp_path, what, r
 async def test_what_a_turn_could_not_wait_for_is_not_sent_by_the_next(tmp_path, monkeypatch):
     async with two_editors(tmp_path) as (ours, theirs, cut):
         await remove(theirs, "rollback", cut)
+        await ours.turn("/resume c", chat="different", model=ECHO)  # reads it, too
         with monkeypatch.context() as patch:
             patch.setattr(refreshing, "SECONDS", 0)
             await send_prompt(ours, "three", model=ECHO)
