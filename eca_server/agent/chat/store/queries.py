@@ -187,8 +187,8 @@ def _is_shortened(file: ChatFile, chat_id: str) -> bool:
 
 
 def note_last(file: ChatFile, chat_id: str, last: tuple[int, str]) -> None:
-    """Note the last message of a chat that has what was loaded, unless the file was replaced."""
-    if chat_id in file.last:
+    """Note the last message of a chat that has what was loaded, if messages were deleted."""
+    if _is_shortened(file, chat_id):
         file.last[chat_id] = last
 
 

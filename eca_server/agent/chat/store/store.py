@@ -151,7 +151,8 @@ class Store:
 
     def note_last(self, chat_id: str, last: tuple[int, str]) -> None:
         """Note that a chat has all that was loaded with this last message."""
-        self._worker.queue(lambda file: queries.note_last(file, chat_id, last))
+        query = partial(queries.note_last, chat_id=chat_id, last=last)
+        self._worker.queue(lambda file: file.read(query))
 
     async def emptied(self, chat_ids: Collection[str]) -> Collection[str]:
         """Return the chats of which other servers have deleted everything that was stored."""
