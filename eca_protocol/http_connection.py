@@ -29,11 +29,15 @@ __all__ = [
 JOINED = 8 * 1024
 """The limit of joined chunks, in bytes: a stop takes effect between two pieces of a body."""
 
-UNACKNOWLEDGED = 30
-"""The limit for the acknowledgement of sent bytes, in seconds: as long as for a write."""
-
 PROBED_AFTER, PROBED_EVERY, PROBES = 60, 10, 3
 """Seconds of silence before the first probe of a peer, seconds between probes, their number."""
+
+UNACKNOWLEDGED = 85
+"""The limit for the acknowledgement of sent bytes, in seconds.
+
+Linux also ends a silent connection after it, however few probes were lost: the last one comes
+before it.
+"""
 
 ASLEEP = 2.0
 """The shortest sleep of the machine that is detected, in seconds."""

@@ -127,7 +127,7 @@ def mask(text: str, *secrets: Secret) -> str:
     lowered: str | None = None
     for pattern, words in _patterns():
         searched = text
-        if pattern.flags & re.IGNORECASE:
+        if pattern.pattern.startswith("(?i)"):
             searched = lowered = _lowered(text) if lowered is None else lowered
         hidden = _hide_matches(text, searched, pattern, words)
         if hidden != text:
@@ -139,9 +139,12 @@ def _hide_matches(text: str, searched: str, pattern: re.Pattern[str], words: Seq
     """Hide the matches of a pattern, each of which begins with one of these words in `searched`."""
     if len(searched) != len(text):
         return pattern.sub(rf"\1{HIDDEN}", text)
+    occurring = [word for word in words if word in searched]
+    if not occurring:
+        return text
     pieces: list[str] = []
     end = 0
-    for start in heapq.merge(*(_places(searched, word) for word in words)):
+    for start in heapq.merge(*(_places(searched, word) for word in occurring)):
         match = pattern.match(text, start) if start >= end else None
         if match is not None:
             pieces += (text[end : match.end(1)], HIDDEN)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from eca_protocol import platforms
 from eca_protocol.http import HTTPClient
 from eca_protocol.http_connection import (
+    PROBED_AFTER,
     PROBED_EVERY,
     PROBES,
     UNACKNOWLEDGED,
@@ -102,6 +103,8 @@ async def test_a_dead_peer_is_noticed_by_the_system(monkeypatch):
     assert (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1) in options
     if sys.platform == "linux":
         assert (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED * 1000) in options
+    last_probe = PROBED_AFTER + (PROBES - 1) * PROBED_EVERY
+    assert last_probe < UNACKNOWLEDGED <= last_probe + PROBED_EVERY
 
 
 def test_an_option_that_the_system_does_not_have_is_left_out(monkeypatch):

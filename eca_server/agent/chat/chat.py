@@ -185,6 +185,7 @@ class Chat(Outlet):
         if loaded is not None:
             was_cleared = self.storage.state is RestoreState.CLEARED
             self.storage.state = RestoreState.RESTORED
+            self.storage.note_last(loaded.last)
             if loaded.chat is not None:
                 self._adopt(loaded.chat, was_cleared=was_cleared)
             self.storage.erase_cleared()

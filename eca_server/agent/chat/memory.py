@@ -170,6 +170,11 @@ class Storage:
         known_ids = {each.content_id for each in known if each.content_id is not None}
         return await store.find_changed(self._chat_id, known_ids, len(known))
 
+    def note_last(self, last: tuple[int, str]) -> None:
+        """Note that the chat has all that was loaded with this last message."""
+        if self._memory is not None:
+            self._memory.store.note_last(self._chat_id, last)
+
     async def store(self, record: rows.ChatRecord | None = None) -> None:
         """Store additions, the title and the settings, within a time limit; never raise."""
         memory, described = self._memory, self._describe()

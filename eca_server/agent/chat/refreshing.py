@@ -13,7 +13,7 @@ import trio
 
 from eca_server.agent.chat.chat import Chat
 from eca_server.agent.chat.outlet import Selection
-from eca_server.agent.chat.store.rows import ChatSettings, StoredChat, restored
+from eca_server.agent.chat.store.rows import ChatSettings, LoadResult, restored
 from eca_server.agent.chat.turn import Turn
 from eca_server.agent.chat.usage import SessionUsage
 from eca_server.models.history import Message
@@ -45,7 +45,7 @@ async def refresh(chat: Chat) -> None:
     if known and is_still_idle():
         changed = await chat.storage.read_changed(known, only_shortened=False)
         if changed is not None and is_still_idle():
-            _take(chat, changed.chat)
+            _take(chat, changed)
             if changed.chat is None:
                 chat.settings, chat.selection = ChatSettings(), Selection()
 
@@ -62,7 +62,7 @@ async def forget_deleted(chat: Chat, turn: Turn) -> bool:
             changed = await chat.storage.read_changed(known, only_shortened=True)
     if changed is None or tuple(chat.history) != known:
         return False
-    _take(chat, changed.chat)
+    _take(chat, changed)
     turn.report(_DELETED if changed.chat is None else _SHORTENED)
     return True
 
@@ -73,8 +73,10 @@ def replace_history(chat: Chat, messages: Sequence[Message]) -> None:
     chat.truncate(len(messages))
 
 
-def _take(chat: Chat, stored: StoredChat | None) -> None:
-    """Take the stored part of a chat; None: it was deleted."""
+def _take(chat: Chat, loaded: LoadResult) -> None:
+    """Take the stored part of a chat, or that it was deleted."""
+    stored = loaded.chat
+    chat.storage.note_last(loaded.last)
     messages = () if stored is None else [restored(each) for each in stored.messages]
     if stored is None:
         chat.set(is_named_by_user=False)

@@ -102,7 +102,7 @@ def append(
     if running is not None:
         update_running(file, chat.id, running)
     _compare(file, chat, before)
-    if messages:
+    if messages and not _is_shortened(file, chat.id):
         file.last[chat.id] = last_message(file, chat.id)
 
 
@@ -124,7 +124,10 @@ def first_stored(file: ChatFile, chat: str, message_ids: Sequence[str]) -> str |
 
 
 def load(file: ChatFile, chat_id: str) -> LoadResult:
-    """Load a chat from one transaction; leave out and report unreadable messages."""
+    """Load a chat from one transaction; leave out and report unreadable messages.
+
+    If the last message as this server knows it was deleted, it stays known until `note_last`.
+    """
     file.execute("BEGIN")
     chat = file.execute("SELECT * FROM chat WHERE id = ?", (chat_id,)).fetchone()
     messages = file.execute(
@@ -136,10 +139,11 @@ def load(file: ChatFile, chat_id: str) -> LoadResult:
     settings = file.execute("SELECT body FROM settings WHERE chat = ?", (chat_id,)).fetchone()
     last = last_message(file, chat_id)
     _compare_indexes(file, chat_id, len(messages))
+    if not _is_shortened(file, chat_id):
+        file.last[chat_id] = last
     file.execute("COMMIT")
-    file.last[chat_id] = last
     if chat is None:
-        return LoadResult(None)
+        return LoadResult(None, last=last)
     row = _readable_row(file, ChatRow(*chat))
     return LoadResult(
         StoredChat(
@@ -150,7 +154,8 @@ def load(file: ChatFile, chat_id: str) -> LoadResult:
             created=row.created,
             updated=row.updated,
             settings=decode_settings(settings and settings[0]),
-        )
+        ),
+        last=last,
     )
 
 
@@ -172,9 +177,19 @@ def load_shortened(file: ChatFile, chat_id: str) -> LoadResult | None:
 
     A file that was replaced, or lacks a message that could not be written, is no such case.
     """
+    return load(file, chat_id) if _is_shortened(file, chat_id) else None
+
+
+def _is_shortened(file: ChatFile, chat_id: str) -> bool:
     number, name = file.last.get(chat_id, (0, ""))
     is_stored = file.execute("SELECT 1 FROM message WHERE chat = ? AND id = ?", (chat_id, name))
-    return load(file, chat_id) if number and is_stored.fetchone() is None else None
+    return bool(number) and is_stored.fetchone() is None
+
+
+def note_last(file: ChatFile, chat_id: str, last: tuple[int, str]) -> None:
+    """Note the last message of a chat that has what was loaded, if messages were deleted."""
+    if _is_shortened(file, chat_id):
+        file.last[chat_id] = last
 
 
 def emptied(file: ChatFile, chat_ids: Collection[str]) -> frozenset[str]:

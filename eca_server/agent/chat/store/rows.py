@@ -90,10 +90,12 @@ class LoadResult:
     Attributes:
         chat: None if there is none with this id.
         has_unfinished_rollbacks: a rollback was interrupted, and has to be finished first.
+        last: the number and the id of the chat's last message, or 0 and an empty text.
     """
 
     chat: StoredChat | None
     has_unfinished_rollbacks: bool = False
+    last: tuple[int, str] = (0, "")
 
 
 @attrs.frozen(kw_only=True)

@@ -149,6 +149,11 @@ class Store:
 
         return await self._worker.read_unless_late(query, first=running.settle)
 
+    def note_last(self, chat_id: str, last: tuple[int, str]) -> None:
+        """Note that a chat has all that was loaded with this last message."""
+        query = partial(queries.note_last, chat_id=chat_id, last=last)
+        self._worker.queue(lambda file: file.read(query))
+
     async def emptied(self, chat_ids: Collection[str]) -> Collection[str]:
         """Return the chats of which other servers have deleted everything that was stored."""
         query = partial(queries.emptied, chat_ids=chat_ids)

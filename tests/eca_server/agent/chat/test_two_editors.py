@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from eca_server.agent.chat import refreshing
 from eca_server.agent.chat.memory import Storage
 from eca_server.agent.chat.store import queries
 from eca_server.agent.chat.store.place import store_path
@@ -90,6 +91,22 @@ async def test_what_one_editor_removes_the_other_does_not_send(tmp_path, what, r
         assert notice not in (await ours.turn("four", model=ECHO)).answer
     async with current(data=tmp_path) as later:
         assert await opened(later) == [*remaining, "three", "three", "four", "four"]
+
+
+async def test_what_a_turn_could_not_wait_for_is_not_sent_by_the_next(tmp_path, monkeypatch):
+    async with two_editors(tmp_path) as (ours, theirs, cut):
+        await remove(theirs, "rollback", cut)
+        await ours.turn("/resume c", chat="different", model=ECHO)  # reads it, too
+        with monkeypatch.context() as patch:
+            patch.setattr(refreshing, "SECONDS", 0)
+            await send_prompt(ours, "three", model=ECHO)
+        assert "removed in another editor" in (await ours.turn("four", model=ECHO)).answer
+        assert "second" not in model_context(ours)
+        await ours.until(lambda each: each.get("method") == "chat/cleared")
+        assert await opened(ours) == [
+            e for text in ("first", "three", "four") for e in (text, text)
+        ]
+        assert "another editor" not in (await ours.turn("five", model=ECHO)).answer
 
 
 async def test_an_editor_that_cannot_clear_a_chat_is_shown_the_notice(tmp_path):
