@@ -11,18 +11,17 @@ from typing import Final
 
 import attrs
 
-from eca_protocol import json
 from eca_server.agent.chat import Turn
 from eca_server.agent.chat.citations import markdown_link
 from eca_server.agent.chat.outlet import Outlet
 from eca_server.agent.context.resources import ResourceReader
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.manager import Manager
-from eca_server.agent.mcp.messages import ResourceContents, ToolResult
+from eca_server.agent.mcp.messages import ToolResult
 from eca_server.agent.mcp.names import tool_names
 from eca_server.agent.mcp.server import Server
 from eca_server.agent.mcp.states import State
-from eca_server.agent.mcp.tools import server_tool
+from eca_server.agent.mcp.tools import parts_of, server_tool
 from eca_server.agent.tools.approval import Policy
 from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.search_tools import Deferral
@@ -150,13 +149,8 @@ async def _call(
 
 def _masked(result: ToolResult, secrets: Iterable[Secret]) -> ToolResult:
     """Return a failed result with masked texts."""
-    contents = list(result.content)
-    if result.structured is not None and not any(isinstance(e, TextPart) for e in contents):
-        contents.append(TextPart(json.dumps(result.structured).decode()))
-    masked = (
-        attrs.evolve(each, text=mask(each.text, *secrets))
-        if isinstance(each, TextPart | ResourceContents) and each.text is not None
-        else each
-        for each in contents
+    parts = (
+        attrs.evolve(each, text=mask(each.text, *secrets)) if isinstance(each, TextPart) else each
+        for each in parts_of(result)
     )
-    return attrs.evolve(result, content=tuple(masked), structured=None)
+    return ToolResult(content=tuple(parts), is_error=True)

@@ -231,6 +231,7 @@ async def test_a_server_that_goes_in_the_middle_of_a_call_costs_the_call(tmp_pat
         ToolResult(content=(TextPart(f"bad token {SECRET}"),), is_error=True),
         ToolResult(content=(ResourceContents(uri="file:///a", text=SECRET),), is_error=True),
         ToolResult(structured={"token": SECRET}, is_error=True),
+        ToolResult(content=(TextPart(""),), structured={"token": SECRET}, is_error=True),
     ],
 )
 @pytest.mark.parametrize("has_login", [False, True])
