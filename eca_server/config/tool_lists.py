@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import partial
+
 import attrs
 
 from eca_server.config.matchers import matches_name, selector_problem
+from eca_server.config.problems import kind_of
 from eca_server.config.reading import NAME, PERCENT, Place, Reader, listing, record, setting
 
 
@@ -63,13 +67,15 @@ class ToolSearch:
 _RECORD = record(ToolSearch)
 
 
-def _read_tool_search(value: object, place: Place) -> object:
+def _read_tool_search(value: object, place: Place, *, if_false: Sequence[str] = ()) -> object:
     if isinstance(value, bool):
         value = {
             "includePattern": [".*"] if value else [],
-            "excludePattern": [],
+            "excludePattern": [] if value else list(if_false),
             "deferAllWhenTotalTokensExceedPercentOfContext": None,
         }
+    elif value is not None and not isinstance(value, Mapping):
+        place.refuse(f"expected true, false or an object, got {kind_of(value)}")
     return _RECORD.read(value, place)
 
 
@@ -77,3 +83,5 @@ TOOL_SEARCH = attrs.evolve(
     _RECORD, read=_read_tool_search, schema={"type": ["object", "boolean", "null"]}
 )
 """Reader of `mcpToolSearch`."""
+TOOL_SEARCH_OF_AGENT = attrs.evolve(TOOL_SEARCH, read=partial(_read_tool_search, if_false=[".*"]))
+"""Reader of an agent's `mcpToolSearch`: false offers all tools, whatever is set for all agents."""

@@ -30,7 +30,7 @@ from eca_server.config.reading import (
     record,
     setting,
 )
-from eca_server.config.tool_lists import SELECTORS, TOOL_SEARCH, ToolSearch
+from eca_server.config.tool_lists import SELECTORS, TOOL_SEARCH_OF_AGENT, ToolSearch
 
 Verdict: TypeAlias = Literal["ask", "allow", "deny"]
 NAMES = listing(NAME)
@@ -347,7 +347,8 @@ class Behavior(BehaviorPrompts):
         variant: the variant to use if none was selected and the model has one of this name.
         disabled_tools: tools that are not offered; default: those of the built-in agent.
         enabled_tools: the only tools offered, within the global `enabledTools`.
-        tool_search: more MCP tools that its model has to search for, and more that are offered.
+        tool_search: more MCP tools that its model has to search for, and more that are offered;
+            false: all are offered.
         approval: approval rules; before the global ones of the same rank.
         auto_compact_percentage: the share of the context above which the chat is compacted.
         auto_compact_tokens_left: the tokens of the context to leave free.
@@ -372,7 +373,7 @@ class Behavior(BehaviorPrompts):
     enabled_tools: tuple[str, ...] | None = setting(
         SELECTORS, "enabledTools", workspace=Workspace.RESTRICTS
     )
-    tool_search: ToolSearch = setting(TOOL_SEARCH, "mcpToolSearch", default=ToolSearch())
+    tool_search: ToolSearch = setting(TOOL_SEARCH_OF_AGENT, "mcpToolSearch", default=ToolSearch())
     approval: Approval = setting(record(Approval), "toolCall.approval", default=Approval())
     auto_compact_percentage: float | None = setting(PERCENT, "autoCompactPercentage")
     auto_compact_tokens_left: int | None = setting(COUNT, "autoCompactTokensLeft")

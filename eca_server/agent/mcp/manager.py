@@ -109,8 +109,6 @@ class Manager:
             self._replace(name, server.settings, server)
 
     def _replace(self, name: str, settings: MCPServer, old: Server | None) -> None:
-        if old is not None:
-            self._remove(old)
         server = self._servers[name] = Server(
             name,
             settings,
@@ -120,6 +118,8 @@ class Manager:
             on_listed=self._on_listed,
             secrets=partial(self._secrets_of, name, settings),
         )
+        if old is not None:
+            self._remove(old)
         if settings.disabled:
             self._on_change(server)
         else:

@@ -123,7 +123,7 @@ def _warning(hints: ToolHints) -> str | None:
 
 def output_of(result: ToolResult, cap: Cap) -> ToolOutput:
     """Return a result as an output for the model: texts within the cap, and pictures."""
-    parts = parts_within(_parts(result), cap)
+    parts = parts_within(parts_of(result), cap)
     if not parts:
         message = "The tool failed without a message." if result.is_error else "(no output)"
         parts.append(TextPart(message))
@@ -154,7 +154,8 @@ def parts_within(contents: Iterable[TextPart | ImagePart], cap: Cap) -> list[Tex
 _MORE = TextPart("(more texts were left out)")
 
 
-def _parts(result: ToolResult) -> Iterator[TextPart | ImagePart]:
+def parts_of(result: ToolResult) -> Iterator[TextPart | ImagePart]:
+    """Yield the texts and pictures of a result; its structured content if it has no text."""
     has_text = False
     for content in result.content:
         part = _resource(content) if isinstance(content, ResourceContents) else content

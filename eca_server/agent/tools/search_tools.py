@@ -151,11 +151,11 @@ class Deferral:
     def mark(self, served: Sequence[ServedTool], *, most: int) -> tuple[ServedTool, ...]:
         """Return the tools, with a mark at the deferred ones.
 
-        `most`: the limit of tools in a request.
+        `most`: the limit of these tools in a request.
         """
         settings = self.settings
         all_tools = settings.percentage is not None and (
-            len(served) > most
+            sum(1 for _ in _offered(served)) > most
             or _size(served) > (self.context or math.inf) * settings.percentage / 100
         )
         return tuple(

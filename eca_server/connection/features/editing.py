@@ -110,9 +110,8 @@ class Editing:
         try:
             name, model = self._model(self.settings.config.rewrite_model)
         except RPCError as error:
-            if (
-                not self.session.profile.display.shows_messages
-            ):  # such clients hide the refusal, too
+            # Clients that hide messages hide the refusal, too.
+            if not self.session.profile.display.shows_messages:
                 self.session.show("warning", error.message)
             raise
         instruction = self._prompts().rewrite

@@ -11,18 +11,17 @@ from typing import Final
 
 import attrs
 
-from eca_protocol import json
 from eca_server.agent.chat import Turn
 from eca_server.agent.chat.citations import markdown_link
 from eca_server.agent.chat.outlet import Outlet
 from eca_server.agent.context.resources import ResourceReader
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.manager import Manager
-from eca_server.agent.mcp.messages import ResourceContents, ToolResult
+from eca_server.agent.mcp.messages import ToolResult
 from eca_server.agent.mcp.names import tool_names
 from eca_server.agent.mcp.server import Server
 from eca_server.agent.mcp.states import State
-from eca_server.agent.mcp.tools import server_tool
+from eca_server.agent.mcp.tools import parts_of, server_tool
 from eca_server.agent.tools.approval import Policy
 from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.search_tools import Deferral
@@ -36,6 +35,8 @@ from eca_server.secret import Secret, mask
 
 MOST_TOOLS: Final = 128
 """Limit of tools in a request, that of the strictest API."""
+_SEARCHING: Final = 2
+"""The number of tools by which the model searches: `search_tools` and `call_tool`."""
 
 MOST_NAMES: Final = 10
 """Limit of servers that a text names; further ones are counted."""
@@ -88,31 +89,34 @@ class TurnServers:
             for tool in server.tools
         }
         names = tool_names(listed, taken)
-        left_out: list[str] = []
-        served, remaining = [], MOST_TOOLS - len(taken)
-        search = deferral.settings
-        if search.percentage is not None:
-            remaining = len(listed)  # if there are more, the model searches for them
-        for key, (server, tool) in listed.items():
-            reason = withheld_reason(policy, server, tool)
-            is_offered = not search.defers(server.name, tool.name, all_tools=False)
-            remaining -= reason is None and is_offered
-            if reason is None and is_offered and remaining < 0:
-                reason = f"no more than {MOST_TOOLS} tools can be offered"
-                left_out.append(server.name)
-            made = server_tool(server.name, tool, partial(_call, server, turn, tool.name), cap)
-            served.append(
-                ServedTool(server=server.name, name=names[key], tool=made, withheld=reason)
+        made = [
+            ServedTool(
+                server=server.name,
+                name=names[key],
+                tool=server_tool(server.name, tool, partial(_call, server, turn, tool.name), cap),
+                withheld=withheld_reason(policy, server, tool),
             )
+            for key, (server, tool) in listed.items()
+        ]
+        most = MOST_TOOLS - len(taken)
+        served = deferral.mark(made, most=most)
+        if any(each.is_deferred for each in served):
+            most -= _SEARCHING
+        offered = [each for each in served if each.withheld is None and not each.is_deferred]
+        left_out = offered[max(0, most) :]
         if left_out and not self._has_warned:
             self._has_warned = True
-            servers = enumeration([*dict.fromkeys(left_out)], MOST_NAMES)
+            servers = enumeration([*dict.fromkeys(each.server for each in left_out)], MOST_NAMES)
             self._session.show(
                 "warning",
                 f"A request can have {MOST_TOOLS} tools at most: {len(left_out)} are left out, of "
                 f"{servers}. Disable others with `disabledTools`, or set `mcpToolSearch`.",
             )
-        return deferral.mark(served, most=MOST_TOOLS)
+        reason = f"no more than {MOST_TOOLS} tools can be offered"
+        dropped = {each.name for each in left_out}
+        return tuple(
+            attrs.evolve(each, withheld=reason) if each.name in dropped else each for each in served
+        )
 
     def instructions(self) -> str:
         """Return the instructions of running servers for the model, each with its origin."""
@@ -145,13 +149,8 @@ async def _call(
 
 def _masked(result: ToolResult, secrets: Iterable[Secret]) -> ToolResult:
     """Return a failed result with masked texts."""
-    contents = list(result.content)
-    if result.structured is not None and not any(isinstance(e, TextPart) for e in contents):
-        contents.append(TextPart(json.dumps(result.structured).decode()))
-    masked = (
-        attrs.evolve(each, text=mask(each.text, *secrets))
-        if isinstance(each, TextPart | ResourceContents) and each.text is not None
-        else each
-        for each in contents
+    parts = (
+        attrs.evolve(each, text=mask(each.text, *secrets)) if isinstance(each, TextPart) else each
+        for each in parts_of(result)
     )
-    return attrs.evolve(result, content=tuple(masked), structured=None)
+    return ToolResult(content=tuple(parts), is_error=True)

@@ -74,8 +74,10 @@ class Redirect:
         self._code = _code_in(fields)
         failed = isinstance(self._code, OAuthError)
         result = "The login failed." if failed else "The login was approved."
-        await responder.respond(200, _page(f"{result} You can close this page."), _HEADERS)
-        self._came.set()
+        try:
+            await responder.respond(200, _page(f"{result} You can close this page."), _HEADERS)
+        finally:  # the login that listens may end meanwhile
+            self._came.set()
 
     def fail(self, error: OAuthError) -> None:
         """End the login, unless the browser has returned."""

@@ -138,10 +138,11 @@ NOT_FINITE = "steps: expected a string, .* got a number that is not finite"
         ("permission: {edit: deny}", "permission: no effect here; restrict the agent by `tools`"),
         ("permissionMode: plan", "permissionMode: no effect here; restrict the agent by `tools`"),
         ("mcpToolSearch: {includePattern: 1}", "mcpToolSearch.includePattern: expected a list"),
+        ("mcpToolSearch: all", "mcpToolSearch: expected true, false or an object, got a string"),
         ("disallowedTools: Edit", "disallowedTools: unknown key; did you mean disabledTools"),
         ("x" * 70_000, "expected at most 65536 bytes"),
     ],
-    ids=range(34),
+    ids=range(35),
 )
 def test_what_is_wrong_with_one_is_reported_and_loosens_nothing(house, yaml, expected):
     path = house.write(house.roots[0] / ".eca" / "agents" / "a.md", f"---\n{yaml}\n---\nx")

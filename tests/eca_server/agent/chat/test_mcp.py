@@ -231,6 +231,7 @@ async def test_a_server_that_goes_in_the_middle_of_a_call_costs_the_call(tmp_pat
         ToolResult(content=(TextPart(f"bad token {SECRET}"),), is_error=True),
         ToolResult(content=(ResourceContents(uri="file:///a", text=SECRET),), is_error=True),
         ToolResult(structured={"token": SECRET}, is_error=True),
+        ToolResult(content=(TextPart(""),), structured={"token": SECRET}, is_error=True),
     ],
 )
 @pytest.mark.parametrize("has_login", [False, True])
@@ -402,6 +403,24 @@ async def test_an_approval_for_the_session_covers_no_tool_that_has_changed(
         await ours.prompt("once more")
         await ours.reject(await ours.content("toolCallRun", manualApproval=True))
         await ours.expect_finished()
+
+
+BY_SIZE = {"deferAllWhenTotalTokensExceedPercentOfContext": 50}
+
+
+@pytest.mark.parametrize(
+    ("count", "search"),
+    [
+        (300, {"includePattern": ["git__t1"]}),
+        (300, {**BY_SIZE, "excludePattern": ["git"]}),
+        (126, BY_SIZE),
+    ],
+)
+async def test_a_search_for_some_tools_leaves_the_limit_of_tools(tmp_path, places, count, search):
+    places["git"].tools = tuple(MCPTool(name=f"t{number}") for number in range(count))
+    async with session(tmp_path, mcpToolSearch=search) as (ours, provider):
+        await ours.turn("go")
+        assert len(offered(provider)) <= MOST_TOOLS
 
 
 async def test_a_server_s_own_text_is_marked_and_too_many_tools_are_left_out(tmp_path, places):

@@ -202,8 +202,10 @@ BY_SIZE = {"deferAllWhenTotalTokensExceedPercentOfContext": 0.001}
         (BY_SIZE, {}, None, {"git__checkout", "git__log"}),
         ({**BY_SIZE, "includePattern": ["none"]}, {}, 10**9, {"git__checkout", "git__log"}),
         (False, {}, None, {"git__checkout", "git__log"}),
+        (True, False, None, {"git__checkout", "git__log"}),
+        (False, {"includePattern": ["git__log"]}, None, {"git__checkout"}),
     ],
-    ids=range(9),
+    ids=range(11),
 )
 async def test_only_some_tools_may_be_searched_for(
     tmp_path, tools, everywhere, own, context, expected

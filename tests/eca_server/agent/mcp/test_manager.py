@@ -97,6 +97,15 @@ async def test_servers_start_at_the_same_time_and_a_failing_one_delays_no_other(
         assert [server.name for server in ours.manager.running] == ["a", "b"]
 
 
+async def test_a_renewed_server_is_not_announced_as_stopped(autojump_clock):
+    async with house() as ours:
+        await ours.configure({"a": A})
+        ours.manager.renew("a")
+        await trio.sleep(1)
+        assert ours.of("a") == ["starting", "running", "starting", "running"]
+        assert ours.opened() == (2, 1)
+
+
 async def test_a_server_is_disabled_and_started_by_the_user(autojump_clock):
     async with house() as ours:
         assert not ours.manager.start("a")

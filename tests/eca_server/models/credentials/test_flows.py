@@ -12,6 +12,7 @@ import trio
 
 from eca_protocol.errors import HTTPError
 from eca_protocol.http import HTTPClient
+from eca_protocol.http_server import HTTPRequest
 from eca_server.config.login_settings import Auth
 from eca_server.models.credentials import flows
 from eca_server.models.credentials.flows import (
@@ -205,6 +206,22 @@ async def test_several_logins_wait_at_one_port_and_each_gets_its_own_code(user):
             assert (status, await third.code()) == (200, Secret("third"))
     async with redirect_page(port=port):
         pass
+
+
+async def test_a_login_succeeds_even_if_the_page_cannot_be_sent(autojump_clock):
+    async with redirect_page() as page:
+        target = f"{page.path}?state={page.state}&code=c"
+
+        class Stuck:
+            async def respond(self, *_: Any) -> None:
+                await trio.sleep_forever()
+
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            request = HTTPRequest(method="GET", target=target, headers={}, body=b"")
+            await page.handle(request, Stuck())  # type: ignore[arg-type]
+        with trio.fail_after(1):
+            assert await page.code() == Secret("c")
 
 
 @pytest.mark.parametrize(
