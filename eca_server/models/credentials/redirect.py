@@ -174,9 +174,10 @@ async def redirect_page(
             await nursery.start(shared.listen, redirect)
             yield redirect
             nursery.cancel_scope.cancel()
-    except ExceptionGroup as group:
-        if len(group.exceptions) == 1:
-            raise group.exceptions[0] from None  # the block's own exception
+    except BaseExceptionGroup as group:
+        _, own = group.split(trio.Cancelled)  # of the listener, if the caller was cancelled, too
+        if own is not None and len(own.exceptions) == 1:
+            raise own.exceptions[0] from None  # the block's own exception
         raise
     finally:
         shared.pages.remove(redirect)

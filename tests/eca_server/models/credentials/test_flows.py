@@ -208,6 +208,16 @@ async def test_several_logins_wait_at_one_port_and_each_gets_its_own_code(user):
         pass
 
 
+async def test_a_login_that_fails_while_it_is_cancelled_has_its_own_error():
+    async def fail() -> None:
+        async with redirect_page():
+            scope.cancel()
+            raise OAuthError("refused")
+
+    with trio.CancelScope() as scope, pytest.raises(OAuthError, match="refused"):
+        await fail()
+
+
 async def test_a_login_succeeds_even_if_the_page_cannot_be_sent(autojump_clock):
     async with redirect_page() as page:
         target = f"{page.path}?state={page.state}&code=c"
