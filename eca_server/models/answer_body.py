@@ -114,7 +114,7 @@ class AnswerBody:
         if isinstance(line, FrameError):
             raise BackendError("protocol", line.message)
         if not self.decoder.started and line.lstrip().startswith(b"<"):
-            raise error_from_page(self._content_type, self._head)
+            raise error_from_page(self._content_type, line[:200])
         return self.decoder.feed_object(parse(line))
 
     def _close_whole(self) -> Iterator[Event]:
