@@ -166,7 +166,7 @@ class Storage:
             return None
         store = self._memory.store
         if only_shortened:
-            return await store.find_shortened(self._chat_id)
+            return await store.find_changed(self._chat_id)
         known_ids = {each.content_id for each in known if each.content_id is not None}
         return await store.find_changed(self._chat_id, known_ids, len(known))
 

@@ -120,32 +120,24 @@ class Store:
 
         return await self._worker.read_unless_late(query, first=running.settle)
 
-    async def find_shortened(self, chat_id: str) -> rows.LoadResult | None:
+    async def find_changed(
+        self, chat_id: str, message_ids: Collection[str] | None = None, count: int = 0
+    ) -> rows.LoadResult | None:
         """Load a chat if another server has deleted its last messages, or all of it.
 
+        With `message_ids` also load it if it has these messages, and more than `count`.
+
         Returns:
-            None if no message was deleted, or if the chat cannot be read now.
+            None if the chat is unchanged, or if it cannot be read now.
         """
-        return await self._find_changed(chat_id, queries.load_shortened)
 
-    async def find_changed(
-        self, chat_id: str, message_ids: Collection[str], count: int
-    ) -> rows.LoadResult | None:
-        """Load a chat like `find_shortened`, or if it has these messages, and more than `count`."""
-
-        def query(file: ChatFile, chat: str) -> rows.LoadResult | None:
-            shortened = queries.load_shortened(file, chat)
-            return shortened or queries.load_longer(file, chat, message_ids, count)
-
-        return await self._find_changed(chat_id, query)
-
-    async def _find_changed(
-        self, chat_id: str, load: Callable[[ChatFile, str], rows.LoadResult | None]
-    ) -> rows.LoadResult | None:
         def query(file: ChatFile) -> rows.LoadResult | None:
             if file.is_behind or rollbacks.has_unfinished_rollbacks(file, "", chat_id):
                 return None
-            return load(file, chat_id)
+            shortened = queries.load_shortened(file, chat_id)
+            if shortened or message_ids is None:
+                return shortened
+            return queries.load_longer(file, chat_id, message_ids, count)
 
         return await self._worker.read_unless_late(query, first=running.settle)
 
