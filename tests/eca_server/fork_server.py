@@ -34,17 +34,28 @@ MODULE = "--module"
 ADDRESS = "ECA_TESTS_ADDRESS"
 READY = b"ready"
 PACKAGES = (
-    "agent",
-    "cli",
-    "client",
-    "config",
-    "connection",
-    "ecp",
-    "models",
-    "system",
-    "workspace",
+    "eca_protocol.codec",
+    "eca_protocol.messages",
+    "eca_server.agent",
+    "eca_server.cli",
+    "eca_server.client",
+    "eca_server.config",
+    "eca_server.connection",
+    "eca_server.ecp",
+    "eca_server.models",
+    "eca_server.system",
+    "eca_server.workspace",
 )
-LIBRARIES = ("httpx", "h11", "sqlite3", "yaml", "regex", "eca_protocol.http")
+LIBRARIES = (
+    "anyio._backends._trio",
+    "encodings.idna",
+    "eca_protocol.http",
+    "h11",
+    "httpx",
+    "regex",
+    "sqlite3",
+    "yaml",
+)
 
 
 def can_fork(command: Sequence[str], env: Mapping[str, str]) -> bool:
@@ -167,9 +178,22 @@ def _import_all() -> None:
     for name in LIBRARIES:
         importlib.import_module(name)
     for name in PACKAGES:
-        package = importlib.import_module(f"eca_server.{name}")
+        package = importlib.import_module(name)
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
+
+
+def _make_hooks() -> None:
+    """Make the functions that read and write messages, each of which is made at its first use."""
+    from eca_protocol.codec.converter import converter  # noqa: PLC0415 - in the started process
+    from eca_protocol.methods import ECA  # noqa: PLC0415
+    from eca_protocol.revisions import Revision  # noqa: PLC0415
+
+    for revision in Revision:
+        hooks = converter(revision)
+        for hint in {each for method in ECA for each in (method.params, method.result) if each}:
+            hooks.get_structure_hook(hint)
+            hooks.get_unstructure_hook(hint)
 
 
 def _become_server(order: Mapping[str, Any], fds: Sequence[int]) -> None:
@@ -233,6 +257,7 @@ def _fork_servers(listener: socket.socket) -> bool:
 if __name__ == "__main__":
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     _import_all()
+    _make_hooks()
     from eca_server.__main__ import main
 
     gc.freeze()
