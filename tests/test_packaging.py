@@ -51,6 +51,7 @@ def test_importing_the_server_loads_nothing_else() -> None:
     assert modules_after("import eca_server") - modules_after("") <= {"eca_server", "__future__"}
 
 
+@pytest.mark.long(but=3)
 @pytest.mark.parametrize(
     ("statement", "packages"),
     [

@@ -33,6 +33,7 @@ def test_late_and_wrong(fails_once):
 """
 
 
+@pytest.mark.long
 def test_a_test_that_was_only_too_slow_runs_again_with_new_fixtures(tmp_path):
     hooks = "pytest_runtest_makereport, pytest_runtest_protocol, pytest_terminal_summary"
     (tmp_path / "conftest.py").write_text(f"from tests.conftest import {hooks}")

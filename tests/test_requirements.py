@@ -98,6 +98,7 @@ def test_the_script_reads_every_place_a_marker_may_be_in(suite: Path) -> None:
     assert all("tests: 1" in lines[id_] for id_ in ("BASE-3", "BASE-4", "BASE-5"))
 
 
+@pytest.mark.long
 def test_the_script_ends_well_if_all_rows_that_are_due_are_shown(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_all.py").write_text(

@@ -331,6 +331,7 @@ STREAMS: dict[str, tuple[Callable[[], FrameDecoder | SSEDecoder], Callable[[int]
 LONG_BODY = b"Content-Length: 9999999\n\n"
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("name", STREAMS)
 def test_a_byte_at_a_time_takes_linear_time(name: str) -> None:
     make, stream = STREAMS[name]

@@ -295,6 +295,7 @@ print(type(next(turn)).__name__, client.process_id)
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 def test_a_forked_process_leaves_the_connection_alone_and_no_open_client_hangs_the_end(tmp_path):
     done = subprocess.run(

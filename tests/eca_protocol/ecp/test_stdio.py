@@ -84,6 +84,7 @@ async def test_a_class_is_an_agent_whose_conversations_know_nothing_of_each_othe
     promises.check(time.monotonic() - started, limit=0.9)  # the end waits for no busy agent
 
 
+@pytest.mark.long(but=10)
 @pytest.mark.requirement("W-5f")
 @pytest.mark.parametrize("name", BROKEN)
 @pytest.mark.parametrize("anyio_backend", ["trio"])

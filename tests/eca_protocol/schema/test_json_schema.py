@@ -45,6 +45,7 @@ def validator(revision: Revision, name: str) -> Any:
     return jsonschema.Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": whole["$defs"]})
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.requirement("FIELD:*", "VALUE:*")
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_samples_of_the_inventory_are_valid_unless_they_lack_a_required_member(revision):

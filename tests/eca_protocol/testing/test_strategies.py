@@ -43,6 +43,7 @@ def find_smallest(strategy: st.SearchStrategy[Any], condition: Callable[[Any], b
     return hypothesis.find(strategy, condition, settings=SHRINK)
 
 
+@pytest.mark.long
 def test_every_content_is_found() -> None:
     missing = {*SHAPE.members.values(), SHAPE.unknown}
 
@@ -117,6 +118,7 @@ def test_a_broken_value_is_another_one(data: st.DataObject) -> None:
     assert data.draw(strategies.broken(st.just(value))) != value
 
 
+@pytest.mark.long(but=10)
 @pytest.mark.parametrize("method", [row.name for row in ECA])
 def test_every_method_can_be_refused(method: str) -> None:
     if ECA[method].params is None:
@@ -139,6 +141,7 @@ def test_hypothesis_finds_the_strategies_by_type() -> None:
     )
 
 
+@pytest.mark.long
 def test_registering_loads_no_strategy() -> None:
     program = """
 import sys

@@ -113,6 +113,7 @@ async def test_a_signal_ends_the_server_of_a_session(tmp_path: Path) -> None:
             os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
+@pytest.mark.long
 async def test_a_server_that_dies_in_a_prompt_fails_it(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("ECA_CONFIG", json.dumps({"defaultModel": "simulator/script"}))

@@ -108,6 +108,7 @@ def test_keys_typed_during_an_answer_wait_for_the_next_prompt_and_answer_no_ques
     assert editor.exit_code() == 0
 
 
+@pytest.mark.long
 def test_ctrl_z_returns_to_the_shell_and_the_prompt_continues(tmp_path: Path) -> None:
     command = shlex.join([*fork_server.ECA, "chat", *SCRIPT])  # in a process group of its own
     line = f"set -m; {command}; stty -a; fg"

@@ -124,6 +124,7 @@ def test_exit_codes_distinguish_the_outcomes(tmp_path, arguments, code, words):
     assert (done.returncode, words in done.stdout + done.stderr) == (code, True)
 
 
+@pytest.mark.long
 def test_no_locale_changes_a_report(tmp_path):
     manifest(tmp_path, "straße 日本 good")
     plain = ENVIRONMENT | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
@@ -323,6 +324,7 @@ def test_expected_and_actual_texts_are_printed_as_they_are_written(tmp_path, cap
     assert lines[2:4] == [r"      expected 'c\n'", r"      got 'a\nb\x1b\u202e\\'"]
 
 
+@pytest.mark.long
 def test_a_traceback_stays_readable_and_a_flaky_scenario_is_named(tmp_path, capsys, monkeypatch):
     manifest(tmp_path, "raise", "other", agent=ERRING)
     monkeypatch.chdir(tmp_path)

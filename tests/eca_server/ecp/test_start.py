@@ -23,6 +23,7 @@ CHECKED = NEVER | {"trio", "anyio", "ssl", "importlib.metadata", "regex"}
 RAN = NEVER | {"regex", "multiprocessing", "eca_server.ecp.reports.html", "eca_server.models"}
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(
     ("command", "spared"),
     [

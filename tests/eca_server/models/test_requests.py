@@ -147,6 +147,7 @@ def test_every_history_is_written_as_a_strict_server_wants_it(api, data):
         assert PICTURE_DATA not in text
 
 
+@pytest.mark.long(but=2)
 @each_api
 @given(st.data())
 def test_a_longer_history_is_written_as_if_new(api, data):

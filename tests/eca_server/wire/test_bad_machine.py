@@ -3,6 +3,8 @@
 import json
 import sys
 
+import pytest
+
 from tests.eca_server.stranger import text_of
 
 WITHOUT_THREADS = """\
@@ -62,6 +64,7 @@ def test_without_threads_the_server_waits_for_some(start_server, tmp_path):
     assert server.exit_code() == 0
 
 
+@pytest.mark.long
 def test_look_ups_of_hosts_that_hang_leave_threads_for_tools(start_server, tmp_path):
     provider = {"api": "openai-chat", "url": "http://provider.example", "key": "k"}
     configuration = {"providers": {"away": provider | {"models": {"m": {}}}}}

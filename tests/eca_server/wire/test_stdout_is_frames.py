@@ -63,6 +63,7 @@ CONVERSATION = frame(message("initialize", {}, request_id=0)) + frame(
 )
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.requirement("W-13e", "W-13g", "W-13k")
 @pytest.mark.parametrize(
     ("redirection", "code", "words"),
@@ -95,6 +96,7 @@ def test_streams_may_be_files_and_those_closed_from_the_start_are_reported(
         assert [is_finished(each) for each in messages].count(True) == 1
 
 
+@pytest.mark.long
 def test_a_closed_stderr_is_no_error(start_server):
     server = start_server(command=("sh", "-c", 'exec "$@" --verbose 2>&-', "sh", *SERVE))
     server.introduced()

@@ -40,6 +40,7 @@ def test_the_server_without_errors_passes(cases: Collection[str]) -> None:
     assert broken(run_with("", *cases)) - OWN == set()
 
 
+@pytest.mark.long
 def test_an_exit_code_is_one_row() -> None:
     assert broken(run_with("exit", "ends.exit_comes_without_shutdown")) - OWN == {"W-13f"}
 
@@ -53,6 +54,7 @@ def test_a_crash_is_reported_with_the_exit_code_and_stderr() -> None:
     assert "SyntaxError" in got
 
 
+@pytest.mark.long
 def test_a_wrong_length_is_one_row_and_what_needs_no_other_characters_is_judged() -> None:
     run = run_with("characters", APPROVED, REJECTED, BY_CHAT, IN_PARTS)
     assert broken(run) - OWN == {"BASE-6"}

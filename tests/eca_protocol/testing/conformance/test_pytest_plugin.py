@@ -64,6 +64,7 @@ def test_a_case_is_a_test_and_its_error_is_reported_by_its_row(tmp_path):
     assert "1 failed, 2 passed, 1 error" in output, "the error is what the watcher saw meanwhile"
 
 
+@pytest.mark.long
 def test_what_is_owed_when_all_is_over_fails_the_leave_taking(tmp_path):
     output = run_pytest(
         tmp_path, "-k", "is_one_request_more", server=f"{REFERENCE} --mutant 'W-20d: no usage'"
@@ -79,6 +80,7 @@ def test_a_target_that_cannot_be_started_is_reported_without_a_traceback(tmp_pat
     assert "pytest_plugin.py" not in output
 
 
+@pytest.mark.long
 def test_the_usage_error_of_a_different_plugin_is_shown_alone(tmp_path):
     (tmp_path / "conftest.py").write_text(
         "import pytest\n@pytest.hookimpl(tryfirst=True)\n"
@@ -110,6 +112,7 @@ def test_a_client_is_judged_case_by_case(tmp_path):
     assert "1 failed, 1 passed" in output
 
 
+@pytest.mark.long
 def test_a_client_is_judged_in_the_draft_too(tmp_path):
     client = Path(__file__).with_name("client") / "small_client.py"
     options = ["--eca-client", "--eca-edition", "2025-06", "--eca-cases", "*InLowerCase"]

@@ -3,6 +3,8 @@
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.eca_server import fork_server
 from tests.eca_server.agent.acp.chatting import editor_with, of_type, turn
 from tests.eca_server.agent.chat.editor import text
@@ -10,6 +12,7 @@ from tests.eca_server.agent.chat.editor import text
 OFFICIAL = Path(__file__).with_name("official_agent.py")
 
 
+@pytest.mark.long
 async def test_an_agent_of_the_official_sdk_edits_a_file(tmp_path):
     file = tmp_path / "a.txt"
     file.write_text("one\n")

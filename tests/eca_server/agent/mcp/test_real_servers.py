@@ -48,6 +48,7 @@ async def refusal(session: Session, name: str, **arguments: object) -> str:
     return str(result.content)
 
 
+@pytest.mark.long
 async def test_everything_offers_all_kinds_of_things(tmp_path):
     roots, _ = parse_roots([WorkspaceFolder(name="here", uri=uri_of(tmp_path))])
     log = ServerLog("everything")

@@ -36,6 +36,7 @@ def test_what_cannot_be_cut_or_is_too_much_is_reported():
     assert named("cd $X; X=1").unknown
 
 
+@pytest.mark.long(but=5)
 @pytest.mark.parametrize(
     "part",
     [

@@ -21,6 +21,7 @@ def seconds(chunk: dict) -> float:
     return time.process_time() - started
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("name", SERIES)
 def test_ten_times_the_pieces_take_ten_times_as_long(name):
     once = min(seconds(SERIES[name](1_500)) for _ in range(3))
