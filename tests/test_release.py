@@ -234,6 +234,7 @@ def test_the_binary_names_itself_as_upstreams(arguments):
     assert re.fullmatch(r"eca \d+\.\d+\.\d+\S*\n", done.stdout)
 
 
+@pytest.mark.long
 def test_the_binary_starts_itself_as_the_package_starts_its_module():
     ours = run_binary_entry("-P", "-m", "eca_server", "schema", "--revision", "2025-09")
     assert ours.returncode == 0

@@ -74,6 +74,7 @@ def test_models_unions_values_and_methods_are_the_published_ones() -> None:
     assert set(ACP.received_by("client")) == set(PUBLISHED["client"])
 
 
+@pytest.mark.long
 @given(st.data())
 def test_params_and_results_survive_a_round_trip(data: st.DataObject) -> None:
     method = data.draw(st.sampled_from(METHODS))

@@ -6,6 +6,8 @@ import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 
+import pytest
+
 from tests.eca_protocol.ecp.agents import stepping
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -24,6 +26,7 @@ def test_another(ecp_agent):
 """
 
 
+@pytest.mark.long
 def test_each_test_has_its_own_agent_and_a_missing_one_is_named(tmp_path: Path) -> None:
     (tmp_path / "test_agent.py").write_text(TESTS, "utf-8")
     plugin = ["-p", "eca_protocol.ecp.pytest_plugin"]

@@ -99,6 +99,7 @@ async def test_a_bad_answer_is_an_error_of_its_kind_that_says_what_came(name):
     assert why in caught.value.message
 
 
+@pytest.mark.long(but=4)
 @pytest.mark.parametrize("name", ODD)
 @pytest.mark.parametrize("anyio_backend", ["trio"])
 async def test_unusual_but_allowed_output_is_ignored(name):

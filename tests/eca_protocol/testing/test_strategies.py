@@ -54,6 +54,7 @@ def test_every_content_is_found() -> None:
     assert find(strategies.contents(), is_last_one)
 
 
+@pytest.mark.long
 def test_a_counterexample_is_as_small_as_it_can_be() -> None:
     assert find_smallest(strategies.params("chat/prompt"), lambda _: True) == ChatPromptParams(
         message=""

@@ -154,6 +154,7 @@ def test_a_turn_is_one_trace_of_the_agent_its_models_and_its_tools(tmp_path):
         assert SECRET_WORDS.encode() not in collector.sent()
 
 
+@pytest.mark.long
 def test_messages_are_traced_only_if_the_environment_asks_for_it(tmp_path):
     hooks = {
         "hides": hook("postToolCall", {"replacedOutput": "what is left"}),

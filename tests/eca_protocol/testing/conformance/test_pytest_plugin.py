@@ -74,6 +74,7 @@ def test_what_is_owed_when_all_is_over_fails_the_leave_taking(tmp_path):
     assert "1 failed, 1 passed" in output
 
 
+@pytest.mark.long
 def test_a_target_that_cannot_be_started_is_reported_without_a_traceback(tmp_path):
     output = run_pytest(tmp_path, "--eca-cases", "titles.*", server="/no/such/server")
     assert output.count("The target cannot be started: cannot start '/no/such/server'") == 3

@@ -95,6 +95,7 @@ MANY = b"[]," * 500_001
 VALUES = "at most 1,000,000 values"
 
 
+@pytest.mark.long(but=3)
 @pytest.mark.parametrize(
     ("line", "why"),
     [

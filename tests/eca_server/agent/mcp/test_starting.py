@@ -63,6 +63,7 @@ async def test_the_handshake_names_the_client_its_capabilities_and_its_end():
     assert CLIENT["version"] == project["version"]
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("revision", [name for name, era in ERAS.items() if not era.stateless])
 async def test_every_revision_with_a_handshake_is_spoken(revision):
     answer = {"protocolVersion": revision, "capabilities": None, "serverInfo": {"name": None}}

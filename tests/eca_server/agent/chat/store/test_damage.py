@@ -112,6 +112,7 @@ async def test_a_damaged_cost_leaves_the_history_readable(path, cost):
         assert "usage of a turn of chat bad" in "".join(ours.problems)
 
 
+@pytest.mark.long(but=3)
 @pytest.mark.parametrize("value", ["'junk'", "x'ff'", "1.5", "9223372036854775807", "-7"])
 @pytest.mark.parametrize("version", [0, UNTYPED])
 async def test_a_damaged_place_of_a_message_costs_no_message(path, value, version):

@@ -128,6 +128,7 @@ async def reopen(path: Path) -> tuple[list[str], list[str], list[Path]]:
 HEADER, FRAME = 32, 24 + 4096
 
 
+@pytest.mark.long(but=3)
 @pytest.mark.parametrize("is_indexed", [True, False])
 @pytest.mark.parametrize("place", ["header", "salt", "checksum", "text", "number"])
 async def test_a_flipped_byte_in_the_log_loses_no_chat_and_is_announced(path, place, is_indexed):
