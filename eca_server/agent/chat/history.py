@@ -19,7 +19,7 @@ from eca_server.models.estimate import request_tokens, tokens_in
 from eca_server.models.events import Usage
 from eca_server.models.history import CompactionPart, Message, effective_history
 
-_SUMMARY_SHOWN = "(Summary of an earlier chat)"
+_SUMMARY_SHOWN = "(Summary of an earlier chat)\n\n{}"
 
 
 class UnknownMessage(ECAError):
@@ -191,11 +191,16 @@ def _opens_with(message: Message) -> bool:
 def appendable(messages: Sequence[Message]) -> list[Message]:
     """Return another chat's messages to append to a chat, with its last summary as plain text.
 
-    As a summary it would replace the messages of the chat it is appended to, too. The first message
-    has an id, by which the store can be cut before it.
+    As a summary it would replace the messages of the chat it is appended to, too. It is
+    shown, since the messages before it are not. The first message has an id, by which the store can
+    be cut before it.
     """
     first, *rest = effective_history(messages)
-    shown = first.shown if first is messages[0] else _SUMMARY_SHOWN
+    match messages[-1 - len(rest)].parts:
+        case (CompactionPart(summary), *_):
+            shown: str | None = _SUMMARY_SHOWN.format(summary)
+        case _:
+            shown = first.shown
     copies = [_renamed(each) if each.content_id else each for each in rest]
     return [attrs.evolve(_renamed(first), shown=shown), *copies]
 

@@ -50,21 +50,22 @@ async def refresh(chat: Chat) -> None:
                 chat.settings, chat.selection = ChatSettings(), Selection()
 
 
-async def forget_deleted(chat: Chat, turn: Turn) -> bool:
+async def forget_deleted(chat: Chat, turn: Turn) -> str | None:
     """Forget the messages that another server has deleted, before a turn sends them to a model.
 
     Returns:
-        True if there were any; the user is shown a text then.
+        The notice that the user is shown if there were any, else None.
     """
     known, changed = tuple(chat.history), None
     with trio.move_on_after(SECONDS):
         if known:
             changed = await chat.storage.read_changed(known, only_shortened=True)
     if changed is None or tuple(chat.history) != known:
-        return False
+        return None
     _take(chat, changed)
-    turn.report(_DELETED if changed.chat is None else _SHORTENED)
-    return True
+    notice = _DELETED if changed.chat is None else _SHORTENED
+    turn.report(notice)
+    return notice
 
 
 def replace_history(chat: Chat, messages: Sequence[Message]) -> None:

@@ -107,14 +107,19 @@ class ChatViews:
         await chat.replayer.run(self.contents_of(chat, page_of(chat.history)))
         chat.titling.announce()
 
-    async def show_again(self, chat: Chat) -> None:
-        """Clear the client's view of a chat and replay its history."""
+    async def show_again(self, chat: Chat, notice: str | None = None) -> None:
+        """Clear the client's view of a chat and replay its history, with a notice at its end."""
         self.announce_cleared(chat)
-        await chat.replayer.run(self.contents_of(chat, page_of(chat.history)))
+        contents = self.contents_of(chat, page_of(chat.history))
+        await chat.replayer.run(contents if notice is None else _with_notice(contents, notice))
         chat.titling.announce()
 
-    def show_after_turn(self, chat: Chat) -> anyio.Event:
+    def show_after_turn(self, chat: Chat, notice: str | None = None) -> anyio.Event:
         """Show a chat again once no turn runs, unless it is deleted by then.
+
+        Args:
+            chat: the chat.
+            notice: a text of the turn that must stay on the screen; no history has it.
 
         Returns:
             An event that is set when it was shown.
@@ -122,7 +127,7 @@ class ChatViews:
 
         async def show() -> None:
             if self.chats.get(chat.id) is chat:
-                await self.show_again(chat)
+                await self.show_again(chat, notice)
 
         return chat.mailbox.do(show)
 
@@ -139,6 +144,11 @@ class ChatViews:
             shows_subagents=self.session.profile.display.shows_subagents,
             ends_code=self.session.profile.display.shows_one_text,
         )
+
+
+def _with_notice(contents: Generator[ReplayedContent], notice: str) -> Generator[ReplayedContent]:
+    yield from contents
+    yield ReplayedContent("system", m.ChatTextContent(text=notice))
 
 
 def _described(

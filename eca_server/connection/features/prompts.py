@@ -130,8 +130,9 @@ class Prompts:
         )
 
         async def body(turn: Turn) -> None:
-            if await forget_deleted(chat, turn) and self._shows_more_chats:
-                self.views.show_after_turn(chat)
+            notice = await forget_deleted(chat, turn)
+            if notice is not None and self._shows_more_chats:
+                self.views.show_after_turn(chat, notice)
             target = chosen
             name = None if login is not None else named_command(params.message)
             if login is None and not runs_without_model(name):

@@ -201,7 +201,7 @@ async def test_a_compacted_chat_is_resumed_behind_the_messages_of_this_one(tmp_p
         assert [each in sent for each in words] == [True, True, True, False]
         page = await ours.ask("chat/history", {"chatId": "c"})
         shown = [each["content"]["text"] for each in page["contents"]]
-        summary = "(Summary of an earlier chat)"
+        summary = "(Summary of an earlier chat)\n\nthe summary"
         assert shown == ["the new prompt", "new", summary, "continue", "the end"]
 
 

@@ -222,7 +222,7 @@ async def test_a_new_chat_goes_back_to_its_resume_and_into_it(tmp_path, folder, 
         assert len(ids) == len(set(ids)) == 2
         messages = await roll_back(ours, ids[1])
         first = ["(Summary of an earlier chat)"] if is_compacted else ["say one", "one"]
-        assert values(messages) == first
+        assert [each.partition("\n")[0] for each in values(messages)] == first
         assert values(await roll_back(ours, ids[0])) == []
         await roll_back(ours, await send_prompt(ours, "/resume old"))
     async with current(data=tmp_path, folder=folder) as ours:

@@ -38,9 +38,14 @@ async def remove(theirs: Editor, what: str, cut: str) -> None:
 async def opened(ours: Editor) -> list[str]:
     """Open the chat; return the texts that are shown of it, whatever was shown before."""
     await ours.ask("chat/open", {"chatId": "c"})
+    return values(since(ours, cleared_at(ours)))
+
+
+def cleared_at(ours: Editor) -> int:
+    """The position of the last clear; behind all messages if there is none."""
     received = [each.get("method") for each in ours.received]
     cleared = [n for n, method in enumerate(received) if method == "chat/cleared"]
-    return values(since(ours, cleared[-1])) if cleared else []
+    return cleared[-1] if cleared else len(received)
 
 
 async def listed(ours: Editor) -> dict[str, int]:
@@ -86,6 +91,9 @@ async def test_what_one_editor_removes_the_other_does_not_send(tmp_path, what, r
         assert "second" not in model_context(ours)
         assert ("first" in model_context(ours)) == bool(remaining)
         await ours.until(lambda each: each.get("method") == "chat/cleared")
+        await ours.ask("chat/list")
+        *texts, last = values(since(ours, cleared_at(ours)))
+        assert (texts, notice in last) == ([*remaining, "three", "three"], True)
         assert await opened(ours) == [*remaining, "three", "three"]
         assert not ours.notified("$/showMessage")
         assert notice not in (await ours.turn("four", model=ECHO)).answer
