@@ -91,8 +91,8 @@ class KeyAccess:
     Attributes:
         key: the key; None: the server needs none.
         header: the header of the key; `authorization` carries it as a Bearer token.
-        without_key: the user's text if the server requires a key and none is sent; empty: one may
-            be sent.
+        without_key: the message for a user whose request without a key was refused; empty: a key
+            is sent.
     """
 
     url: str
