@@ -28,8 +28,8 @@ VERSION = re.compile(r"v\d\w*")
 def join_url(base: str, path: str) -> str:
     """Add `path` to the path of `base`, and merge the queries of both.
 
-    A version that ends the one and begins the other appears once, and so does the whole path: some
-    users copy the full URL of requests.
+    A version at the end of `base` and the start of `path` appears once. So does a `path` that ends
+    `base`: some users copy the full URL of requests.
 
     Raises:
         BackendError: the base is not a URL.
