@@ -63,7 +63,7 @@ OPEN_NO_PATH = {
 
 def test_the_calls_have_every_native_tool_that_opens_a_path() -> None:
     names = {name.removeprefix("our own ").partition(",")[0] for name in CALLS}
-    assert names | OPEN_NO_PATH == NATIVE_NAMES
+    assert names | OPEN_NO_PATH == NATIVE_NAMES, "add a call to CALLS, or a name to OPEN_NO_PATH"
 
 
 class Calling:
