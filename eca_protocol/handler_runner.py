@@ -1,4 +1,4 @@
-"""The handlers of one side of a connection, run in the order of the messages (design decision 8).
+"""The handlers of one side of a connection, run in the order of the messages.
 
 A handler is a plain function. Its return value is the answer. A returned coroutine runs in a task
 with a cancel scope, and its result is the answer. Every request is answered exactly once, even if

@@ -30,7 +30,7 @@ Id: TypeAlias = int | str
 
 
 class ErrorCode:
-    """The JSON-RPC error codes this protocol uses (design decision 14)."""
+    """The JSON-RPC error codes this protocol uses."""
 
     PARSE_ERROR = errors.PARSE_ERROR
     INVALID_REQUEST = errors.INVALID_REQUEST

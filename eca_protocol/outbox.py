@@ -1,4 +1,4 @@
-"""The write queue of a peer: a plain call appends, one task writes (design decision 11).
+"""The write queue of a peer: a plain call appends, one task writes.
 
 Appending never waits, so a cancellation cannot write half a message. The writer joins whole frames
 up to the size that the client takes in one read (ruling W-6). Only sources of much data wait, by

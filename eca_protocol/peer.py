@@ -2,7 +2,7 @@
 
 What the other side sends goes to the handlers (`handler_runner`). What we send is a plain call of
 the transport and never waits, so it cannot be cancelled halfway; only sources of much data await
-the transport's `drain()` (design decision 11).
+the transport's `drain()`.
 
 It is independent of the protocol: table, codec, handlers, dialect, gate and transport are
 arguments.

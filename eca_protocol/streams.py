@@ -319,7 +319,7 @@ _stdio_is_owned = False
 
 @contextlib.contextmanager
 def owned_stdio(*, for_good: bool = False) -> Iterator[tuple[int, int]]:
-    """Reserve the standard streams for the protocol (design decision 15).
+    """Reserve the standard streams for the protocol.
 
     Yields private duplicates of descriptors 0 and 1 for an `FdTransport`. Until the end of the
     block descriptor 0 is the null device and descriptor 1 is stderr, so that neither a `print` nor

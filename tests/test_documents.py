@@ -189,7 +189,8 @@ def test_the_configuration_of_examples_is_one_that_the_server_takes(environment:
 
 def test_the_guide_of_models_names_every_api_and_known_provider() -> None:
     words = re.findall(r"[\w-]+", (REPOSITORY / "docs/guides/models.md").read_text())
-    assert not {*KNOWN_PROVIDERS, *APIS} - {*words}
+    missing = {*KNOWN_PROVIDERS, *APIS} - {*words}
+    assert not missing
 
 
 def test_every_key_of_the_configuration_reference_has_a_meaning_and_an_example(

@@ -1,7 +1,7 @@
 """The reader of an agent's standard output: messages, mixed with other printed text.
 
-It reads the lines of a `LineDecoder` for the evaluator's peer: the awaited answer passes, and so
-do requests, which the peer answers -32601. Text that is not a message is noise, counted and
+It reads the lines of a `LineDecoder`. The awaited answer is passed to the evaluator's peer, and so
+are requests, which the peer answers with -32601. Text that is not a message is noise, counted and
 harmless. A malformed message or an answer without a request is a protocol error, reported at once
 instead of as a time-out later.
 """

@@ -3,7 +3,7 @@
 A class has the name of the specification's interface. Attributes are snake_case, keys on the wire
 camelCase. Lists are tuples; user data (arguments, schemas, options) is not changed.
 
-A chapter is imported at the first use of one of its names, since a program's start needs few.
+A chapter is imported at the first use of one of its names, because few are needed at a start.
 """
 # ruff: noqa: F403 - type checkers see a chapter's public names
 

@@ -1,8 +1,8 @@
 """The mailbox of a chat: its state, its queue of prompts, and the work on its history in between.
 
-Rules: `prompt`, `stop`, `delete` and `clear` act at once (design decision 8). What must wait starts
-in order: clears and work on the history, then prompts. Work runs to its end even if its caller is
-cancelled, and an error in it ends neither the chat nor the server.
+Rules: `prompt`, `stop`, `delete` and `clear` act at once. What must wait starts in order: clears
+and work on the history, then prompts. Work runs to its end even if its caller is cancelled, and an
+error in it ends neither the chat nor the server.
 """
 
 from __future__ import annotations

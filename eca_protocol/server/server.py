@@ -83,7 +83,7 @@ class Server:
 
     def prompt(self, handler: _P) -> _P:
         """Declare the handler of prompts: an async function of the chat and the prompt."""
-        _check(handler)
+        _check("prompt", handler)
         _add(self._declarations.handlers, "prompt", handler)
         return handler
 
@@ -93,7 +93,7 @@ class Server:
         It returns contexts of `eca_protocol.messages`. At most 200 are sent, roots first, without
         those that the client has already; queries for files get the files and directories.
         """
-        _check(handler)
+        _check("context_query", handler)
         _add(self._declarations.handlers, "context_query", handler)
         return handler
 
@@ -122,7 +122,7 @@ class Server:
             raise LocalProtocolError(f"command: expected a word without the slash, got {name!r}")
 
         def declare(handler: _P) -> _P:
-            _check(handler)
+            _check(name, handler)
             shown = m.ChatCommand(
                 name=name,
                 description=description,
@@ -154,7 +154,7 @@ class Server:
         """
 
         def declare(work: _W) -> _W:
-            _check(work)
+            _check(name, work)
             schema = {"type": "object"} if parameters is None else dict(parameters)
             shown = m.ServerTool(
                 name=name, description=description, parameters=schema, disabled=False
@@ -196,13 +196,15 @@ def _add(registry: dict[Any, Any], name: str, value: object) -> None:
     registry[name] = value
 
 
-def _check(handler: object) -> None:
+def _check(name: str, handler: object) -> None:
     """Refuse what is no async function."""
     call = getattr(handler, "func", handler)  # of a partial
     if not inspect.iscoroutinefunction(call) and not inspect.iscoroutinefunction(
         getattr(type(call), "__call__", None)  # noqa: B004 - its kind is asked for
     ):
-        raise LocalProtocolError(f"expected an async function (`async def`), got {handler!r}")
+        raise LocalProtocolError(
+            f"{name}: expected an async function (`async def`), got {handler!r}"
+        )
 
 
 def _argument(argument: str | m.CommandArgument) -> m.CommandArgument:

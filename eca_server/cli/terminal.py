@@ -173,7 +173,7 @@ async def _has_a_model(local: LocalPair, command: ChatCommand) -> bool:
 
 
 async def _resumed(client: Client, prefix: str | None) -> str | None:
-    """Return the id of the chat to continue; None: a new chat; empty: there is none, which is said.
+    """Return the id of the chat to continue; None: a new chat; empty: an error was printed.
 
     `prefix` is an id or its beginning; empty: the latest chat of this folder.
     """

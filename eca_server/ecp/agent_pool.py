@@ -1,9 +1,9 @@
 """The agents of a batch: a new one for each scenario, or one that is reset in between.
 
-A process is started for each scenario, one ahead: it starts up while the scenario before it runs,
-and serves no other. If it cannot start beside the one before, which may hold its port or its file,
-it is started again alone, and so are those that follow. With `reuse_agent` one process is reset in
-between, and replaced if a reset fails. An agent behind a URL is initialized and reset for each
+Each scenario has a process of its own, which starts while the scenario before it runs. If a process
+cannot start then, because the running one may hold its port or its file, it is started again after
+the running one has ended, and so are all later processes. With `reuse_agent` one process is reset
+in between, and replaced if a reset fails. An agent behind a URL is initialized and reset for each
 scenario, even the first, since it may have served others before.
 """
 
@@ -60,7 +60,7 @@ class _Process:
     ended: trio.Event = attrs.field(factory=trio.Event)
 
     async def run(self, connect: AbstractAsyncContextManager[AgentConnection]) -> None:
-        """Connect, until `over` is set; a failure is for the scenario that gets the process."""
+        """Stay connected until `over` is set; a failure is stored for the process's scenario."""
         try:
             async with connect as self.connection:
                 self.ready.set()
@@ -121,7 +121,7 @@ class AgentPool:
             VersionUnsupported: the agent has a different major version.
         """
         if not self._batch.reuse_agent and self._batch.target.url is None:
-            async with self._fresh(seconds_left) as session:
+            async with self._new_process(seconds_left) as session:
                 yield session
             return
         session = await self._reset_session(seconds_left)
@@ -132,7 +132,7 @@ class AgentPool:
             raise
 
     @asynccontextmanager
-    async def _fresh(self, seconds_left: Callable[[], float]) -> AsyncIterator[AgentSession]:
+    async def _new_process(self, seconds_left: Callable[[], float]) -> AsyncIterator[AgentSession]:
         """Provide a new process; start the next one ahead."""
         has_neighbour = self._next is not None
         process = self._next or self._start_process()
@@ -161,7 +161,7 @@ class AgentPool:
         await process.ready.wait()
         if process.connection is None:
             raise process.fault or AgentError("transport_error", "the agent was not started")
-        return await self._opened(process.connection, seconds_left)
+        return await self._open_session(process.connection, seconds_left)
 
     async def _end_next(self) -> None:
         if self._next is not None:
@@ -192,7 +192,7 @@ class AgentPool:
     async def _restart(self, seconds_left: Callable[[], float]) -> AgentSession:
         await self.discard()
         connection = await self._stack.enter_async_context(self._connection())
-        self._current = await self._opened(connection, seconds_left)
+        self._current = await self._open_session(connection, seconds_left)
         return self._current
 
     async def _initialize_again(
@@ -228,7 +228,7 @@ class AgentPool:
             limits=AgentLimits(max_message=limits.max_message, start=limits.start),
         )
 
-    async def _opened(
+    async def _open_session(
         self, connection: AgentConnection, seconds_left: Callable[[], float]
     ) -> AgentSession:
         warnings: list[str] = []

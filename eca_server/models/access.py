@@ -28,8 +28,8 @@ VERSION = re.compile(r"v\d\w*")
 def join_url(base: str, path: str) -> str:
     """Add `path` to the path of `base`, and merge the queries of both.
 
-    A version that ends the one and begins the other appears once, and so does the whole path: some
-    users copy the full URL of requests.
+    A version at the end of `base` and the start of `path` appears once. So does a `path` that ends
+    `base`: some users copy the full URL of requests.
 
     Raises:
         BackendError: the base is not a URL.
@@ -91,8 +91,8 @@ class KeyAccess:
     Attributes:
         key: the key; None: the server needs none.
         header: the header of the key; `authorization` carries it as a Bearer token.
-        without_key: the user's text if the server requires a key and none is sent; empty: one may
-            be sent.
+        without_key: the message for a user whose request without a key was refused; empty: a key
+            is sent.
     """
 
     url: str

@@ -166,7 +166,7 @@ def error_from_response(status: int, headers: Mapping[str, str], body: bytes) ->
     )
 
 
-def is_of_a_wrong_path(error: BackendError) -> bool:
+def is_missing_path(error: BackendError) -> bool:
     """Return whether a web server has refused a path that it does not have."""
     return error.status in (404, 405) and any(map(_NO_PATH.search, (error.message, error.raw)))
 

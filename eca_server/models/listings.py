@@ -162,7 +162,7 @@ def listing_to_json(listing: Listing) -> dict[str, Any]:
 
 
 def listing_from_json(value: object) -> Listing | None:
-    """Read a listing from JSON; None: it is none. Invalid details are left out."""
+    """Read a listing from JSON; None: the JSON is not a listing. Invalid details are left out."""
     if not isinstance(value, Mapping):
         return None
     at, models = value.get("at"), value.get("models")

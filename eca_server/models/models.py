@@ -103,7 +103,7 @@ class Model:
         return answer.text
 
     def explain(self, error: BackendError) -> str:
-        """Return the user's text for an error: the model, the error, and the next step."""
+        """Return the message for the user about an error: the model, the error, the next step."""
         return user_message(error, provider=self.origin.provider, model=self.origin.model)
 
 

@@ -1,6 +1,6 @@
 """The providers of models: the user's settings, a known provider's defaults, keys and lists.
 
-One `Provider` holds what is known of a provider. Nothing here uses the network.
+Nothing here uses the network.
 """
 
 from __future__ import annotations
@@ -163,21 +163,21 @@ class Provider:
 
     @property
     def missing_setting(self) -> str | None:
-        """The user's text for a missing setting; None: the provider is usable."""
+        """A message for the user about a missing setting; None: the provider is usable."""
         name, url = self.name, self.configured_url
         if self.location is None:
             return None
         if self.api not in APIS:
             expected = " or ".join(map(repr, (*APIS, ACP)))
-            is_set = f"api: expected {expected}, got {self.api!r}"
-            return f"providers.{name}.{'command is not set' if self.api == ACP else is_set}"
+            unknown = f"api: expected {expected}, got {self.api!r}"
+            return f"providers.{name}.{'command is not set' if self.api == ACP else unknown}"
         if self.url is None:
             return f"providers.{name}.url is not set"
         if url is not None and (fault := url_problem(url)):
             return f"the url of {name}: {fault}"
-        hosted = self.known and is_own_endpoint(name, url) and self.known.key_variable
-        if hosted and self.key is None and not self._has_key_header():
-            return f"no key for {name}: set {hosted} or providers.{name}.key, or `/login {name}`"
+        variable = self.known and is_own_endpoint(name, url) and self.known.key_variable
+        if variable and self.key is None and not self._has_key_header():
+            return f"no key for {name}: set {variable} or providers.{name}.key, or `/login {name}`"
         return None
 
     def _has_key_header(self) -> bool:
@@ -187,7 +187,7 @@ class Provider:
 
     @property
     def without_key(self) -> str:
-        """The user's text if the server requires a key and none is sent; empty: one may be sent."""
+        """The message for a user whose request without a key was refused; empty: a key is sent."""
         if self.key is not None or any(self._headers):
             return ""
         return f"no key was sent (set providers.{self.name}.key, or send `/login {self.name}`)"

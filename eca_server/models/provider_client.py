@@ -18,7 +18,7 @@ from eca_server.models.errors import (
     error_from_fault,
     error_from_page,
     error_from_response,
-    is_of_a_wrong_path,
+    is_missing_path,
 )
 from eca_server.models.exchange_log import ExchangeLog
 from eca_server.secret import mask, secrets_in
@@ -113,7 +113,7 @@ class ProviderClient:
     def refusal(self, response: HTTPResponse, body: bytes) -> BackendError:
         """Return the error of a response without success."""
         error = error_from_response(response.status, response.headers, body)
-        if is_of_a_wrong_path(error):
+        if is_missing_path(error):
             address = mask(response.url.partition("?")[0])
             error.kind, error.message = "configuration", f"nothing is at {address}: {error.message}"
         self.access.adjust_error(error)

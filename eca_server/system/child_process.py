@@ -51,7 +51,7 @@ def note_opened_folders(folders: Iterable[Path], home: Path) -> None:
 
     Args:
         folders: real paths.
-        home: the user's home. A folder that is, or contains it, is not excluded: no sandboxed
+        home: the user's home. A folder that is or contains the home is not excluded: no sandboxed
             command can write there.
     """
     home = home.resolve()

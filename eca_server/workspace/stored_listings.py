@@ -21,7 +21,7 @@ from eca_server.workspace.catalogue import Catalogue
 
 _MOST_BYTES: Final = 2**28
 _MOST_LISTINGS: Final = 16
-_LONGEST_WRITE: Final = 3600.0  # seconds; an older temporary file is one of a killed server
+_LONGEST_WRITE: Final = 3600.0  # seconds; a killed server has left an older temporary file
 
 
 class StoredListings:

@@ -25,7 +25,7 @@ START_SECONDS: Final = 60.0
 _CAPABILITIES: Final = acp.ClientCapabilities(
     fs=acp.FileSystemCapabilities(read_text_file=True, write_text_file=True), terminal=True
 )
-_NOTHING_SAID: Final = acp.InitializeResponse(protocol_version=PROTOCOL_VERSION)
+_NOT_INITIALIZED: Final = acp.InitializeResponse(protocol_version=PROTOCOL_VERSION)
 
 
 class AgentFailed(ECAError):
@@ -55,7 +55,7 @@ class AgentProcess:
     _directory: Path = attrs.field(kw_only=True)
     _handlers: dict[str, Callable[[Any], Any]] = attrs.field(kw_only=True)
     _drained: Callable[[], Awaitable[None]] = attrs.field(kw_only=True)
-    about: acp.InitializeResponse = attrs.field(init=False, default=_NOTHING_SAID)
+    about: acp.InitializeResponse = attrs.field(init=False, default=_NOT_INITIALIZED)
     ended: trio.Event = attrs.field(init=False, factory=trio.Event)
     _ready: trio.Event = attrs.field(init=False, factory=trio.Event)
     _over: trio.Event = attrs.field(init=False, factory=trio.Event)
@@ -69,7 +69,7 @@ class AgentProcess:
 
     @property
     def has_started(self) -> bool:
-        """True once it takes prompts."""
+        """True once it accepts prompts."""
         return self._ready.is_set()
 
     @property
@@ -136,7 +136,9 @@ class AgentProcess:
         )
         self.about = await peer.call("initialize", request, deadline=START_SECONDS)
         if self.about.protocol_version != PROTOCOL_VERSION:
-            raise AgentFailed(f"it speaks version {self.about.protocol_version} of ACP, not 1")
+            raise AgentFailed(
+                f"it speaks version {self.about.protocol_version} of ACP, not {PROTOCOL_VERSION}"
+            )
 
     async def started(self) -> None:
         """Wait until the agent has started.
@@ -155,8 +157,8 @@ class AgentProcess:
         return f"The agent `{command}` does not run: {self._error}."
 
     def close(self) -> None:
-        """End the agent; `ended` follows within the seconds of the ladder."""
+        """Begin to end the agent; `ended` is set when its process has ended, or was killed."""
         self._error = self._error or "it was ended"
         self._over.set()
         if self._peer is not None and not self.has_started:
-            self._peer.close()  # its `initialize` is not waited for
+            self._peer.close()  # does not wait for the answer to `initialize`

@@ -138,7 +138,7 @@ class TurnRequests:
         return _CANCELLED
 
     async def _decide(self, change: acp.ToolCallChange) -> bool:
-        known = original = self.writer.merged(change)
+        known = original = self.writer.merge(change)
         if original.is_asking or original.call.state is not CallState.PREPARING:  # once more
             known = self.writer.begin_again(original)
         call = known.call
@@ -148,7 +148,7 @@ class TurnRequests:
         )
         step = Step(call, _finished(call.naming.id, known.arguments))
         changes_files = known.changes_files  # updates may come before the approval
-        self.writer.announced(known)
+        self.writer.ensure_written(known)
         await self.runner.look_at_known(step, tool, known.arguments, PendingChanges())
         self.turn.show_call_progress("Calling tool", only_waiting=True)
         await wait_for_approval(call, self.turn)

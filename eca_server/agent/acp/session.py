@@ -150,7 +150,7 @@ class _Answer:
 
 
 async def user_error(error: ECAError, process: AgentProcess) -> str:
-    """Return the user's text for a failed request."""
+    """Return the message for the user about a failed request."""
     if process.is_over:
         return await process.explain()
     if isinstance(error, AgentFailed):

@@ -27,7 +27,7 @@ class Terminal:
 
     Attributes:
         ended: set when the command has ended.
-        is_released: the agent needs it no more.
+        is_released: the agent has released it.
     """
 
     def __init__(self, limit: int | None) -> None:

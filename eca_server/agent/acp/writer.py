@@ -74,7 +74,7 @@ class TurnWriter:
         return f"{self._origin.provider}/{self._origin.model}"
 
     def take(self, update: acp.SessionUpdate) -> None:
-        """Show an update; those of the session's settings are not for the writer."""
+        """Show an update; ignore those of the session's settings."""
         match update:
             case acp.AgentMessageChunk():
                 self._say(update.content)
@@ -83,7 +83,7 @@ class TurnWriter:
                 if isinstance(part, TextPart) and part.text:
                     self._think(part.text)
             case acp.ToolCall() | acp.ToolCallUpdate():
-                self.advance(self.merged(update))
+                self.advance(self.merge(update))
             case acp.Plan():
                 self._plan(update)
             case acp.UsageUpdate():
@@ -137,8 +137,8 @@ class TurnWriter:
         if not self._is_over:
             self.turn.draft.begin_answer(self._origin)
 
-    def merged(self, change: acp.ToolCall | acp.ToolCallChange) -> AgentCall:
-        """Return the call of an update, with its changes; begin a new one."""
+    def merge(self, change: acp.ToolCall | acp.ToolCallChange) -> AgentCall:
+        """Merge an update into its call, and return the call, which may be new."""
         known = self.calls.get(change.tool_call_id)
         is_new = known is None
         if known is None:
@@ -176,8 +176,8 @@ class TurnWriter:
         self._feed(events.ToolCallFinished(key=naming.id, raw=raw, arguments=arguments))
         self._open.append(call)
 
-    def announced(self, known: AgentCall) -> None:
-        """Make a call of the agent part of the answer, once."""
+    def ensure_written(self, known: AgentCall) -> None:
+        """Make a call of the agent part of the answer, unless it is one already."""
         if not known.is_written:
             known.is_written = True
             last = next(reversed(self.turn.calls.values()), None)
@@ -186,12 +186,12 @@ class TurnWriter:
             self.write_call(known.call.naming, known.call, known.arguments)
 
     def advance(self, known: AgentCall) -> None:
-        """Show how far a call is, as the agent says; a call that waits for the user stays."""
+        """Show the status that the agent reports of a call, unless the call waits for the user."""
         if known.is_asking:
             return
         call, status = known.call, known.status
         if call.state is CallState.PREPARING and status in {"in_progress", "completed", "failed"}:
-            self.announced(known)
+            self.ensure_written(known)
             call.announce(
                 known.arguments,
                 manual_approval=False,
@@ -234,11 +234,11 @@ class TurnWriter:
         call.finish(ToolOutput.of(lines or "An empty plan.", details=details))
 
     def finish(self, *, is_interrupted: bool, cost: float | None = None) -> Answer:
-        """End the messages of the turn; return the last answer. Later updates are not taken.
+        """End the messages of the turn; return the last answer. Later updates are ignored.
 
         Args:
             is_interrupted: the agent did not finish its work.
-            cost: US dollars of this turn, if the agent says.
+            cost: the cost of this turn in US dollars, if the agent reports it.
         """
         if not is_interrupted:
             for known in self.calls.values():
@@ -253,7 +253,7 @@ class TurnWriter:
         return answer
 
     def write_usage(self, cost: float | None) -> None:
-        """Note what the turn took of the agent's context."""
+        """Set the turn's usage: the part of the agent's context that is used."""
         if self.usage is not None:
             size = token_count(self.usage.size)
             self.turn.limit = None if size is None else UsageLimit(context=size)

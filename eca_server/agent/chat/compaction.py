@@ -1,9 +1,9 @@
 """Compaction: a summary replaces a chat's earlier messages, so that the chat fits the model again.
 
 Rules: nothing is removed from the history; a marker with the summary is added, and requests start
-there (design decision 20). A compaction that fails or is stopped changes nothing. The request for
-the summary has the messages as one text, and no tools: that is valid for every API and every model,
-and can be cut to fit if the messages no longer do.
+there. A compaction that fails or is stopped changes nothing. The request for the summary has the
+messages as one text, and no tools: that is valid for every API and every model, and can be cut to
+fit if the messages no longer do.
 """
 
 from __future__ import annotations

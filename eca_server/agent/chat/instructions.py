@@ -1,4 +1,4 @@
-"""The system prompt, built once per chat and behavior (design decision 20)."""
+"""The system prompt, built once per chat and behavior."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Outlet(ABC):
         settings: the stored settings; changed by `set`.
         selection: the client's selection for this chat alone.
         ledger: the files that the chat's model has seen.
-        systems: the instructions by behavior, built once (design decision 20).
+        systems: the instructions by behavior, built once.
     """
 
     def __init__(

@@ -3,7 +3,7 @@
 A body (a model's answer, a slash command) runs inside the turn's scope and writes through the
 turn. Whatever ends the body, the turn is closed exactly once: open reasonings are finished, usage
 is written unless the turn was stopped, then comes the one `finished`, and after it nothing is
-written (design decision 10; rulings W-20, W-23, W-26, W-27).
+written (rulings W-20, W-23, W-26, W-27).
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ class Turn(Writer):
             await self.outlet.storage.store(ChatRecord(messages=messages, running=running))
 
     async def _store(self) -> None:
-        """Store all messages, once, before the turn's `finished` (design decision 18)."""
+        """Store all messages, once, before the turn's `finished`."""
         if self._is_stored or self.is_mute or not self.messages:
             return
         self._is_stored = True

@@ -1,10 +1,10 @@
 """AGENTS.md and rules: the instructions of projects and users, read once per chat.
 
-The rules of this module: the files are read for the system prompt, which is constant for a chat
-(design decision 20). The user's own files come first, so that a project's files never take the
-bytes of the limit from them; each section names its origin. A file of a project includes no file
-beyond its `Reach`. A file above a root needs trust, and must belong to the user, since on a shared
-machine anyone may put a file into `/tmp`.
+The rules of this module: the files are read for the system prompt, which is constant for a chat.
+The user's own files come first, so that a project's files never take the bytes of the limit from
+them; each section names its origin. A file of a project includes no file beyond its `Reach`. A file
+above a root needs trust, and must belong to the user, since on a shared machine anyone may put a
+file into `/tmp`.
 """
 
 from __future__ import annotations

@@ -40,12 +40,8 @@ from eca_server.config.settings import Config
 from eca_server.system.child_process import chat_environment
 from eca_server.workspace.boundary import Workspace
 
-_NATIVE_TOOLS: Final = (
-    *(DirectoryTree, ReadFile, Grep, WriteFile, EditFile, PreviewFileChange, MoveFile),
-    *(ShellCommand, BgJob, EditorDiagnostics, EditorDefinition, EditorReferences, AskUser),
-    *(TaskTool, ViewImage, SearchTools, CallTool),
-)
-
+_READING_TOOLS: Final = (DirectoryTree, ReadFile, ViewImage, Grep)
+_WRITING_TOOLS: Final = (WriteFile, EditFile, PreviewFileChange, MoveFile)
 _EDITOR_TOOLS: Final[Mapping[str, Callable[..., Tool]]] = {
     "diagnostics": EditorDiagnostics,
     "definition": EditorDefinition,
@@ -53,13 +49,18 @@ _EDITOR_TOOLS: Final[Mapping[str, Callable[..., Tool]]] = {
 }
 """The tools that ask the user's editor, by the capability they need."""
 
+_NATIVE_TOOLS: Final[tuple[Any, ...]] = (
+    *(*_READING_TOOLS, *_WRITING_TOOLS, ShellCommand, BgJob),
+    *(*_EDITOR_TOOLS.values(), AskUser, TaskTool, SearchTools, CallTool),
+)
+
 NATIVE_NAMES: Final = frozenset(tool.name for tool in _NATIVE_TOOLS)
 """The name of every native tool of this package, offered or not."""
 
 
 def native_arguments(name: str) -> Collection[str]:
     """Return the names of the arguments of a native tool."""
-    tool: Any = next(each for each in _NATIVE_TOOLS if each.name == name)
+    tool = next(each for each in _NATIVE_TOOLS if each.name == name)
     return SHELL_ARGUMENTS if tool is ShellCommand else tool.parameters["properties"]
 
 
@@ -164,9 +165,9 @@ def native_tools(
         sandbox=sandbox if sandbox is not None and sandbox.mode == "require" else None,
     )
     tools: tuple[Tool, ...] = (
-        *(make(files=files) for make in (DirectoryTree, ReadFile, ViewImage, Grep)),
+        *(make(files=files) for make in _READING_TOOLS),
         *_client_tools(config, session, workspace, files.cap, chat_id),
-        *(make(files=files) for make in (WriteFile, EditFile, PreviewFileChange, MoveFile)),
+        *(make(files=files) for make in _WRITING_TOOLS),
         shell,
         *([] if background is None else [BgJob(background=background, cap=files.cap)]),
         *more,

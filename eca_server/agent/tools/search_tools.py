@@ -1,9 +1,9 @@
 """`search_tools` and `call_tool`: MCP tools whose schemas are not in the model's context.
 
-The tools of a turn are constant while it runs (design decision 20), since providers cache prompts
-and sign reasoning with the text before it. So a matching tool is not added to them: its schema is
-in the result of the search, which is part of the history, and `call_tool` calls it by its name. The
-call is judged as a call of that tool, by all of its rules.
+The tools of a turn are constant while it runs, since providers cache prompts and sign reasoning
+with the text before it. So a matching tool is not added to them: its schema is in the result of the
+search, which is part of the history, and `call_tool` calls it by its name. The call is judged as a
+call of that tool, by all of its rules.
 """
 
 from __future__ import annotations

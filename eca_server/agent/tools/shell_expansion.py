@@ -31,7 +31,7 @@ class Unsure(Exception):
 
 
 def with_braces(word: Word) -> list[Word]:
-    """Return the expansions of the braces of a word; the word itself without braces.
+    """Return the words that the braces of a word make; a word without braces makes itself.
 
     Raises:
         Unsure: there are too many, or they depend on quotes.

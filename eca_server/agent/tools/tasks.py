@@ -32,15 +32,15 @@ _IDS = {"type": "array", "items": {"type": "integer"}}
 _TASK = object_schema(
     subject=string("The task in a few words."),
     description=string("The details of the task, and when it is done."),
-    priority={"type": "string", "enum": ["high", "medium", "low"]},
+    priority=string("The priority of the task.", enum=["high", "medium", "low"]),
     blocked_by={**_IDS, "description": "Ids of the tasks that must be done first."},
 )
 _PARAMETERS: Final[Mapping[str, Any]] = object_schema(
     "op",
-    op={
-        "type": "string",
-        "enum": ["read", "plan", "add", "update", "start", "complete", "delete", "clear"],
-    },
+    op=string(
+        "The operation on the task list.",
+        enum=["read", "plan", "add", "update", "start", "complete", "delete", "clear"],
+    ),
     id=integer("The id of the task, for update, start, complete, delete."),
     ids={**_IDS, "description": "The ids of several tasks, for start, complete, delete."},
     active_summary=string("For start: your current activity, shown to the user."),

@@ -1,8 +1,9 @@
 """Completions and rewrites of the user's document (chapters "Completion", "Rewrite" of CURRENT).
 
-A rewrite is answered before its model request; one that cannot start is a JSON-RPC error with a
-message for the user. Its notifications go to clients that requested one alone, because other
-clients take each content as text of a chat. A failed completion is no error: the user keeps typing.
+The response to a rewrite precedes its model request; a rewrite that cannot start gets a JSON-RPC
+error with a message for the user. Only a client that has requested a rewrite gets notifications of
+it, because other clients take each content as text of a chat. A failed completion is no error: the
+user keeps typing.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ MOST_SELECTED: Final = 512 * 1024
 
 _NO_MODEL: Final = "no model is configured; log in with /login, or set `{}`."
 
-_NONE: Final = m.CompletionInlineResponse(items=())
+_NO_ITEMS: Final = m.CompletionInlineResponse(items=())
 
 
 @attrs.define(eq=False)
@@ -86,11 +87,11 @@ class Editing:
         except BackendError as error:
             completion.is_over = True
             completions.report_once(name, error.kind, f"{name} cannot be used: {error.message}.")
-            return _NONE
-        if self._stands_in(name, model, configured):
+            return _NO_ITEMS
+        if self._is_fallback(name, model, configured):
             completion.is_over = True
             completions.report_once(name, "configuration", _NO_MODEL.format("completion.model"))
-            return _NONE
+            return _NO_ITEMS
         instruction = self._prompts().completion
 
         async def answer() -> m.CompletionInlineResponse:
@@ -139,8 +140,8 @@ class Editing:
         name = configured or chosen.model
         return name, chosen.variant if name == chosen.model else None
 
-    def _stands_in(self, name: str, model: Model, configured: str | None) -> bool:
-        """Return whether a model is the simulator as a fallback, which the user did not choose."""
+    def _is_fallback(self, name: str, model: Model, configured: str | None) -> bool:
+        """Return whether a model is the simulator and the user did not choose it."""
         config = self.settings.config
         own = config.behaviors.get(self.selection.choose().behavior, Behavior())
         named = (configured, self.selection.model, config.default_model, own.default_model)
@@ -152,7 +153,7 @@ class Editing:
             model = self.models.current.find(name, variant)
         except BackendError as error:
             raise RPCError(INTERNAL_ERROR, f"{name} cannot be used: {error.message}.") from None
-        if self._stands_in(name, model, configured):
+        if self._is_fallback(name, model, configured):
             raise RPCError(INTERNAL_ERROR, f"Rewrite: {_NO_MODEL.format('rewrite.model')}")
         return name, model
 

@@ -1,7 +1,7 @@
 """The lifecycle of a connection whose configuration is loaded after the answer to `initialize`.
 
-The answer waits for no disk scan (design decision 16). Every later message waits for the whole
-configuration, and the messages keep their order.
+The answer waits for no disk scan. Every later message waits for the whole configuration, and the
+messages keep their order.
 """
 
 from __future__ import annotations

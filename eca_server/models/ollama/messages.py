@@ -1,8 +1,8 @@
 """A history in the format of Ollama's own API. No I/O.
 
-Results are in the order of their calls and have their names, since templates pair them by that.
-Reasoning goes back with each answer of the same model: its template selects what the model sees. A
-model without tools reads calls as text.
+Results have the order and the names of their calls, by which templates pair them. Reasoning is sent
+back with each answer of the same model, whose template selects what the model sees. For a model
+without tools, calls are written as text.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ class OllamaWriter:
 
     Args:
         origin: the model whose reasoning is sent back.
+        tools: whether the model accepts tools.
+        images: whether the model accepts images.
     """
 
     _origin: Origin

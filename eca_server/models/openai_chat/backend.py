@@ -1,7 +1,7 @@
 """The backend for Chat Completions.
 
-If the provider refuses the reasoning of earlier answers, which a gateway passes on, the request is
-repeated once without it, and the user is notified.
+A gateway may pass on the reasoning of earlier answers to a provider that refuses it. Then the
+request is repeated once without the reasoning, and the user is notified.
 """
 
 from __future__ import annotations

@@ -359,7 +359,7 @@ def test_a_wrong_declaration_says_what_is_wrong():
     server = Server(name="s")
     server.tool("delete", "Delete.")(delete)
     for declare, complaint in (
-        (lambda: server.prompt(plain), "expected an async function"),
+        (lambda: server.prompt(plain), "prompt: expected an async function"),
         (lambda: server.command("/time", "Show it."), "expected a word without the slash"),
         (lambda: server.command("the time", "Show it."), "expected a word without the slash"),
         (lambda: server.command("", "Show it."), "expected a word without the slash"),

@@ -1,9 +1,9 @@
 """Started in a folder full of modules that are named like ours, the server imports none of them.
 
-Design decision 16. Kept out is everything but what the interpreter imports by itself for `-m`
-before the first line of ours: exactly the modules that `import runpy` has loaded, and the package
-that `-m` names. With `-P` or the console script not even these come from the folder; if it is in
-PYTHONPATH, by an empty or relative entry, only what follows our first line can be kept out.
+Every module is kept out but those that the interpreter imports by itself for `-m` before the first
+line of ours: the modules that `import runpy` has loaded, and the package that `-m` names. With `-P`
+or the console script not even these come from the folder; if it is in PYTHONPATH, by an empty or
+relative entry, only what follows our first line can be kept out.
 """
 
 import json

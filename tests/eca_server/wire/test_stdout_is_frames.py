@@ -1,4 +1,4 @@
-"""Whatever else writes to the standard output, the client reads frames (design decision 15).
+"""Whatever else writes to the standard output, the client reads frames.
 
 `Stranger` fails at the first byte that is no frame, so these tests only have to make the noise.
 """

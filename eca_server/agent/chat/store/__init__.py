@@ -1,1 +1,1 @@
-"""Chats stored in SQLite in the user's data directory (design decision 18)."""
+"""Chats stored in SQLite in the user's data directory."""

@@ -5,7 +5,7 @@ copy first, and used only if it leaves the file sound; the log of a file that an
 open is not examined.
 
 The format is that of https://www.sqlite.org/walformat.html. Each frame has a checksum over itself
-and all before it: one flipped byte makes SQLite take the log to end there, without a word. A
+and all before it: one flipped byte makes SQLite end the log there, without an error. A
 server that was killed leaves no frame after an unfinished one, so a frame of the same log after
 a wrong checksum means damage. The index file also has the number of frames.
 """
@@ -53,7 +53,7 @@ class _Frame:
 
     Attributes:
         commit: the file's size in pages, where a transaction ends here; else 0.
-        salts: those of the log that it belongs to.
+        salts: the salts of the log that it belongs to.
     """
 
     page: int
@@ -63,7 +63,7 @@ class _Frame:
     content: bytes = attrs.field(repr=False)
 
     def sums_after(self, before: Sums, *, big: bool) -> Sums:
-        """Return the checksum that a frame with this content has behind another."""
+        """Return the checksum that a frame with this content has after another frame."""
         return _add(
             self.content, _add(struct.pack(">2I", self.page, self.commit), before, big), big
         )
@@ -77,8 +77,8 @@ class _Log:
         page_size: in bytes.
         big: whether its checksums read big-endian numbers.
         is_readable: whether the header is sound.
-        frames: all that follow.
-        salts: those of its own frames; what else follows is left from an earlier log.
+        frames: all frames after the header.
+        salts: the salts of its own frames; frames with other salts are left from an earlier log.
         indexed: the number of frames that the index file counts; 0: unknown.
     """
 
@@ -91,7 +91,7 @@ class _Log:
     indexed: int
 
     def broken_at(self) -> int:
-        """Return the place of the first frame that SQLite does not take."""
+        """Return the index of the first frame that SQLite does not accept."""
         if not self.is_readable:
             return 0
         before = _sums(self.header[24:])

@@ -5,15 +5,23 @@ from typing import Any
 import attrs
 import pytest
 
+from eca_server.agent.tools.ask_user import AskUser
 from eca_server.agent.tools.background import Background, BgJob
 from eca_server.agent.tools.directory_tree import DirectoryTree
 from eca_server.agent.tools.edit_file import EditFile, PreviewFileChange
-from eca_server.agent.tools.editor_tools import EditorDiagnostics
+from eca_server.agent.tools.editor_tools import (
+    EditorDefinition,
+    EditorDiagnostics,
+    EditorReferences,
+)
 from eca_server.agent.tools.grep import Grep
 from eca_server.agent.tools.move_file import MoveFile
+from eca_server.agent.tools.native import NATIVE_NAMES
 from eca_server.agent.tools.read_file import ReadFile, ViewImage
 from eca_server.agent.tools.schemas import check_arguments
+from eca_server.agent.tools.search_tools import CallTool, SearchTools
 from eca_server.agent.tools.shell_command import ShellCommand
+from eca_server.agent.tools.tasks import TaskTool
 from eca_server.agent.tools.tool import ToolError
 from eca_server.agent.tools.write_file import WriteFile
 from eca_server.workspace.boundary import Workspace
@@ -130,24 +138,35 @@ JOBS: Any = None  # nothing is started here
 IN_BACKGROUND = attrs.evolve(SHELL, background=Background(jobs=JOBS, chat_id="c", reader="c"))
 
 
+SYMBOL = "path line symbol character"
+TOOLS: list[tuple[Any, str, str, int, str]] = [
+    (DirectoryTree, "directory_tree", "path max_depth", 1, "read"),
+    (ReadFile, "read_file", "path line_offset limit", 1, "read"),
+    (ViewImage, "view_image", "path", 1, "read"),
+    (WriteFile, "write_file", "path content", 2, "write"),
+    (EditFile, "edit_file", EDIT, 3, "write"),
+    (PreviewFileChange, "preview_file_change", EDIT, 3, "read"),
+    (MoveFile, "move_file", "source destination", 2, "write"),
+    (Grep, "grep", "path pattern include max_results", 2, "read"),
+    (SHELL, "shell_command", RUN, 1, "run"),
+    (IN_BACKGROUND, "shell_command", f"{RUN} background", 1, "run"),
+    (BgJob, "bg_job", "action job_id", 1, "run"),
+    (EditorDiagnostics, "editor_diagnostics", "path", 0, "read"),
+    (EditorDefinition, "editor_definition", SYMBOL, 3, "read"),
+    (EditorReferences, "editor_references", f"{SYMBOL} include_declaration", 3, "read"),
+    (AskUser, "ask_user", "question options allowFreeform", 1, "read"),
+    (TaskTool, "task", "op id ids active_summary task tasks", 1, "read"),
+    (SearchTools, "search_tools", "query", 1, "read"),
+    (CallTool, "call_tool", "name arguments", 1, "read"),
+]
+
+
+def test_the_table_has_every_native_tool() -> None:
+    assert {name for _, name, *_ in TOOLS} == NATIVE_NAMES
+
+
 @pytest.mark.requirement("W-33f")
-@pytest.mark.parametrize(
-    ("tool", "name", "parameters", "required", "effect"),
-    [
-        (DirectoryTree, "directory_tree", "path max_depth", 1, "read"),
-        (ReadFile, "read_file", "path line_offset limit", 1, "read"),
-        (ViewImage, "view_image", "path", 1, "read"),
-        (WriteFile, "write_file", "path content", 2, "write"),
-        (EditFile, "edit_file", EDIT, 3, "write"),
-        (PreviewFileChange, "preview_file_change", EDIT, 3, "read"),
-        (MoveFile, "move_file", "source destination", 2, "write"),
-        (Grep, "grep", "path pattern include max_results", 2, "read"),
-        (SHELL, "shell_command", RUN, 1, "run"),
-        (IN_BACKGROUND, "shell_command", f"{RUN} background", 1, "run"),
-        (BgJob, "bg_job", "action job_id", 1, "run"),
-        (EditorDiagnostics, "editor_diagnostics", "path", 0, "read"),
-    ],
-)
+@pytest.mark.parametrize(("tool", "name", "parameters", "required", "effect"), TOOLS)
 def test_names_parameters_and_effect(tool, name, parameters, required, effect):
     names = parameters.split()
     assert (tool.name, tool.effect) == (name, effect)

@@ -18,8 +18,9 @@ from eca_server.agent.tools.edit_file import EditFile, PreviewFileChange
 from eca_server.agent.tools.files import Files
 from eca_server.agent.tools.grep import Grep
 from eca_server.agent.tools.move_file import MoveFile
+from eca_server.agent.tools.native import NATIVE_NAMES
 from eca_server.agent.tools.permissions import Permissions
-from eca_server.agent.tools.read_file import ReadFile
+from eca_server.agent.tools.read_file import ReadFile, ViewImage
 from eca_server.agent.tools.search import Pattern, search
 from eca_server.agent.tools.shell_command import ShellCommand
 from eca_server.agent.tools.tool import PreparedCall, Tool, ToolError
@@ -46,6 +47,7 @@ CALLS: dict[str, tuple[Callable[..., Tool], dict[str, Any]]] = {
     "our own grep, a folder": (Grep, {"path": "src/in", "pattern": "."}),
     "our own grep, a file": (Grep, {"path": "src/in/f", "pattern": "."}),
     "read_file": (ReadFile, {"path": "src/in/f"}),
+    "view_image": (ViewImage, {"path": "src/in/f"}),
     "write_file": (WriteFile, {"path": "src/in/f", "content": "new"}),
     "write_file, a new one": (WriteFile, {"path": "src/in/new", "content": "new"}),
     "edit_file": (EditFile, EDIT),
@@ -53,6 +55,15 @@ CALLS: dict[str, tuple[Callable[..., Tool], dict[str, Any]]] = {
     "move_file, to": (MoveFile, {"source": "other", "destination": "src/in/g"}),
     "shell_command": (shell, {"command": "cat f", "working_directory": "src/in"}),
 }
+OPEN_NO_PATH = {
+    *("ask_user", "bg_job", "call_tool", "editor_definition", "editor_diagnostics"),
+    *("editor_references", "preview_file_change", "search_tools", "task"),
+}
+
+
+def test_the_calls_have_every_native_tool_that_opens_a_path() -> None:
+    names = {name.removeprefix("our own ").partition(",")[0] for name in CALLS}
+    assert names | OPEN_NO_PATH == NATIVE_NAMES, "add a call to CALLS, or a name to OPEN_NO_PATH"
 
 
 class Calling:
@@ -110,7 +121,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     ("name", "swapped"),
     [
         *((name, swapped) for name in CALLS for swapped in ("src/in", "src")),
-        *((name, "src/in/f") for name in ("read_file", "write_file", "edit_file")),
+        *((name, "src/in/f") for name in ("read_file", "view_image", "write_file", "edit_file")),
     ],
 )
 async def test_a_path_swapped_after_the_decision_is_refused(project, monkeypatch, name, swapped):

@@ -8,6 +8,7 @@ import attrs
 
 from eca_protocol.revisions import Revision
 from eca_protocol.streams import Transport
+from eca_protocol.testing.requirements import REQUIREMENTS
 from tests.eca_protocol.testing.conformance.mutants.filters import Filter, Filtered
 from tests.eca_protocol.testing.conformance.reference import current
 from tests.eca_protocol.testing.conformance.reference.server import Parts, Server
@@ -67,6 +68,7 @@ def breaks(
 
     def register(mutation: Part) -> Part:
         assert mutation.__name__ not in MUTANTS, mutation
+        assert row in REQUIREMENTS, f"{mutation.__name__}: there is no row {row}"
         MUTANTS[mutation.__name__] = Mutant(
             name=mutation.__name__,
             breaks=row,
