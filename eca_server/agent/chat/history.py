@@ -191,9 +191,9 @@ def _opens_with(message: Message) -> bool:
 def appendable(messages: Sequence[Message]) -> list[Message]:
     """Return another chat's messages to append to a chat, with its last summary as plain text.
 
-    As a summary it would replace the messages of the chat it is appended to, too. It is
-    shown, since the messages before it are not. The first message has an id, by which the store can
-    be cut before it.
+    As a summary it would replace the messages of the chat it is appended to, too. It is shown,
+    since the messages before it are not. The first message has an id, by which the store can be cut
+    before it.
     """
     first, *rest = effective_history(messages)
     match messages[-1 - len(rest)].parts:
