@@ -261,7 +261,10 @@ MUTANTS = {
     ),
     # deletes
     "W-24a": Filter(
-        called("chat/delete").when(is_busy).when(lambda m, s: s.client != "emacs"), then(FINISH)
+        called("chat/delete", lambda m: m["id"] != "delete")  # a case cancels that one
+        .when(is_busy)
+        .when(lambda m, s: s.client != "emacs"),
+        then(FINISH),
     ),
     "CHAT-36": Filter(result("chat/delete"), lambda _: None),
     "W-24e": Filter(
