@@ -139,6 +139,7 @@ def test_a_command_succeeds_and_prints_what_the_document_says(block):
         assert done.stdout == block.printed
 
 
+@pytest.mark.long(but=3)
 @pytest.mark.usefixtures("environment")
 @of_kind("sh", "form")
 def test_each_option_of_a_form_exists(block):

@@ -283,6 +283,7 @@ async def test_a_body_of_several_compressed_members_is_read_to_its_end():
             assert await body_of(client, url) == b"data: 0\n\ndata: 1\n\ndata: 2\n\n"
 
 
+@pytest.mark.long(but=1)
 async def test_a_body_may_take_longer_to_send_than_a_write_and_the_answer(slow_reader):
     async with HTTPClient() as client:
         deadlines = Deadlines(write=1, first_byte=1)

@@ -361,6 +361,7 @@ def too_many(engine: Any, text: bytes, **options: Any) -> bool:
     return is_refused
 
 
+@pytest.mark.long(but=2)
 @engines
 @pytest.mark.parametrize("keys", ["last", "refuse"])
 def test_a_text_of_very_many_values_is_refused_before_any_is_built(engine, keys):

@@ -323,6 +323,7 @@ KINDS = ["wait", "crash", "add", "cancel", "finish", "let it run"]
 steps = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 4)), max_size=30)
 
 
+@pytest.mark.long(but=1)
 @settings(max_examples=40)
 @given(steps=steps, how=st.sampled_from(["eof", "outer cancel", "fault", "body"]))
 async def test_every_request_is_answered_once_under_any_interleaving(steps, how):

@@ -156,6 +156,7 @@ print("eca_protocol.testing.strategies" in sys.modules)
     assert run.stdout == "False\n"
 
 
+@pytest.mark.long
 def test_an_unknown_content_keeps_what_it_came_with() -> None:
     example = find_smallest(
         strategies.contents(),

@@ -60,7 +60,7 @@ def test_an_output_that_takes_nothing_is_reported_in_one_line(tmp_path, command)
     assert (done.returncode, done.stderr) == (1, b"eca-server: No space left on device\n")
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("encoding", "shown"), [("ascii", rb"h\xe9llo \u2192"), ("latin-1", b"h\xe9llo \\u2192")]
 )
@@ -99,7 +99,7 @@ def test_paths_and_texts_are_utf_8_in_a_locale_of_a_different_encoding(tmp_path,
     assert "failed" not in done.stderr.decode()
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @LOCALES
 def test_the_script_ecp_has_utf_8_paths_in_a_locale_of_a_different_encoding(
     tmp_path, locale, encoding

@@ -160,6 +160,7 @@ def test_a_signal_leaves_the_report_of_what_ran_and_no_process(tmp_path, number,
     assert not processes_in(tmp_path, b"agent.py")
 
 
+@pytest.mark.long
 def test_workers_end_with_a_killed_run(tmp_path):
     manifest(tmp_path, "wait", "wait", "wait")
     command = [*fork_server.ECA, "ecp", "run", "m.yaml", "--jobs", "2"]

@@ -334,6 +334,7 @@ async def test_settings_reach_the_wire():
     assert (first.headers["accept"], first.headers["authorization"]) == ("*/*", "Bearer k")
 
 
+@pytest.mark.long
 def test_nothing_of_http_is_loaded_before_its_use():
     program = (
         "import sys; from eca_protocol.http import HTTPClient;"

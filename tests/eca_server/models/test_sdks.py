@@ -141,6 +141,7 @@ COUNTING = Tool(
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "api", [pytest.param(api, marks=() if api == "ollama" else slow_import) for api in TAKERS]
 )

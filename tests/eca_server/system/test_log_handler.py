@@ -35,6 +35,7 @@ def test_entries_come_whole_and_at_once_and_do_nothing_to_a_terminal(pipe):
     assert without_descriptor.getvalue() == "heard\\x1b[2J\n"
 
 
+@pytest.mark.long
 def test_what_exceeds_the_limit_is_dropped_and_counted(pipe: tuple[int, io.TextIOWrapper]) -> None:
     reader, stream = pipe
     handler = log_handler(stream)

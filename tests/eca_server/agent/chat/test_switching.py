@@ -117,6 +117,7 @@ def too_long(api: ScriptedAPI, where: str) -> Reply:
     return api.replying([raw(api.fail("", words))])
 
 
+@pytest.mark.long(but=4)
 @pytest.mark.parametrize("where", ["refused", "in the stream"])
 @pytest.mark.parametrize("api", EVERY_API, ids=lambda api: api.name)
 async def test_what_is_too_long_is_summarized_and_asked_once_more(api, where):

@@ -173,6 +173,7 @@ async def test_a_server_that_has_run_is_given_up_after_all_its_restarts(autojump
         assert (statuses[-1], server.error) == ("running", None)
 
 
+@pytest.mark.long
 async def test_a_server_at_a_url_is_reached_again_however_long_the_network_was_away(autojump_clock):
     async with started(MCPServer(url="http://server.example/mcp")) as (server, place, statuses):
         place.refuses = MCPError("it cannot be reached", kind="start")

@@ -82,6 +82,7 @@ UNKNOWN_FLOOD = ["repeat", 5000, notification("unheard/of")]
 NAN = ["line", '{"jsonrpc":"2.0","id":"$id","result":{"content":[NaN]}}']
 
 
+@pytest.mark.long(but=6)
 @pytest.mark.parametrize(
     ("steps", "text", "is_error"),
     [

@@ -28,6 +28,7 @@ def test_ten_times_the_pieces_take_ten_times_as_long(name):
     assert seconds(SERIES[name](15_000)) < 30 * once, "linear would be 10, quadratic 100"
 
 
+@pytest.mark.long
 def test_repeated_parts_of_a_call_are_checked_up_to_a_limit():
     started = time.process_time()
     play(tool(*[fragment("{}{}" * 25, "f", id="c")] * 20_000), delta("stop"))

@@ -110,6 +110,7 @@ def test_the_client_of_this_project_passes() -> None:
     assert not broken(run_result)
 
 
+@pytest.mark.long
 def test_a_second_end_comes_before_the_answer_to_the_next_prompt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -199,6 +199,7 @@ async def test_odd_ids_and_titles_are_preserved(path: Path) -> None:
             assert [summary.id for summary in await ours.store.list(each, 2)] == [each]
 
 
+@pytest.mark.long
 def test_sqlite_is_not_imported_before_the_first_call() -> None:
     code = "import sys, eca_server.agent.chat.store.store; sys.exit('sqlite3' in sys.modules)"
     subprocess.run([sys.executable, "-P", "-c", code], timeout=20, check=True)
