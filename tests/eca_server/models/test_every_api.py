@@ -240,7 +240,6 @@ def faults(api: ScriptedAPI) -> dict[str, Reply]:
     }
 
 
-@pytest.mark.long(but=60)
 @pytest.mark.parametrize(
     ("api", "trouble"),
     [
@@ -442,7 +441,6 @@ def half(steps: list[Step]) -> list[Step]:
     return [raw(step["raw"][: len(step["raw"]) // 2]) for step in steps]
 
 
-@pytest.mark.long(but=3)
 @each_api
 async def test_a_stop_closes_the_connection_wherever_the_answer_is(api, monkeypatch):
     monkeypatch.setattr(answer_reader, "DRAIN", 60)
