@@ -142,7 +142,7 @@ def repair_log(path: Path) -> Iterator[str]:
         return
     make_private_file(path)
     with closing(Presence(path)) as presence:
-        if not presence.is_alone():
+        if not presence.is_alone() or not _has_frames(place):  # a server that closed removed it
             return
         log = _read(path, place)
         damage = None if log is None else _examine(log)

@@ -199,6 +199,23 @@ async def test_the_log_of_a_server_that_runs_is_not_looked_at(path):
         assert Path(f"{path}-wal").read_bytes() == broken
 
 
+@pytest.mark.parametrize(
+    "change", [Path.unlink, lambda log: log.write_bytes(b"")], ids=["removed", "emptied"]
+)
+async def test_a_log_that_a_server_removes_before_it_is_locked_is_no_damage(
+    path, monkeypatch, change
+):
+    killed_server(path)
+
+    class ChangedMeanwhile(wal.Presence):
+        def __init__(self, path: Path) -> None:
+            change(Path(f"{path}-wal"))
+            super().__init__(path)
+
+    monkeypatch.setattr(wal, "Presence", ChangedMeanwhile)
+    assert [*wal.repair_log(path)] == []
+
+
 async def test_checksums_are_those_of_sqlite_and_frames_of_an_earlier_log_are_no_damage(path):
     with opened_file(path) as chat_file:
         for number in range(3):
