@@ -187,7 +187,8 @@ class ChatRequests:
         rows = [_listed(each, live.pop(each.id, None)) for each in stored]
         idle = [chat.id for chat in live.values() if chat.history and not chat.is_busy]
         for each in await memory.store.emptied(idle) if memory and idle else ():
-            del live[each]  # another server has deleted it
+            if not live[each].is_busy:  # a turn may have begun meanwhile
+                del live[each]  # another server has deleted it
         rows += [_listed_alive(chat) for chat in live.values() if chat.history or chat.is_busy]
         rows.sort(key=lambda row: (row.created_at if by_age else row.updated_at) or 0, reverse=True)
         return m.ChatListResponse(chats=tuple(rows[:limit]))

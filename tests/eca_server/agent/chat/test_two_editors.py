@@ -1,19 +1,21 @@
 """Chats that two editors have open at once: what one adds or deletes, the other takes over."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from eca_server.agent.chat import refreshing
 from eca_server.agent.chat.memory import Storage
 from eca_server.agent.chat.store import queries
 from eca_server.agent.chat.store.place import store_path
+from eca_server.agent.chat.store.store import Store
 from eca_server.models.history import Message, TextPart
 from tests.eca_server.agent.chat.current import current, since, values
-from tests.eca_server.agent.chat.editor import ECHO, Editor, editor
+from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, editor
 from tests.eca_server.agent.chat.test_rollback import full_disk, send_prompt
 from tests.eca_server.agent.chat.test_stored_chats import shown_title_and_texts
 
@@ -99,6 +101,22 @@ async def test_what_one_editor_removes_the_other_does_not_send(tmp_path, what, r
         assert notice not in (await ours.turn("four", model=ECHO)).answer
     async with current(data=tmp_path) as later:
         assert await opened(later) == [*remaining, "three", "three", "four", "four"]
+
+
+async def test_a_deleted_chat_whose_turn_begins_during_the_listing_is_listed(tmp_path, monkeypatch):
+    async def prompt_first(store: Store, chat_ids: Collection[str]) -> Collection[str]:
+        await ours.send(ours.prompt_request("wait forever", model=SCRIPT))
+        while not ours.connection.chats.get("c").is_busy:
+            await trio.lowlevel.checkpoint()
+        return await emptied(store, chat_ids)
+
+    emptied = Store.emptied
+    async with two_editors(tmp_path) as (ours, theirs, cut):
+        await remove(theirs, "delete", cut)
+        with monkeypatch.context() as patch:
+            patch.setattr(Store, "emptied", prompt_first)
+            assert list(await listed(ours)) == ["c"]
+        await ours.expect_stopped()
 
 
 async def test_what_a_turn_could_not_wait_for_is_not_sent_by_the_next(tmp_path, monkeypatch):
