@@ -157,7 +157,7 @@ class Client(Session):
         configuration may have arrived before: see `config`.
 
         Raises:
-            LocalProtocolError: the function is async.
+            LocalProtocolError: the function is async, or the type is not a class.
         """
         self._events.on(event_type, handler)
 

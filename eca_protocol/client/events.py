@@ -58,8 +58,10 @@ class EventQueue:
         """Call a function with each event of a type.
 
         Raises:
-            LocalProtocolError: the function is async.
+            LocalProtocolError: the function is async, or the type is not a class.
         """
+        if not isinstance(event_type, type):
+            raise LocalProtocolError(f"client.on: expected a class of events, got {event_type!r}")
         if inspect.iscoroutinefunction(handler):
             raise LocalProtocolError(
                 "client.on: expected a plain function, got an async one: let it start a task, or "

@@ -122,14 +122,15 @@ class Server:
             raise LocalProtocolError(f"command: expected a word without the slash, got {name!r}")
 
         def declare(handler: _P) -> _P:
-            _check(name, handler)
+            _check(f"command {name}", handler)
             shown = m.ChatCommand(
                 name=name,
                 description=description,
                 type="native",
                 arguments=tuple(map(_argument, arguments)),
             )
-            _add(self._declarations.commands, name.lower(), Command(shown=shown, run=handler))
+            command = Command(shown=shown, run=handler)
+            _add(self._declarations.commands, name.lower(), command, what=f"command {name}")
             return handler
 
         return declare
@@ -151,16 +152,26 @@ class Server:
             description: one line for the user and the model.
             parameters: the JSON Schema of the arguments; None: an object.
             approval: ask the user before the work.
+
+        Raises:
+            LocalProtocolError: the name is empty, or has white space; or the schema is not one of
+                an object.
         """
+        if name.split() != [name]:
+            raise LocalProtocolError(f"tool: expected a word as its name, got {name!r}")
+        schema = {"type": "object"} if parameters is None else dict(parameters)
+        if schema.get("type") != "object":
+            raise LocalProtocolError(
+                f'tool {name}: expected a schema with the type "object", got {parameters!r}'
+            )
 
         def declare(work: _W) -> _W:
-            _check(name, work)
-            schema = {"type": "object"} if parameters is None else dict(parameters)
+            _check(f"tool {name}", work)
             shown = m.ServerTool(
                 name=name, description=description, parameters=schema, disabled=False
             )
             tool = Tool(shown=shown, work=work, needs_approval=approval)
-            _add(self._declarations.tools, name, tool)
+            _add(self._declarations.tools, name, tool, what=f"tool {name}")
             return work
 
         return declare
@@ -189,21 +200,21 @@ class Server:
         raise SystemExit(anyio.run(serve_stdio, self._connect, backend=backend))
 
 
-def _add(registry: dict[Any, Any], name: str, value: object) -> None:
+def _add(registry: dict[Any, Any], name: str, value: object, *, what: str = "") -> None:
     """Add a declaration."""
     if name in registry:
-        raise LocalProtocolError(f"{name}: it is declared already")
+        raise LocalProtocolError(f"{what or name}: it is declared already")
     registry[name] = value
 
 
-def _check(name: str, handler: object) -> None:
+def _check(what: str, handler: object) -> None:
     """Refuse what is no async function."""
     call = getattr(handler, "func", handler)  # of a partial
     if not inspect.iscoroutinefunction(call) and not inspect.iscoroutinefunction(
         getattr(type(call), "__call__", None)  # noqa: B004 - its kind is asked for
     ):
         raise LocalProtocolError(
-            f"{name}: expected an async function (`async def`), got {handler!r}"
+            f"{what}: expected an async function (`async def`), got {handler!r}"
         )
 
 

@@ -158,6 +158,8 @@ async def test_a_function_is_called_with_each_event_of_its_type_in_order(caplog)
         client.on(m.ConfigUpdatedParams, configs.append)
         with pytest.raises(LocalProtocolError, match="a plain function"):
             client.on(m.ConfigUpdatedParams, wait)
+        with pytest.raises(LocalProtocolError, match="expected a class of events"):
+            client.on("config/updated", print)  # type: ignore[type-var]
         server.peer.notify("config/updated", first)
         server.peer.notify("$/showMessage", LOOK)
         server.peer.notify("config/updated", second)
