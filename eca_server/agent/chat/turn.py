@@ -287,14 +287,14 @@ class Turn(Writer):
         """Finish open contents, and make the messages complete, for the model and for a replay.
 
         A call in the messages that has no result gets one; an incomplete call is in no message. The
-        last text of the turn, if there is one, is the last message.
+        last message is the text that the user was shown of a failure or a stop, if there was one.
         """
         self.is_closing = True
         self.draft.end()
         self.close_contents("user-choice" if self.stopped else "interrupted")
         if results := self.calls.missing_results(self.messages):
             self.messages.append(Message(role="tool", parts=results))
-        words = self.last_words(self._dropped)
+        words = "\n\n".join(filter(None, (*self.reasons, self.last_words(self._dropped))))
         if words and self.messages and not (self._is_stored or self.is_mute):
             self.messages.append(Message(role="user", parts=(), interrupted=True, shown=words))
 

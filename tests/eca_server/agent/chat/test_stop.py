@@ -114,6 +114,17 @@ async def test_a_stop_and_the_prompts_it_dropped_are_shown_again(tmp_path):
         assert _shown(await ours.reopen())["system"] == live
 
 
+@pytest.mark.requirement("W-43d")
+async def test_the_reason_of_a_failure_is_shown_again(tmp_path):
+    async with current(data=tmp_path) as ours:
+        await ours.turn("say half\nfail auth", model=SCRIPT)
+        live = _shown(contents(ours.received))
+        assert "the key was refused" in live["system"][1]
+        assert _shown(await ours.reopen()) == live
+    async with current(data=tmp_path) as ours:
+        assert _shown(await ours.reopen()) == live
+
+
 def _shown(received: Sequence[tuple[str, Any]]) -> dict[str, tuple[str, str]]:
     """Return ids and whole texts, by their author or kind."""
     shown: dict[str, tuple[str, str]] = {}
