@@ -34,6 +34,7 @@ _USUAL_PROGRESS = {
     "Generating",
     "Calling tool",
     "Waiting for tool call approval",
+    "Waiting for your answer",
     "Stopped",
 }
 

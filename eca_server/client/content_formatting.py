@@ -99,12 +99,15 @@ class ContentFormatter:
             return content
         if not self.profile.prefixes_tools:
             content = attrs.evolve(content, name=content.name.removeprefix(PREFIX))
-        if self.profile.display.names_changed_files and isinstance(
-            content.details, FileChangeDetails
-        ):
-            content = attrs.evolve(
-                content, summary=_without_name(content.summary, content.details.path)
-            )
+        display, details = self.profile.display, content.details
+        if isinstance(details, FileChangeDetails):
+            if display.names_changed_files:
+                content = attrs.evolve(
+                    content, summary=_without_name(content.summary, details.path)
+                )
+            is_rejected = isinstance(content, ChatToolCallRejectedContent)
+            if is_rejected and not display.shows_rejected_changes:
+                content = attrs.evolve(content, details=None)
         return content
 
     def _hides(self, system_text: str) -> bool:

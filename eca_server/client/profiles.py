@@ -72,6 +72,7 @@ class Display:
         has_plain_own_texts: whether it shows questions and system texts without Markdown, and
             questions without line ends; links work in the model's answers alone.
         names_changed_files: whether it appends the name of a changed file to a call's summary.
+        shows_rejected_changes: whether it shows the details of a rejected change of a file.
     """
 
     shows_pictures: bool = False
@@ -83,6 +84,7 @@ class Display:
     formats_messages: bool = False
     has_plain_own_texts: bool = False
     names_changed_files: bool = False
+    shows_rejected_changes: bool = True
 
 
 @attrs.frozen(kw_only=True)
@@ -161,7 +163,8 @@ _EMACS = ClientProfile(
     first_positions=(("flymake", (1, 0)), *_ZERO_BASED),
 )
 
-# Before 2026-02 Emacs also lost half a frame between two reads, and read 4096 bytes at most.
+# Before 2026-02 Emacs also lost half a frame between two reads, and read 4096 bytes at most. In
+# October 2025 it fails at the details of a rejected change, whose buttons then remain.
 _OLD_EMACS = attrs.evolve(
     _EMACS,
     writing=attrs.evolve(
@@ -172,6 +175,7 @@ _OLD_EMACS = attrs.evolve(
         splits_echo=True,
         ends_echo=True,
     ),
+    display=attrs.evolve(_EMACS.display, shows_rejected_changes=False),
     resends_steers=False,
 )
 

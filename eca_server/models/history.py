@@ -159,9 +159,13 @@ class BlockPart:
 
 @attrs.frozen
 class CompactionPart:
-    """A marker: from its message on, a summary replaces all earlier messages."""
+    """A marker: from its message on, a summary replaces all earlier messages.
+
+    `is_shown`: the user was shown the summary.
+    """
 
     summary: str
+    is_shown: bool = attrs.field(default=False, kw_only=True)
 
 
 Part = (
@@ -188,7 +192,7 @@ class Message:
         parts: its content, in order.
         origin: the model that made an assistant's message.
         interrupted: it was stopped, or broke, before its end; for a user's message: the server
-            wrote it, after an answer that the server's end had interrupted.
+            wrote it, after a turn that was stopped, or that the server's end had interrupted.
         content_id: the id of the content by which the client showed a user's message.
         shown: the text that the client showed, if it differs from the last text part.
     """

@@ -98,7 +98,8 @@ class CallRunner:
         await _all_done(earlier)
         if step.call.is_open:
             step.call.start()
-            turn.show_call_progress("Calling tool")
+            assert step.prepared is not None
+            turn.show_call_progress(step.prepared.activity)
             output = await _output(step, turn, self.hooks)
             self._close_if_over(turn)
             pictures = [part.data for part in output.parts if isinstance(part, ImagePart)]

@@ -150,12 +150,12 @@ class Compactor:
             return None
         answering = () if opening is None else (opening, *_unanswered(turn, opening))
         again = tuple(part for message in answering for part in message.parts)
-        turn.messages.append(Message(role="user", parts=(CompactionPart(summary), *again)))
+        marker = CompactionPart(summary, is_shown=triggered == "manual")
+        turn.messages.append(Message(role="user", parts=(marker, *again)))
         turn.report("The chat was compacted: the model now has a summary of the messages so far.")
         if hooks is not None:
             added = await hooks.after_compaction(triggered, summary)
-            parts = (CompactionPart(summary), *added, *again)
-            turn.messages[-1] = Message(role="user", parts=parts)
+            turn.messages[-1] = Message(role="user", parts=(marker, *added, *again))
         return summary
 
     def _reason(self, error: Exception) -> str:

@@ -83,11 +83,14 @@ class _Replay:
     cited: set[str] = attrs.field(factory=set)
 
     def user(self, message: history.Message) -> None:
-        if any(isinstance(part, history.CompactionPart) for part in message.parts):
-            self.contents.append(ReplayedContent("system", m.ChatTextContent(text=COMPACTED)))
+        compactions = [*history.parts_in([message], history.CompactionPart)]
+        if compactions:
+            self._note(COMPACTED)
+            for part in filter(lambda each: each.is_shown, compactions):
+                self._note(part.summary)
             return
         if message.interrupted:
-            self.contents.append(ReplayedContent("system", m.ChatTextContent(text=CUT_OFF)))
+            self._note(CUT_OFF if message.shown is None else message.shown)
             return
         self.cited.clear()
         content_id = message.content_id
@@ -125,6 +128,9 @@ class _Replay:
 
     def _emit(self, content: m.ChatContent) -> None:
         self.contents.append(ReplayedContent("assistant", content))
+
+    def _note(self, text: str) -> None:
+        self.contents.append(ReplayedContent("system", m.ChatTextContent(text=text)))
 
     def _mark(self, content_id: str | None) -> None:
         for name, flag in self.flags.items():

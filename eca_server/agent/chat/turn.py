@@ -125,6 +125,7 @@ class Turn(Writer):
         self.draft = Draft(self.messages, self.calls)
         self.steers: list[Steer] = []
         self.subagents: list[Turn] = []
+        self._dropped: Sequence[str] = ()
         self._is_stored = False
 
     @property
@@ -234,13 +235,17 @@ class Turn(Writer):
             self._close()
             self.ended.set()
 
-    def stop(self) -> None:
+    def stop(self, dropped: Sequence[str] = ()) -> None:
         """End the body early: finish open contents now, and drop what the body still writes.
 
         Text that waits to be merged is written right before `finished`: a client that started to
         paint it would see `finished` only after that.
+
+        Args:
+            dropped: the texts of the prompts that the stop has dropped.
         """
         self.is_closing = True
+        self._dropped = dropped
         self.hold()
         self.stopped_during_tool = any(
             call.state is CallState.RUNNING for call in self.calls.values()
@@ -279,15 +284,19 @@ class Turn(Writer):
         self.calls.stop(reason)
 
     def close_messages(self) -> None:
-        """Finish open contents, and add a result for each call in the messages that has none.
+        """Finish open contents, and make the messages complete, for the model and for a replay.
 
-        An incomplete call is in no message.
+        A call in the messages that has no result gets one; an incomplete call is in no message. The
+        last message is the text that the user was shown of a failure or a stop, if there was one.
         """
         self.is_closing = True
         self.draft.end()
         self.close_contents("user-choice" if self.stopped else "interrupted")
         if results := self.calls.missing_results(self.messages):
             self.messages.append(Message(role="tool", parts=results))
+        words = "\n\n".join(filter(None, (*self.reasons, self.last_words(self._dropped))))
+        if words and self.messages and not (self._is_stored or self.is_mute):
+            self.messages.append(Message(role="user", parts=(), interrupted=True, shown=words))
 
     def _close(self) -> None:
         """Close the turn, once; a silenced one writes nothing."""

@@ -31,6 +31,7 @@ class Writer:
 
     Attributes:
         failed: there is no complete answer, and the reason was shown.
+        reasons: the reasons that were shown.
         is_mute: nothing more is written.
         reasonings: the blocks of reasoning, by the model's keys.
     """
@@ -40,6 +41,7 @@ class Writer:
         self.session = outlet.services.session
         self.stopped = False
         self.failed = False
+        self.reasons: list[str] = []
         self.is_closing = False
         self.is_mute = False
         self.reasonings = Reasonings(partial(self.emit, "assistant"))
@@ -85,6 +87,7 @@ class Writer:
     def fail(self, text: str) -> None:
         """Show why there is no complete answer; the turn then ends like any other."""
         self.failed = True
+        self.reasons.append(text)
         self.end_code()
         self.report(text)
 

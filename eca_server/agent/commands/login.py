@@ -198,7 +198,8 @@ async def _store(
     place = "the system's keyring" if in_keyring else f"{logins.path}, which only you can read"
     text = (
         f"Stored the {kind} of {provider} in {place}. "
-        f"Its models are named `{provider}/MODEL`. Send `/logout {provider}` to remove the {kind}."
+        f"Its models are named `{provider}/MODEL`. Send `/doctor online` to test the {kind}, or "
+        f"`/logout {provider}` to remove it."
     )
     if missing is not None:
         text += f" It cannot be used yet: {missing}."

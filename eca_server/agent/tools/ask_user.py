@@ -23,6 +23,8 @@ from eca_server.config.trust_texts import PREFIX, TRUST
 PATIENCE = 24 * 3600.0
 """Seconds after which the question is abandoned."""
 
+ACTIVITY = "Waiting for your answer"
+
 CANCELLED = (
     "The user dismissed the question without an answer. Continue as far as possible without it, "
     "or state what you need to know."
@@ -111,7 +113,7 @@ class AskUser:
             async with self._turn:
                 return ToolOutput.of(await self._ask(params))
 
-        return PreparedCall(run=run, summary=self.summary(arguments))
+        return PreparedCall(run=run, summary=self.summary(arguments), activity=ACTIVITY)
 
     async def _ask(self, params: ChatAskQuestionParams) -> str:
         try:

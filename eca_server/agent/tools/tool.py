@@ -104,6 +104,7 @@ class PreparedCall:
         warning: a warning of the tool's own server; the call needs approval unless a rule matches.
         is_sandboxed: whether it runs in the sandbox, which protects guarded and outside paths.
         inner: the wrapped call, if it wraps one.
+        activity: the progress that the client shows while it runs.
     """
 
     run: Callable[[], Awaitable[ToolOutput]]
@@ -118,6 +119,7 @@ class PreparedCall:
     warning: str | None = None
     is_sandboxed: bool = False
     inner: InnerCall | None = None
+    activity: str = "Calling tool"
 
     @property
     def paths(self) -> tuple[str, ...]:

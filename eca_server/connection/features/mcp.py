@@ -20,7 +20,7 @@ from eca_protocol import messages as m
 from eca_server.agent.mcp.connection import connect
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.manager import IDLE, Manager
-from eca_server.agent.mcp.server import Connect, Server
+from eca_server.agent.mcp.server import RECONNECT_SECONDS, Connect, Server
 from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.settings import ServerSettings
 from eca_server.agent.mcp.states import State
@@ -55,6 +55,8 @@ _SLOW_TO_START: Final = frozenset(
     {"npx", "uvx", "docker", "bunx", "pnpm", "deno", "pipx", "podman"}
 )
 _SLOW_SECONDS: Final = 300.0  # they may have to download the server first
+_FAILED: Final = "Correct its entry in `mcpServers`, or start it again."
+_UNREACHABLE: Final = f"A new attempt is made every {RECONNECT_SECONDS:g} s."
 
 
 @attrs.define(eq=False)
@@ -261,8 +263,18 @@ class MCPServers:
                 self.host.nursery.start_soon(open_page, error.url, self.models.child_variables)
             self.wanted_logins.discard(server.name)
         elif server.state is State.FAILED:
-            level, text = "error", f"The MCP server {server.name} failed: {reason}"
+            level = "error"
+            next_step = _UNREACHABLE if error.kind == "unreachable" else _FAILED
+            text = f"The MCP server {server.name} failed: {_sentences(reason, next_step)}"
         else:
-            text = f"The MCP server {server.name} is started again: {reason}"
+            text = f"The MCP server {server.name} is started again: {_sentences(reason)}"
         self._errors[server.name] = text
         self.session.show(level, text)
+
+
+def _sentences(reason: str, next_step: str = "") -> str:
+    """Return a reason as a sentence, and a second one; the output of a program stays as it is."""
+    if "\n" in reason:
+        return f"{reason}\n{next_step}".rstrip("\n")
+    end = "" if reason.endswith((".", "!", "?")) else "."
+    return f"{reason}{end} {next_step}".rstrip(" ")

@@ -189,6 +189,23 @@ def test_contents_are_cut_as_the_profile_says(text: str, limit: int, splits_echo
             assert len(texts) == 1
 
 
+@pytest.mark.parametrize("is_old", [True, False])
+def test_an_old_emacs_gets_a_rejected_change_without_its_details(is_old: bool) -> None:
+    change = m.FileChangeDetails(path="/w/a.py", diff="@@", lines_added=1, lines_removed=0)
+    rejected = m.ChatToolCallRejectedContent(
+        id="1", name="eca_edit_file", server="eca", origin="native", arguments={},
+        reason="user-choice", summary="Editing file a.py", details=change,
+    )  # fmt: skip
+    called = m.ChatToolCalledContent(
+        id="2", name="eca_edit_file", server="eca", origin="native", arguments={},
+        error=False, outputs=(), details=change,
+    )  # fmt: skip
+    formatter = ContentFormatter(profile_for(OLD_EMACS if is_old else EMACS))
+    [written], [other] = (formatter.messages("c", "assistant", each) for each in (rejected, called))
+    assert (written.content.details is None) is is_old
+    assert other.content.details == change
+
+
 def test_a_page_that_cuts_lines_is_written_code_that_wraps() -> None:
     page = profile_for({"clientInfo": {"name": "VsCode"}})
     text = m.ChatTextContent(text="List:\n\n```\n- a\n- b ``x``\n\n```\nEnd.")

@@ -149,7 +149,9 @@ def markdown(messages: Sequence[history.Message], title: str, *, hide: Hide) -> 
     """Return a chat as Markdown, for people."""
     blocks = [f"# {' '.join(title.split())}"]
     for message in messages:
-        if message.role != "tool":
+        if message.interrupted and message.role == "user" and message.shown is not None:
+            blocks.append(message.shown)
+        elif message.role != "tool":
             blocks.append(f"## {message.role.capitalize()}")
         blocks += filter(None, map(_block, message.parts))
     return "\n\n".join(map(hide, blocks)) + "\n"

@@ -21,6 +21,7 @@ from eca_protocol.testing.provider import (
     wait,
 )
 from eca_server.agent.chat.compaction import LONGEST_SUMMARY, SECONDS
+from eca_server.agent.chat.replay import COMPACTED as HERE
 from tests.eca_server.agent.chat.agent_session import conversation
 from tests.eca_server.agent.chat.editor import Editor, editor, provider_config
 
@@ -61,6 +62,10 @@ class Case:
         assert received.finishes == 1
         return received.answer
 
+    async def texts_of_replay(self) -> list[str]:
+        """Open the chat again; return the texts that are shown of it."""
+        return [each["text"].strip() for _, each in await self.ours.reopen() if "text" in each]
+
 
 def is_for_summary(request: ReceivedRequest) -> bool:
     return "Summarize a conversation" in str(request.body["messages"][0]["content"])
@@ -94,6 +99,8 @@ async def test_before_a_chat_is_full_a_summary_takes_the_place_of_its_past():
         await case.turn("one")
         received = await case.ours.turn("two")
         await case.turn("three")
+        texts = await case.texts_of_replay()
+        assert texts == ["one", "one is done", "two", HERE, "b", "three", "c"]
     [request] = case.summaries
     assert "tools" not in request
     assert "one is done" in request["messages"][1]["content"]
@@ -275,6 +282,7 @@ async def test_the_user_compacts_a_chat_and_says_how():
         assert received.types[-2:] == ["usage", "finished"]
         assert "nothing to compact" in await case.turn("/compact")
         await case.turn("two")
+        assert await case.texts_of_replay() == ["one", "a", HERE, "THE SUMMARY", "two", "b"]
     assert "keep  the names" in case.summaries[1]["messages"][1]["content"]
     assert "one" in case.summaries[1]["messages"][1]["content"]
     [(_, words)] = case.model_contexts[1]

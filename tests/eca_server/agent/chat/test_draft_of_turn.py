@@ -185,7 +185,8 @@ async def test_a_turn_of_another_server_that_lives_is_left_alone(tmp_path: Path)
         assert not list(tmp_path.rglob("chats.sqlite.turns-*"))
     async with current(data=tmp_path) as third:
         await third.ask("chat/open", {"chatId": "c"})
-        assert words(third) == [("user", "say half\nwait forever"), ("assistant", "half")]
+        stop = ("system", "\n\nStopped.")
+        assert words(third) == [("user", "say half\nwait forever"), ("assistant", "half"), stop]
 
 
 @pytest.mark.long(but=1)

@@ -95,11 +95,33 @@ async def test_why_a_server_failed_is_explained_and_logged(places, autojump_cloc
     places["git"].refuses = MCPError("the command 'git-server' cannot be started", kind="start")
     async with with_servers({**GIT, "bad": {"url": "http://[bad"}, **URL}) as ours:
         await ours.until(lambda _: len(shown(ours)) == 2 and len(statuses(ours, "web")) == 2)
-        message = "The MCP server git failed: the command 'git-server' cannot be started"
+        message = (
+            "The MCP server git failed: the command 'git-server' cannot be started. "
+            "Correct its entry in `mcpServers`, or start it again."
+        )
         assert ("error", message) in shown(ours)
         assert ("ERROR", message) in [(each.levelname, each.message) for each in caplog.records]
         assert statuses(ours, "git") == statuses(ours, "bad") == ["starting", "failed"]
         assert statuses(ours, "web") == ["starting", "running"]
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (MCPError("it has ended!", kind="closed"), "it has ended! Correct its entry in"),
+        (MCPError("exit code 1:\nTrace", kind="closed"), "exit code 1:\nTrace\nCorrect its entry"),
+        (
+            MCPError("no network", kind="unreachable"),
+            "no network. A new attempt is made every 60 s.",
+        ),
+    ],
+    ids=["a sentence", "an output", "unreachable"],
+)
+async def test_an_error_of_a_server_ends_with_the_next_step(error, expected, places):
+    places["git"].refuses = error
+    async with with_servers(GIT) as ours:
+        await ours.until(lambda _: shown(ours))
+        assert shown(ours)[0][1].startswith(f"The MCP server git failed: {expected}")
 
 
 @pytest.mark.requirement("CONF-10")
@@ -221,7 +243,7 @@ async def test_a_server_that_goes_in_the_middle_of_a_call_costs_the_call(tmp_pat
         failure = "Error: The call of the MCP server git failed: exit code 3 of ***"
         assert results(provider) == [f"{failure}. The tool may have run."]
         assert statuses(ours, "git") == ["starting", "running", "starting"]
-        assert ("warning", "The MCP server git is started again: exit code 3") in shown(ours)
+        assert ("warning", "The MCP server git is started again: exit code 3.") in shown(ours)
         assert secret not in str(ours.received)
 
 

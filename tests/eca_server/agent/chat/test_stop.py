@@ -53,6 +53,7 @@ async def test_a_prompt_that_is_stopped_while_it_is_read_is_sent_with_the_next_u
         conversation = str(provider.requests[-1].body["messages"])
         assert "second" in conversation
         assert ("first" in conversation) == (not hooks)
+        assert "Stopped." not in conversation  # it is stored, for the user alone
 
 
 @pytest.mark.parametrize("script", ["call nothing {}", "call nothing {"])
@@ -78,9 +79,9 @@ async def test_a_stop_before_an_unusable_call_is_looked_at_is_no_error(script, c
 @pytest.mark.parametrize(
     ("script", "before", "shown"),
     [
-        ("speed 9\nthink a b c d e f", "reasonText", {"user", "reasonText"}),
-        ("say some\nwait forever", "text", {"user", "text"}),
-        ("say nothing", None, {"user"}),  # the stop is read with the prompt
+        ("speed 9\nthink a b c d e f", "reasonText", {"user", "reasonText", "system"}),
+        ("say some\nwait forever", "text", {"user", "text", "system"}),
+        ("say nothing", None, {"user", "system"}),  # the stop is read with the prompt
     ],
 )
 async def test_a_stopped_turn_is_shown_again_as_it_was(tmp_path, script, before, shown):
@@ -100,12 +101,36 @@ async def test_a_stopped_turn_is_shown_again_as_it_was(tmp_path, script, before,
         assert _shown(await ours.reopen()) == live
 
 
+@pytest.mark.requirement("W-43d")
+async def test_a_stop_and_the_prompts_it_dropped_are_shown_again(tmp_path):
+    async with current(data=tmp_path) as ours:
+        await ours.hang()
+        await ours.prompt("say later", model=SCRIPT)
+        await ours.expect_stopped()
+        live = _shown(contents(ours.received))["system"]
+        assert live == ("", "\n\nStopped. Prompts that were dropped:\n\nsay later")
+        assert _shown(await ours.reopen())["system"] == live
+    async with current(data=tmp_path) as ours:
+        assert _shown(await ours.reopen())["system"] == live
+
+
+@pytest.mark.requirement("W-43d")
+async def test_the_reason_of_a_failure_is_shown_again(tmp_path):
+    async with current(data=tmp_path) as ours:
+        await ours.turn("say half\nfail auth", model=SCRIPT)
+        live = _shown(contents(ours.received))
+        assert "the key was refused" in live["system"][1]
+        assert _shown(await ours.reopen()) == live
+    async with current(data=tmp_path) as ours:
+        assert _shown(await ours.reopen()) == live
+
+
 def _shown(received: Sequence[tuple[str, Any]]) -> dict[str, tuple[str, str]]:
-    """Return ids and whole texts of the user's and the model's contents, by their kind."""
+    """Return ids and whole texts, by their author or kind."""
     shown: dict[str, tuple[str, str]] = {}
     for role, each in received:
-        if role != "system" and each.get("text"):
-            kind = "user" if role == "user" else each["type"]
+        if each["type"] != "progress" and each.get("text"):
+            kind = each["type"] if role == "assistant" else role
             name = each.get("id", each.get("contentId", ""))
             shown[kind] = name, shown.get(kind, (name, ""))[1] + each["text"]
     return shown

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from eca_protocol.server.roots import Root
 from eca_server.agent.chat.instructions import instructions
 from eca_server.agent.context.block import NOTICE
-from eca_server.agent.tools.ask_user import CANCELLED
+from eca_server.agent.tools.ask_user import ACTIVITY, CANCELLED
 from eca_server.agent.tools.schemas import check_arguments
 from eca_server.agent.tools.tasks import MOST_TASKS, Tasks, TaskTool, lists_in
 from eca_server.agent.tools.tool import ToolError
@@ -252,6 +252,7 @@ async def test_questions_are_shown_one_at_a_time_and_the_answers_sent_to_the_mod
         }
         for number in range(len(replies)):
             question = await ours.question()
+            assert ours.contents(kind="progress")[-1]["text"] == ACTIVITY
             await ours.ask("chat/list")
             assert sum(each.get("method") == METHOD for each in ours.received) == number + 1
             runs |= {each["summary"]: each for each in of_calls(ours) if "manualApproval" in each}
