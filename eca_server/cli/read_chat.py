@@ -63,7 +63,9 @@ def read_chat(
     if not file.is_file():
         return _fail(f"there is no file of chats: {printable_line(str(file))}")
     if path is not None and not _holds_chats(file):
-        return _fail(f"{printable_line(str(file))} is not a file of chats; nothing was changed")
+        return _fail(
+            f"{printable_line(str(file))} is no file of chats, or is damaged; it was not changed"
+        )
     chats = ChatFile(file, _warn)
     try:
         if selection.chat_id is None:

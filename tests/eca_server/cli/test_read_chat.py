@@ -81,7 +81,7 @@ def test_a_named_file_without_chats_stays_as_it_is(tmp_path: Path, kind: str) ->
     before = file.read_bytes()
     done = eca(tmp_path, "read-chat", "--db-cache-path", "file")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "file is not a file of chats; nothing was changed" in done.stderr
+    assert "file is no file of chats, or is damaged; it was not changed" in done.stderr
     assert file.read_bytes() == before
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
