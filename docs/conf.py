@@ -24,6 +24,7 @@ html_title = "ECA for Python"
 html_copy_source = False
 html_show_copyright = False
 html_last_updated_fmt = None
+html_search_scorer = str(DOCS / "search_scorer.js")
 
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3

@@ -171,7 +171,7 @@ def test_each_block_with_a_name_is_run_by_the_checks():
 def test_a_configuration_is_one_that_the_server_takes(block, tmp_path):
     path = tmp_path / "config.json"
     path.write_text(block.code, "utf-8")
-    environ = {**os.environ, "TEAM": "x"}
+    environ = {**os.environ, "TEAM": "x", "TRACKER_SECRET": "x"}
     loaded = load(initialization_options=None, roots=(), environ=environ, config_file=path)
     assert not loaded.problems
     if loaded.config.default_model is not None:

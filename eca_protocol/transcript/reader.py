@@ -162,7 +162,10 @@ def _data(value: Mapping[str, Any]) -> bytes:
 def _object(line: bytes) -> dict[str, Any]:
     if json.holds_too_many_values(line):
         raise ValueError(f"expected at most {json.MAX_VALUES:,} values in a line, got more")
-    value = stdlib_json.loads(line)  # a line nests one level deeper than our reader allows
+    try:
+        value = stdlib_json.loads(line)  # a line nests one level deeper than our reader allows
+    except UnicodeDecodeError as error:
+        raise ValueError(f"the byte 0x{line[error.start]:02x}, which is not UTF-8") from error
     if not isinstance(value, dict):
         raise TypeError(f"expected an object, got {type(value).__name__}")
     return value

@@ -303,8 +303,8 @@ def _add_serve(commands: _Commands) -> None:
 
 def _add_acp(commands: _Commands) -> None:
     usage = (
-        "eca-server acp [-h] [--login] [--config-file FILE] [--trust-workspace] "
-        "[--log-level LEVEL] [--verbose] [-- COMMAND ...]"
+        "eca-server acp [-h] [--login] [--config-file FILE] [--trust-workspace]\n"
+        "    [--log-level LEVEL] [--verbose] [-- COMMAND ...]"
     )
     acp = add_command(commands, "acp", _ACP, usage=usage)
     _add_common(acp)
@@ -426,8 +426,8 @@ def _add_tap(commands: _Commands) -> None:
         commands,
         "tap",
         _TAP,
-        usage="eca-server tap [-h] [--out FILE | --replay FILE] [--unmasked] "
-        "[--deadline SECONDS] [--inspect] [--port N] [--no-open] [-- COMMAND ...]",
+        usage="eca-server tap [-h] [--out FILE | --replay FILE] [--unmasked]\n"
+        "    [--deadline SECONDS] [--inspect] [--port N] [--no-open] [-- COMMAND ...]",
     )
     either = tap.add_mutually_exclusive_group()
     option(

@@ -7,9 +7,11 @@ out, with a warning, as upstream does for messages without one.
 from __future__ import annotations
 
 import re
+import sqlite3
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -22,10 +24,12 @@ from eca_server.agent.chat.store import queries
 from eca_server.agent.chat.store.file import ChatFile
 from eca_server.agent.chat.store.place import store_path, workspace_key
 from eca_server.agent.chat.store.rows import StoredChat, restored
+from eca_server.agent.chat.store.schema import TABLES
 from eca_server.printable import printable_json, printable_line
 from eca_server.version import version
 
 _ALL = 2**31  # chats in a list
+_SQLITE = b"SQLite format 3\0"
 _MILLISECONDS: Mapping[str, int] = {"m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -58,6 +62,10 @@ def read_chat(
         file /= store_path(environ).name
     if not file.is_file():
         return _fail(f"there is no file of chats: {printable_line(str(file))}")
+    if path is not None and not _holds_chats(file):
+        return _fail(
+            f"{printable_line(str(file))} is no file of chats, or is damaged; it was not changed"
+        )
     chats = ChatFile(file, _warn)
     try:
         if selection.chat_id is None:
@@ -86,6 +94,25 @@ def parse_time(text: str) -> int:
         return round(time.time() * 1000) - int(match[1]) * _MILLISECONDS[match[2]]
     when = datetime.fromisoformat(text)
     return round((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _holds_chats(file: Path) -> bool:
+    """Return whether a file that the user named is one of chats; the store sets others aside.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    with file.open("rb") as opened:
+        if opened.read(len(_SQLITE)) != _SQLITE:
+            return False
+    try:
+        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as database:
+            names = {name for name, _ in database.execute(TABLES)}
+    except sqlite3.OperationalError:  # such as a disk that cannot be written: the store explains it
+        return True
+    except sqlite3.DatabaseError:
+        return False
+    return {"chat", "message"} <= names
 
 
 def _summaries(chats: Iterator[StoredChat], selection: Selection) -> Iterator[dict[str, Any]]:

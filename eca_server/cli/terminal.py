@@ -22,7 +22,14 @@ from eca_server.cli.checks import errors_of, to_json, warnings_of
 from eca_server.cli.reading import Lines, Reader, piped_context
 from eca_server.cli.screen import is_capable, make_output
 from eca_server.cli.terminal_questions import Questions
-from eca_server.cli.turns import Approvals, print_turn, print_turn_as_json, workspace
+from eca_server.cli.turns import (
+    Approvals,
+    note_of_wait,
+    print_turn,
+    print_turn_as_json,
+    workspace,
+)
+from eca_server.cli.wait_notice import WaitNotice
 from eca_server.connection.features.host import Options
 from eca_server.connection.local import LocalPair, local_client
 from eca_server.models.simulator import DEFAULT
@@ -127,6 +134,8 @@ async def _chat(options: Options, command: ChatCommand, contexts: Sequence[m.Cha
             talk = _Conversation(
                 local, conversation, approvals, reader, prints_json=command.prints_json
             )
+            if sys.stderr.isatty():
+                nursery.start_soon(talk.notice.run)
             outcome: _Outcome = "left"
             with trio.CancelScope() as scope:
                 await nursery.start(talk.take_interrupts, scope.cancel)
@@ -244,6 +253,9 @@ async def _doctor(options: Options, online: bool, prints_json: bool) -> int:
         async for content in conversation.prompt("/doctor online" if online else "/doctor"):
             if isinstance(content, m.ChatTextContent):
                 out.write(content.text)
+            elif (note := note_of_wait(content)) and sys.stderr.isatty():
+                out.end_line()
+                sys.stderr.write(note)
         out.end_line()
         served = local.connection.parts.get().chats.get().get(conversation.id)
         for error in errors:
@@ -260,6 +272,7 @@ class _Conversation:
     approvals: Approvals
     reader: Reader
     prints_json: bool = attrs.field(kw_only=True)
+    notice: WaitNotice = attrs.field(factory=WaitNotice, init=False)
     _turn: Turn | None = attrs.field(default=None, init=False)
     _is_interrupted: bool = attrs.field(default=False, init=False)  # before its turn
 
@@ -307,7 +320,7 @@ class _Conversation:
         if self.prints_json:
             system_text = await print_turn_as_json(turn)
         else:
-            system_text = await print_turn(turn, self.approvals)
+            system_text = await print_turn(turn, self.approvals, self.notice)
         self._turn = None
         if turn.response is None:
             system_text = "Stopped before the prompt was sent."

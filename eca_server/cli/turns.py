@@ -24,6 +24,7 @@ from eca_server.agent.tools.output import Cap, cut_middle
 from eca_server.cli.approval_view import call_rows, change_rows, question_of
 from eca_server.cli.reading import Reader
 from eca_server.cli.screen import is_capable, make_output, write_rows
+from eca_server.cli.wait_notice import WaitNotice
 from eca_server.printable import printable_json, printable_line, printable_lines
 
 _NOTE = 200  # characters of the reason of a failed tool call
@@ -81,15 +82,16 @@ class Approvals:
         return "allow" if answer.strip().lower() in {"y", "yes"} else "reject"
 
 
-async def print_turn(turn: Turn, approvals: Approvals) -> str:
+async def print_turn(turn: Turn, approvals: Approvals, notice: WaitNotice) -> str:
     """Print a turn; return its last system text, which is an error if the turn failed."""
     out = make_output()
-    approvals.end_line = out.end_line
+    approvals.end_line = notice.end_line = out.end_line
     last = last_note = ""
     approved: set[str] = set()
     try:
         async for received in turn.contents_with_roles():
             content = received.content
+            notice.take(received)
             note = "" if turn.stopped else _note_of(content, approved)
             if note not in {"", last_note}:
                 out.end_line()
@@ -115,6 +117,7 @@ async def print_turn(turn: Turn, approvals: Approvals) -> str:
         if turn.stopped and out.ended_line:
             _leave_interrupt()
     finally:
+        notice.end()
         out.end_line()
     return last
 
@@ -155,11 +158,18 @@ def _show_change(call: m.ChatToolCallRunningContent) -> None:
         write_rows(change_rows(call.details, width=_width()))
 
 
+def note_of_wait(content: m.ChatContent) -> str:
+    """Return a line for a wait that the server names; empty: it is no such content."""
+    if isinstance(content, m.ChatProgressContent) and content.text not in _USUAL_PROGRESS:
+        return f"[{printable_line(content.text)}]\n"
+    return ""
+
+
 def _note_of(content: m.ChatContent, approved: Container[str]) -> str:
     """Return a line for a wait, a picture or a tool call, and the output of an approved call."""
     match content:
-        case m.ChatProgressContent(text=text) if text not in _USUAL_PROGRESS:
-            note = text
+        case m.ChatProgressContent():
+            return note_of_wait(content)
         case m.ChatImageContent(media_type=media_type):
             note = f"a picture: {media_type}"
         case m.ChatToolCallRunningContent():

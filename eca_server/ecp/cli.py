@@ -332,11 +332,11 @@ def _report(file: Path) -> Any:
     from eca_server.ecp.results import RunReport  # noqa: PLC0415 - see above
 
     try:
-        text = file.read_text("utf-8-sig")
+        data = file.read_bytes()
     except OSError as fault:
         raise ValueError(f"could not read {file}: {fault.strerror or fault}") from fault
     try:
-        return RunReport.from_json(json.loads(text))
+        return RunReport.from_json(json.loads(data))
     except (ValueError, TypeError, KeyError, RecursionError) as fault:
         raise ValueError(f"{file} is not a report: {fault}") from fault
 

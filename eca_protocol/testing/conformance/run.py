@@ -16,6 +16,7 @@ from typing import Any, Final
 import attrs
 
 from eca_protocol import json
+from eca_protocol.errors import InvalidJSON
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.verdicts import Finding, Transmission, Verdict
 from eca_protocol.testing.requirements import ALL_REQUIREMENTS, REQUIREMENTS
@@ -153,6 +154,8 @@ class Run:
                 seconds=float(head["seconds"]),
                 findings=tuple(map(_finding, (r for r in records if r["id"] in ALL_REQUIREMENTS))),
             )
+        except InvalidJSON as error:
+            raise ValueError(f"expected the records of a run: {error}") from error
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"expected the records of a run, got {error!r}") from error
 

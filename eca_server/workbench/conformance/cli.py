@@ -343,7 +343,7 @@ def _target(options: argparse.Namespace, command: tuple[str, ...]) -> Target:
         command=command,
         cwd=options.cwd,
         env=dict(options.env),
-        template=None if template is None else template.read_text("utf-8"),
+        template=_read(template, bytes.decode),
         template_name=template.name if template else "",
         config_args=tuple(options.config_arg),
         api=options.api,
@@ -362,6 +362,8 @@ def _read(path: Path | None, read: Callable[[bytes], _Read]) -> _Read | None:
         return None
     try:
         return read(path.read_bytes())
+    except OSError as fault:
+        raise ValueError(f"could not read {path}: {fault.strerror or fault}") from fault
     except ValueError as fault:
         raise ValueError(f"{path}: {fault}") from fault
 

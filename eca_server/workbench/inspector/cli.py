@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -51,7 +52,13 @@ def _run(options: argparse.Namespace) -> int:
     if options.out is not None:
         return write_page(transcript, options.out)
     opens = not options.no_open
-    return inspect(transcript, port=options.port, opens=opens, with_tap=options.beside_tap)
+    try:
+        return inspect(transcript, port=options.port, opens=opens, with_tap=options.beside_tap)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        sys.stderr.write(f"eca-server inspect: --port: {options.port} is in use; try another one\n")
+        return 1
 
 
 def make_parser() -> Parser:

@@ -140,6 +140,25 @@ def tty(tmp_path: Path) -> Iterator[Terminal]:
     opened.close()
 
 
+def test_a_long_wait_is_announced_once_in_a_terminal(tty: Terminal, tmp_path: Path) -> None:
+    tty.until(b"> ")
+    tty.type(b"wait 4\n", b"\n[Waiting for the model]\r\n", b"> ")
+    assert tty.all_shown.count(b"[Waiting for the model]") == 1
+    tty.type(b"say short\n", b"\nshort\r\n", b"> ")
+    done = eca(tmp_path, "chat", "--model", "simulator/script", "wait 4\nsay done")
+    assert (done.stdout, done.stderr) == ("done\n", "")
+
+
+def test_doctor_says_in_a_terminal_that_it_asks_the_providers(tmp_path: Path) -> None:
+    doctor = Terminal(tmp_path, "doctor", "--online")
+    try:
+        doctor.until(
+            b"Built-in test model: works", b"\r\n[Checking the providers]\r\n", b"Provider check"
+        )
+    finally:
+        doctor.close()
+
+
 TOUCH = b'call eca_shell_command {"command": "touch made"}\n'
 
 

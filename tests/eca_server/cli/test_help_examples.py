@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,8 @@ for path, parser in parsers()["eca-server"].items():
 def assert_succeeds(script: list[str], folder: Path) -> None:
     (folder / ".config" / "fish" / "completions").mkdir(parents=True)
     write_programs(folder / "bin")
-    programs = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    python = Path(sys.executable).parent  # the examples start `python3`
+    programs = os.pathsep.join((str(folder / "bin"), str(python), os.environ["PATH"]))
     done = subprocess.run(
         ["bash", "-exc", "\n".join(script)],
         cwd=folder,

@@ -2,8 +2,10 @@
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -67,6 +69,21 @@ def test_wrong_options_are_named(tmp_path: Path, arguments: list[str], code: int
     done = eca(tmp_path, "read-chat", *arguments)
     assert (done.returncode, done.stdout) == (code, "")
     assert why in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["text", "empty", "other-database"])
+def test_a_named_file_without_chats_stays_as_it_is(tmp_path: Path, kind: str) -> None:
+    file = tmp_path / "file"
+    file.write_text("words\n" * 100 if kind == "text" else "")
+    if kind == "other-database":
+        with closing(sqlite3.connect(file)) as database:
+            database.execute("CREATE TABLE chat (id)")
+    before = file.read_bytes()
+    done = eca(tmp_path, "read-chat", "--db-cache-path", "file")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "file is no file of chats, or is damaged; it was not changed" in done.stderr
+    assert file.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
 def test_times_are_relative_or_of_a_calendar() -> None:

@@ -170,6 +170,8 @@ def test_the_commands_say_it_in_any_locale_and_with_an_exit_code(
     assert run(["compare", files[0], str(tmp_path / "third.json")]) == 1
     assert run(["trend", str(tmp_path / "*.json"), "--exit-on-regression"]) == 2
     assert run(["trend", *files, files[0], "--exit-on-regression"]) == 2
+    (tmp_path / "fourth.json").write_bytes(b"\xff")
+    assert run(["compare", files[0], str(tmp_path / "fourth.json")]) == 1
     sys.stdout.flush()
     output, errors = (part.decode() for part in capfdbinary.readouterr())
     assert "日本\\x1b[2J, step 1: text_match of public_output passed before, and fails" in output
@@ -177,3 +179,4 @@ def test_the_commands_say_it_in_any_locale_and_with_an_exit_code(
     assert '"regressed": true' in output
     assert output.count("2 runs: the pass rate falls") == 2
     assert errors.count("third.json is not a report: expected an object") == 2
+    assert "fourth.json is not a report: 'utf-8' codec can't decode byte 0xff" in errors

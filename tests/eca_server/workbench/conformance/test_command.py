@@ -76,6 +76,11 @@ def test_a_failure_fails_the_run_until_it_is_known(capsys, tmp_path):
         (["my-server", "--stdio"], "expected `--` before the command: `-- my-server --stdio`"),
         (["--jsonout", "x", "--", "x"], "unknown option '--jsonout'; did you mean `--json-out`?"),
         (["--compare", "README.md", "--", "x"], "README.md: expected the records of a run"),
+        (
+            ["--compare", "docs/pictures/inspector.png", "--", "x"],
+            "a run: expected UTF-8, got byte",
+        ),
+        (["--compare", "/no/such/file", "--", "x"], "could not read /no/such/file: No such file"),
         (["--known-failures", "README.md", "--", "x"], "README.md: line 3: expected the id"),
         (["--only", "W-9999", "--", "x"], "no case or requirement is called W-9999"),
         (["--only", "W-9999", "--list"], "no case or requirement is called W-9999"),

@@ -39,6 +39,19 @@ def search(browser: Browser, text: str) -> None:
     browser.value(f"{box}.value = {json.dumps(text)}; {box}.dispatchEvent(new Event('input'))")
 
 
+def test_the_name_of_a_message_is_in_its_row_on_any_screen(browser, tmp_path: Path) -> None:
+    record = tmp_path / "long.jsonl"
+    long_record(record, 100)
+    browser.open(page_of(record))
+    for width in (400, 700, 1200):
+        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        browser.call("Emulation.setDeviceMetricsOverride", **metrics)
+        box = browser.value("document.querySelector('.row .what').getBoundingClientRect().toJSON()")
+        assert box["left"] > 100
+        assert box["width"] >= 100
+        assert box["right"] < width
+
+
 def test_a_hundred_thousand_messages(browser, tmp_path):
     record = tmp_path / "long.jsonl"
     odd = b'{"jsonrpc":"2.0","method":"chat/contentReceived","params":{"needle":1}}'

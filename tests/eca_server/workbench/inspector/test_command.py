@@ -3,6 +3,7 @@
 import http.client
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -88,6 +89,15 @@ def test_an_unusable_transcript_is_an_error_of_one_line(
     error = capfd.readouterr().err
     assert why in error
     assert error.count("\n") == 1
+
+
+def test_a_port_in_use_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record = tmp_path / "talk.jsonl"
+    record.write_bytes(RECORD.read_bytes())
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+        assert run([str(record), "--no-open", "--port", port]) == 1
+    assert f"--port: {port} is in use" in capsys.readouterr().err
 
 
 def test_without_a_name_the_newest_transcript_is_shown(tmp_path, monkeypatch):
