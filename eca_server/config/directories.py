@@ -125,3 +125,8 @@ def make_private_directory(directory: Path) -> None:
             raise
         make_private_directory(directory.parent)
         directory.mkdir(mode=0o700, exist_ok=True)
+    except FileExistsError as error:
+        is_dangling = directory.is_symlink() and not directory.exists()
+        came = "a link to nothing" if is_dangling else "a file"
+        why = f"expected a directory, got {came}"
+        raise FileExistsError(error.errno, why, str(directory)) from error

@@ -156,7 +156,7 @@ class PathReader:
 
     def _read_attachment(self, place: Place) -> Content | None:
         with open_file(place) as file:
-            media_type = media_type_of(file.read(SIGNATURE_BYTES))
+            media_type = media_type_of(file.read(SIGNATURE_BYTES) or b"")
         if media_type is None:
             return None
         is_picture = media_type.startswith("image/")

@@ -77,7 +77,7 @@ def read_excerpt(
         OSError: it cannot be read.
     """
     with open_file(place) as file:
-        head = file.read(_LOOKED_AT)
+        head = file.read(_LOOKED_AT) or b""  # None: a file of /proc has nothing at present
         encoding, start = _encoding(head, whole=len(head) < _LOOKED_AT)
         file.seek(start)
         decoder = codecs.getincrementaldecoder(encoding)("replace")

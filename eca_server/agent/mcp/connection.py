@@ -127,7 +127,9 @@ async def _begin(
                 if next_era is None or (
                     session.era.stateless and refusal.code != _UNSUPPORTED_REVISION
                 ):
-                    raise MCPError(f"it refused {refusal.method}: {refusal.message}") from refusal
+                    # An answer that was lost here has no method: the server refused nothing.
+                    refused = f"it refused {refusal.method}: " if refusal.method else ""
+                    raise MCPError(f"{refused}{refusal.message}") from refusal
                 raise _RevisionRefused(next_era) from refusal
         if timeout.cancelled_caught:
             raise MCPError(_silence(settings, log), kind="timeout")

@@ -162,6 +162,22 @@ def test_a_full_disk_leaves_no_empty_file_that_hides_nothing(tmp_path, monkeypat
     assert list((tmp_path / "data").iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (Path.touch, "expected a directory, got a file"),
+        (lambda path: path.symlink_to("missing"), "expected a directory, got a link to nothing"),
+        (lambda path: path.symlink_to(path), "expected a directory, got a link to nothing"),
+    ],
+    ids=["file", "dangling link", "circle"],
+)
+def test_a_place_that_is_no_directory_is_named_with_what_it_is(tmp_path, make, why):
+    make(tmp_path / "data")
+    with pytest.raises(OSError, match=why) as refused:
+        make_data_directory(tmp_path / "data")
+    assert refused.value.filename == str(tmp_path / "data")
+
+
 def test_parents_that_are_missing_are_private(tmp_path):
     before = os.umask(0)
     try:

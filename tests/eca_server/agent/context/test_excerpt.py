@@ -1,6 +1,9 @@
+import io
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -8,7 +11,7 @@ from hypothesis import strategies as st
 
 from eca_protocol.messages import LinesRange
 from eca_server.agent.context.excerpt import Excerpt, LinesOutOfRange, read_excerpt
-from eca_server.workspace.boundary import Workspace
+from eca_server.workspace.boundary import Place, Workspace
 from eca_server.workspace.errors import NotRegularFile, NotText, TooLarge
 
 
@@ -101,6 +104,20 @@ def test_what_cannot_be_read_is_refused(write, tmp_path, monkeypatch, data, requ
         write(data)
     with pytest.raises(error, match=why):
         excerpt_of(tmp_path / "file", lines=requested and lines(*requested))
+
+
+def test_a_file_that_has_nothing_to_read_at_present_is_empty(write, monkeypatch):
+    class Waiting(io.FileIO):  # as /proc/kmsg, which only the administrator can open
+        def read(self, size: int | None = -1) -> Any:
+            return None
+
+    @contextmanager
+    def waiting(place: Place) -> Iterator[io.FileIO]:
+        with Waiting(place.real_path) as file:
+            yield file
+
+    monkeypatch.setattr("eca_server.agent.context.excerpt.open_file", waiting)
+    assert excerpt_of(write(b"")) == Excerpt(text="", left_out=0)
 
 
 def test_reading_ends_where_the_checkpoint_says(write):

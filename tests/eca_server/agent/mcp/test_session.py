@@ -125,6 +125,10 @@ async def test_a_long_message_comes_whole_and_soon_and_fails_its_call_beyond_the
         assert result.is_error
         assert "skipped" in text_of(result)
         assert await session.list_tools()
+    with pytest.raises(MCPError) as failed:
+        async with session_with({"on": {"initialize": [["big", 100_000]]}}):
+            pass
+    assert failed.value.message.startswith("a message was skipped: expected a line")
 
 
 async def test_a_flood_comes_in_slices_with_a_checkpoint_before_each_and_nothing_is_lost(

@@ -79,7 +79,7 @@ def a_link_to_nothing(path: Path) -> None:
 @pytest.mark.parametrize(
     ("obstacle", "words"),
     [
-        (a_file_for_a_directory, "File exists"),
+        (a_file_for_a_directory, "expected a directory, got a file"),
         (a_directory, "expected a regular file, got something else"),
         (a_pipe, "expected a regular file, got something else"),
         (a_link_to_nothing, "No such file or directory"),
