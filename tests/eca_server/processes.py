@@ -1,5 +1,6 @@
-"""Checks of processes that a test has started."""
+"""Processes that a test starts, and checks of them."""
 
+import multiprocessing
 import os
 import select
 import time
@@ -7,6 +8,15 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests import promises
+
+FORKING = multiprocessing.get_context("forkserver")
+"""Processes of functions, forked from one that has imported what they need.
+
+A test process has only one such, and the last list of modules counts: there is only this one.
+"""
+FORKING.set_forkserver_preload(
+    ["eca_server.ecp.scheduler", "tests.eca_server.agent.chat.store.process"]
+)
 
 
 def children(pid: int) -> set[int]:

@@ -1,6 +1,5 @@
 """Scheduling: planning, spreading over workers, and equal reports in either case."""
 
-import multiprocessing
 import os
 import signal
 from collections.abc import Callable
@@ -28,7 +27,7 @@ from tests.eca_server.ecp.runs import (
     scenario,
     step,
 )
-from tests.eca_server.processes import processes_in
+from tests.eca_server.processes import FORKING, processes_in
 
 
 class Inline(Executor):
@@ -66,10 +65,6 @@ def timeless(report: ScenarioReport) -> dict[str, Any]:
     for each in (values, *values["steps"]):
         del each["duration_ms"]
     return values
-
-
-FORKING = multiprocessing.get_context("forkserver")  # many workers, and quickly
-FORKING.set_forkserver_preload(["eca_server.ecp.scheduler"])
 
 
 async def test_every_executor_gives_the_same_report(tmp_path):
