@@ -1,6 +1,5 @@
-"""Processes that a test starts, and checks of them."""
+"""Checks of processes that a test has started."""
 
-import multiprocessing
 import os
 import select
 import time
@@ -8,15 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests import promises
-
-FORKING = multiprocessing.get_context("forkserver")
-"""Processes of functions, forked from one that has imported what they need.
-
-A test process has only one such, and the last list of modules counts: there is only this one.
-"""
-FORKING.set_forkserver_preload(
-    ["eca_server.ecp.scheduler", "tests.eca_server.agent.chat.store.process"]
-)
 
 
 def children(pid: int) -> set[int]:

@@ -27,7 +27,8 @@ from tests.eca_server.ecp.runs import (
     scenario,
     step,
 )
-from tests.eca_server.processes import FORKING, processes_in
+from tests.eca_server.forking import FORKING
+from tests.eca_server.processes import processes_in
 
 
 class Inline(Executor):

@@ -21,7 +21,7 @@ from tests.eca_server.agent.chat.store.keeping import (
     opened,
     turn,
 )
-from tests.eca_server.processes import FORKING
+from tests.eca_server.forking import FORKING
 
 LIMIT = 300_000
 
