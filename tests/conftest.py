@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, settings, strategies
 
 from tests.eca_server import fork_server
 from tests.promises import TRIES, TooSlow
@@ -114,6 +114,15 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.dist = "worksteal"  # neighbours share a worker, and so its fixtures
         if sys.platform == "linux":
             fork_server.start()  # all workers share it
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionstart() -> None:
+    """Have Hypothesis write its tables of characters before the workers start.
+
+    In a fresh clone each worker spent seconds on them, in its first test that draws a text.
+    """
+    strategies.text().validate()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

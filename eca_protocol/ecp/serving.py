@@ -12,20 +12,20 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import anyio
 
-from eca_protocol import http_server
 from eca_protocol.ecp.authoring import active_threads, as_agent
 from eca_protocol.ecp.conversation import Conversation
-from eca_protocol.ecp.http_endpoint import AgentEndpoint
 from eca_protocol.ecp.methods import ECP, ECP_CODEC, ECP_DIALECT
 from eca_protocol.framing import LINES
-from eca_protocol.http_server import HTTPServer, ServerLimits
 from eca_protocol.message_transport import StreamTransport
 from eca_protocol.peer import Peer
 from eca_protocol.streams import FdTransport, Transport, owned_stdio
+
+if TYPE_CHECKING:
+    from eca_protocol.http_server import HTTPServer, ServerLimits
 
 KEEP_ALIVE: Final = 15.0
 """Seconds between two comments during a long step."""
@@ -98,6 +98,9 @@ async def serving_http(
         TypeError: `agent` cannot be made an agent.
         OSError: the address cannot be listened on.
     """
+    from eca_protocol import http_server  # noqa: PLC0415 - HTTP only if used
+    from eca_protocol.ecp.http_endpoint import AgentEndpoint  # noqa: PLC0415 - as above
+
     hosts = http_server.LOOPBACK_NAMES | {host} if allowed_hosts is None else allowed_hosts
     endpoint = AgentEndpoint(
         as_agent(agent), path=path, origins=allowed_origins, keep_alive=keep_alive
@@ -106,7 +109,7 @@ async def serving_http(
         endpoint.handle,
         host=host,
         port=port,
-        limits=limits or ServerLimits(max_body=16 * 2**20, max_connections=128),
+        limits=limits or http_server.ServerLimits(max_body=16 * 2**20, max_connections=128),
         allowed_hosts=hosts,
     ) as server:
         endpoint.port = server.port

@@ -370,7 +370,7 @@ def has_work(seat: Seat) -> None:
     works = seat.prompt(call("eca_shell_command", command="sleep 60"))
     call_id = seat.approve(works)
     seat.until(lambda: seat.chat(works).cards[call_id].state == "running")
-    assert_some(seat.line.pid)
+    assert_some(seat.server_pid)
 
 
 def goes_home(seat: Seat) -> Evening:
@@ -378,7 +378,7 @@ def goes_home(seat: Seat) -> Evening:
     has_work(seat)
     with within(3):
         assert seat.ask("shutdown") is None
-    child_processes = children(seat.line.pid)
+    child_processes = children(seat.server_pid)
     seat.tell("exit")
     if seat.who.leaves_by is not None:
         seat.line.kill(seat.who.leaves_by)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shlex
 import subprocess
 import sys
 import time
@@ -17,6 +18,8 @@ import pytest
 from tests.clients.bridge import NodeBridge
 from tests.clients.chats import Chat
 from tests.clients.personality import Personality
+from tests.eca_server import fork_server
+from tests.eca_server.forked import PID_FILE
 from tests.eca_server.stranger import SECONDS, START_SECONDS, UNSET, Stranger, environment, message
 
 FROM_ITSELF = (sys.executable, "-P", "-m", "eca_server", "server")
@@ -43,7 +46,7 @@ class Place:
         project, script = home / "project", home / "bin" / "eca-server"
         for folder in (project, script.parent):
             folder.mkdir()
-        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m eca_server "$@"\n')
+        script.write_text(f'#!/bin/sh\nexec {shlex.join(fork_server.command())} "$@"\n')
         script.chmod(0o755)
         (project / "long.txt").write_text("a line of the file\n" * 500)
         return Place(home=home, project=project, script=script)
@@ -88,6 +91,7 @@ class Seat:
 
     def _start(self, arguments: tuple[str, ...], env: Mapping[str, str]) -> Stranger | NodeBridge:
         who, place = self.who, self.place
+        env = {**env, PID_FILE: str(self._pid_file)}
         script = str(place.script)
         if who.asks_version:
             version = subprocess.run(
@@ -95,7 +99,7 @@ class Seat:
                 capture_output=True,
                 check=True,
                 timeout=SECONDS,
-                env=environment(place.home),
+                env=environment(place.home, **env),
             )
             assert version.stdout.startswith(b"eca_server ")
         start = FROM_ITSELF if who.names_itself else (script, "server")
@@ -114,6 +118,16 @@ class Seat:
             connect=who.connect,
             read_size=who.read_size,
         )
+
+    @property
+    def _pid_file(self) -> Path:
+        return self.place.home / "pid"
+
+    @property
+    def server_pid(self) -> int:
+        """The process of the server, which may be forked for the one that the client started."""
+        file = self._pid_file
+        return int(file.read_text("ascii")) if file.exists() else self.line.pid
 
     def _params(self, params: Any) -> Any:
         if params is UNSET:

@@ -51,7 +51,7 @@ def test_the_parts_of_a_day_come_in_any_order(name, seed, tmp_path):
 def test_work_ends_however_the_client_leaves(name, way, codes, tmp_path):
     with seated(name, tmp_path) as seat:
         has_work(seat)
-        at_work = children(seat.line.pid)
+        at_work = children(seat.server_pid)
         assert at_work
         match way:
             case "exit":

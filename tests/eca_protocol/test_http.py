@@ -296,7 +296,7 @@ async def test_a_body_may_take_longer_to_send_than_a_write_and_the_answer(slow_r
 
 @pytest.fixture
 def slow_reader():
-    """Read each request's body in at least 2 s, and answer with its size."""
+    """Read each request's body in at least 1.3 s, and answer with its size."""
 
     def read() -> None:
         connection, _ = listener.accept()
@@ -308,7 +308,7 @@ def slow_reader():
             started = time.monotonic()
             while size < 8_000_000 and (piece := connection.recv(2**16)):
                 size += len(piece)
-                time.sleep(max(0, started + size / 4_000_000 - time.monotonic()))
+                time.sleep(max(0, started + size / 6_000_000 - time.monotonic()))
             with suppress(OSError):
                 connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\n%d" % size)
 

@@ -111,9 +111,18 @@ class ForkedProcess:
     """One process, with the members of `subprocess.Popen` that tests use."""
 
     def __init__(
-        self, command: Sequence[str], *, cwd: Path, env: Mapping[str, str], stdout: int, stderr: int
+        self,
+        command: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        stdin: int | None = None,
+        stdout: int,
+        stderr: int,
     ) -> None:
         theirs, ours = os.pipe()
+        if stdin is not None:
+            os.dup2(stdin, theirs, inheritable=False)
         self._status, status = os.pipe()
         order = json.dumps({"arguments": command[len(ECA) :], "cwd": str(cwd), "env": dict(env)})
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as starter:
@@ -123,6 +132,8 @@ class ForkedProcess:
         os.close(theirs)
         os.close(status)
         self.stdin = open(ours, "wb", buffering=0)  # noqa: SIM115, PTH123 - closed by its user
+        if stdin is not None:
+            self.stdin.close()
         self.returncode: int | None = None
 
     def wait(self, timeout: float | None = None) -> int:

@@ -3,7 +3,8 @@
     python -I -S forked.py ADDRESS ARGUMENT...
 
 It has this process's directory, environment and standard streams; signals that end a process are
-passed on, and the exit code is the other's. `tests/eca_server/fork_server.py` listens.
+passed on, and the exit code is the other's. Its process id is written to the file that the
+variable names. `tests/eca_server/fork_server.py` listens.
 """
 
 import json
@@ -12,6 +13,7 @@ import signal
 import socket
 import sys
 
+PID_FILE = "ECA_TESTS_PID_FILE"
 PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -24,6 +26,9 @@ def main() -> int:
         socket.send_fds(starter, [json.dumps(order).encode()], [0, 1, 2, theirs])
         pid = int(starter.recv(32))
     os.close(theirs)
+    if PID_FILE in os.environ:
+        with open(os.environ[PID_FILE], "w", encoding="ascii") as file:  # noqa: PTH123
+            file.write(f"{pid}")
     for number in PASSED_ON:
         signal.signal(number, lambda number, _: os.kill(pid, number))
     os.closerange(0, 3)  # or the end of a stream is not seen

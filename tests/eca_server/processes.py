@@ -3,6 +3,7 @@
 import os
 import select
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from tests import promises
@@ -24,6 +25,17 @@ def children(pid: int) -> set[int]:
     ):
         descendants |= more
     return descendants - {pid}
+
+
+def processes_in(folder: Path, word: bytes = b"") -> list[int]:
+    """Return the processes that run in `folder`, with a word in their command."""
+    pids = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            is_there = entry.name.isdigit() and (entry / "cwd").readlink() == folder
+            if is_there and word in (entry / "cmdline").read_bytes():
+                pids.append(int(entry.name))
+    return pids
 
 
 def assert_some(pid: int, within: float = 5.0) -> None:

@@ -2,8 +2,8 @@
 
 import json
 import re
+import signal
 import socket
-import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +20,7 @@ from eca_protocol.testing.provider import (
 )
 from tests.eca_server.agent.chat.editor import provider_config
 from tests.eca_server.conftest import SERVE
+from tests.eca_server.fork_server import ForkedProcess
 from tests.eca_server.processes import assert_gone, children
 from tests.eca_server.stranger import (
     HEADER,
@@ -72,8 +73,8 @@ class Line:
         log = self.place.home / f"{self.chat}.txt"
         env = environment(self.place.home, **QUIET)
         with log.open("wb") as errors, far:
-            streams = {"stdin": far, "stdout": far, "stderr": errors}
-            process = subprocess.Popen(SERVE, cwd=self.place.project, env=env, **streams)
+            streams = {"stdin": far.fileno(), "stdout": far.fileno(), "stderr": errors.fileno()}
+            process = ForkedProcess(SERVE, cwd=self.place.project, env=env, **streams)
         try:
             with Proxy(lambda: near) as proxy:
                 proxy.arm(fault)
@@ -85,7 +86,7 @@ class Line:
                     with torture.timed("end of the process", within):
                         code = process.wait(within)
         finally:
-            process.kill()
+            process.send_signal(signal.SIGKILL)
             process.wait()
         assert is_whole or (fault is not None and fault.kind in {"reset", "end"})
         assert code == 0 if is_whole else code in {0, 1}, f"exit code {code}"

@@ -6,19 +6,19 @@ import json
 import os
 import re
 import signal
-import sys
 import time
 from pathlib import Path
 from random import Random
 
 import attrs
 
+from tests.eca_server.fork_server import ECA, MODULE
 from tests.eca_server.processes import children
 from tests.eca_server.stranger import Stranger, content_of, is_finished
 from tests.torture.rounds import Share, Torture, shares
 from tests.torture.servers import Place, listed
 
-SERVER = Path(__file__).with_name("counted_server.py")
+SERVER = "tests.torture.counted_server"
 CONFIG = {"chat": {"title": False}, "mcpServers": {}}
 TURNS_A_ROUND = 10
 WARM_ROUNDS = 2
@@ -150,7 +150,7 @@ class Soaked:
 @shares(sample=1, seconds=90)
 def test_flat(torture: Torture, share: Share, tmp_path: Path) -> None:
     place, counted = Place(tmp_path), tmp_path / "tasks"
-    command = (sys.executable, "-P", SERVER, counted, "server")
+    command = (*ECA, MODULE, SERVER, str(counted), "server")
     with place.server({"ECA_CONFIG": json.dumps(CONFIG)}, command=command) as server:
         soaked = Soaked(server, place, counted, torture)
         for number in range(WARM_ROUNDS):

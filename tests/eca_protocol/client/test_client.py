@@ -435,7 +435,7 @@ async def test_the_recipe_for_frameworks_opens_and_closes_in_different_tasks() -
     with pytest.raises(StartFailed):
         await session.open(command=["/no/such/program"])
     with pytest.raises(asyncio.TimeoutError):
-        await asyncio.wait_for(session.open(command=["sleep", "300"]), 0.05)
+        await asyncio.wait_for(session.open(command=["sh", "-c", "cat >/dev/null"]), 0.05)
     with anyio.fail_after(10), pytest.raises(asyncio.CancelledError):
         await session._task
 

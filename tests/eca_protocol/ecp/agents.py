@@ -38,7 +38,7 @@ def stepping(body: str) -> Sequence[str]:
 PROTOCOL, TRANSPORT = "protocol_error", "transport_error"
 HEAD = '{"jsonrpc": "2.0", "id": 2, '
 BROKEN: dict[str, tuple[str, str, str]] = {
-    "no answer": ("time.sleep(60)", "timeout", "no answer in 0.2 s"),
+    "no answer": ("read()", "timeout", "no answer in 0.2 s"),
     "exit": ("sys.exit(3)", TRANSPORT, "exit code 3"),
     "killed": ("os.kill(os.getpid(), 9)", TRANSPORT, "ended by SIGKILL"),
     "last words": ("sys.exit('my fault')", TRANSPORT, "my fault"),

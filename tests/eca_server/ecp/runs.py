@@ -1,7 +1,6 @@
 """Runs without a command line: batches of scenarios, and an agent that obeys its inputs."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from eca_server.ecp.results import ScenarioReport
 from eca_server.ecp.scheduler import run_all
 from eca_server.ecp.target import Target
 from tests.eca_protocol.ecp.agents import script
+from tests.eca_server.processes import processes_in
 
 OBEDIENT = """
 count = 0
@@ -129,17 +129,6 @@ def outputs(report: ScenarioReport) -> list[str | None]:
 def outcome(report: ScenarioReport) -> tuple[str, str, list[str]]:
     """Return the status, the exit reason, and the exit reason of each step."""
     return report.status, report.exit_reason, [each.exit_reason for each in report.steps]
-
-
-def processes_in(folder: Path, word: bytes = b"") -> list[int]:
-    """Return the processes that run in `folder`, with a word in their command."""
-    pids = []
-    for entry in Path("/proc").iterdir():
-        with suppress(OSError):
-            is_there = entry.name.isdigit() and (entry / "cwd").readlink() == folder
-            if is_there and word in (entry / "cmdline").read_bytes():
-                pids.append(int(entry.name))
-    return pids
 
 
 async def nothing_is_left_in(folder: Path) -> None:

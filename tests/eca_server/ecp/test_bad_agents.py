@@ -22,10 +22,10 @@ from tests.eca_server.ecp.runs import (
     obedient,
     outcome,
     outputs,
-    processes_in,
     reports_of,
     scenario,
 )
+from tests.eca_server.processes import processes_in
 
 LONGEST = 6.0
 """The time limit of a scenario, in seconds: half a second for a request, three to end the agent."""

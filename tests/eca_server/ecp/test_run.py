@@ -17,7 +17,7 @@ import pytest
 from eca_server.ecp.cli import run
 from tests.eca_protocol.ecp.agents import SCRIPT
 from tests.eca_server import fork_server
-from tests.eca_server.ecp.runs import processes_in
+from tests.eca_server.processes import processes_in
 from tests.promises import within
 
 REPOSITORY = Path(__file__).resolve().parents[3]

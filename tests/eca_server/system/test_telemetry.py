@@ -222,7 +222,7 @@ async def test_without_the_library_the_user_is_notified_once_and_the_work_contin
 async def test_a_collector_that_hangs_holds_the_end_no_longer_than_its_bound(
     began_before, monkeypatch
 ):
-    monkeypatch.setattr(telemetry, "FLUSH_SECONDS", 1.5)
+    monkeypatch.setattr(telemetry, "FLUSH_SECONDS", 1.0)
     with collecting(hangs=True) as collector:
         variables = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": collector.url}
         async with telemetry.record_telemetry(variables):

@@ -12,6 +12,7 @@ a wrong checksum means damage. The index file also has the number of frames.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import sqlite3
@@ -70,10 +71,36 @@ class _Frame:
 
 
 @attrs.frozen
+class _Beginning:
+    """The beginning of a log that was found to be sound.
+
+    A file on a bad disk is opened anew for each access, and checksums are slow in Python.
+
+    Attributes:
+        size: in bytes.
+        frames: the number of frames in it.
+        sums: the checksum of the last one.
+    """
+
+    size: int
+    digest: bytes
+    frames: int
+    sums: Sums
+
+    def is_of(self, data: bytes) -> bool:
+        """Return whether a log begins with the same bytes."""
+        return len(data) >= self.size and _digest(data, self.size) == self.digest
+
+
+_sound_beginnings: dict[Path, _Beginning] = {}
+
+
+@attrs.frozen
 class _Log:
     """A log as it lies on the disk.
 
     Attributes:
+        data: all of its bytes.
         page_size: in bytes.
         big: whether its checksums read big-endian numbers.
         is_readable: whether the header is sound.
@@ -82,6 +109,8 @@ class _Log:
         indexed: the number of frames that the index file counts; 0: unknown.
     """
 
+    place: Path
+    data: bytes = attrs.field(repr=False)
     header: bytes
     page_size: int
     big: bool
@@ -94,12 +123,19 @@ class _Log:
         """Return the index of the first frame that SQLite does not accept."""
         if not self.is_readable:
             return 0
-        before = _sums(self.header[24:])
-        for place, frame in enumerate(self.frames):
-            before = frame.sums_after(before, big=self.big)
-            if frame.salts != self.salts or frame.sums != before:
-                return place
-        return len(self.frames)
+        sums, count = _sums(self.header[24:]), 0
+        known = _sound_beginnings.get(self.place)
+        if known is not None and known.is_of(self.data):
+            sums, count = known.sums, known.frames
+        for frame in self.frames[count:]:
+            after = frame.sums_after(sums, big=self.big)
+            if frame.salts != self.salts or frame.sums != after:
+                break
+            sums, count = after, count + 1
+        size = _LOG_HEADER + count * (_FRAME_HEADER + self.page_size)
+        digest = _digest(self.data, size)
+        _sound_beginnings[self.place] = _Beginning(size, digest, count, sums)
+        return count
 
     def ends(self, start: int, end: int) -> list[int]:
         """Return where transactions end: how many frames there are up to each end."""
@@ -276,7 +312,7 @@ def _read(path: Path, place: Path) -> _Log | None:
     indexed = 0
     if index[:_INDEX_HEADER] == index[_INDEX_HEADER:] and index[32:40] == salts:
         indexed = struct.unpack("=I", index[16:20])[0]
-    return _Log(header, page_size, big, is_readable, frames, salts, indexed)
+    return _Log(place, data, header, page_size, big, is_readable, frames, salts, indexed)
 
 
 def _frames(data: bytes, page_size: int) -> Iterator[_Frame]:
@@ -290,6 +326,10 @@ def _frames(data: bytes, page_size: int) -> Iterator[_Frame]:
             _sums(data[start + 16 : start + 24]),
             data[start + _FRAME_HEADER : start + size],
         )
+
+
+def _digest(data: bytes, size: int) -> bytes:
+    return hashlib.blake2b(memoryview(data)[:size]).digest()
 
 
 def _sums(data: bytes) -> Sums:

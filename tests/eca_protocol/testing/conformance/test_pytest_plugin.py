@@ -1,14 +1,17 @@
 """The suite as tests, and its fixtures in tests of one's own."""
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.eca_server import fork_server
+
 REPOSITORY = Path(__file__).resolve().parents[4]
-REFERENCE = f"{sys.executable} -m tests.eca_protocol.testing.conformance.reference"
+REFERENCE = "tests.eca_protocol.testing.conformance.reference"
 
 OWN = """
 import pytest
@@ -28,8 +31,13 @@ async def test_it_greets(eca_session):
 """
 
 
-def run_pytest(folder: Path, *arguments: str, server: str = REFERENCE) -> str:
-    """Return the output of a test run with the plugin."""
+def run_pytest(
+    folder: Path, *arguments: str, server: str | None = None, mutant: str | None = None
+) -> str:
+    """Return the output of a test run with the plugin; its server is the reference, or a mutant."""
+    if server is None:
+        change = () if mutant is None else ("--mutant", mutant)
+        server = shlex.join([*fork_server.command(REFERENCE), *change])
     plugins = [
         "anyio.pytest_plugin",
         "eca_protocol.testing.conformance.pytest_plugin",
@@ -55,7 +63,7 @@ def run_pytest(folder: Path, *arguments: str, server: str = REFERENCE) -> str:
 def test_a_case_is_a_test_and_its_error_is_reported_by_its_row(tmp_path):
     (tmp_path / "test_own.py").write_text(OWN)
     case = "turns.a_turn_has_its_parts_in_order"
-    output = run_pytest(tmp_path, "--eca-cases", case, server=f"{REFERENCE} --mutant FinishesTwice")
+    output = run_pytest(tmp_path, "--eca-cases", case, mutant="FinishesTwice")
     assert f"conformance::{case}" in output
     row = "W-22e (Rulings: chat): Each started turn ends with exactly one `finished`."
     assert output.count(row) == 2, "once for the case, once for the test, however often it happened"
@@ -66,9 +74,7 @@ def test_a_case_is_a_test_and_its_error_is_reported_by_its_row(tmp_path):
 
 @pytest.mark.long
 def test_what_is_owed_when_all_is_over_fails_the_leave_taking(tmp_path):
-    output = run_pytest(
-        tmp_path, "-k", "is_one_request_more", server=f"{REFERENCE} --mutant 'W-20d: no usage'"
-    )
+    output = run_pytest(tmp_path, "-k", "is_one_request_more", mutant="W-20d: no usage")
     assert "leave_taking ____" in output
     assert "W-20d (Rulings: chat): " in output
     assert "1 failed, 1 passed" in output
@@ -98,7 +104,7 @@ def test_what_is_known_fails_no_test(tmp_path):
     options = ["--eca-cases", "titles", "--eca-known-failures", str(known)]
     assert "--eca-known-failures: [Errno 2]" in run_pytest(tmp_path, *options)
     known.write_text("W-22e")
-    output = run_pytest(tmp_path, *options, server=f"{REFERENCE} --mutant FinishesTwice")
+    output = run_pytest(tmp_path, *options, mutant="FinishesTwice")
     assert "4 passed" in output
 
 

@@ -12,6 +12,7 @@ import pytest
 from eca_protocol.errors import StartFailed
 from eca_protocol.framing import encode_frame
 from eca_protocol.json import dumps, loads
+from eca_protocol.process import GracePeriods
 from eca_protocol.revisions import EVER, Revision
 from eca_protocol.streams import Transport
 from eca_protocol.testing.conformance import recorder, server_process
@@ -25,6 +26,7 @@ from eca_protocol.testing.conformance.target import MODEL, Target
 from eca_protocol.testing.conformance.verdicts import NotApplicable, Unmet
 from eca_protocol.testing.script import reply, wait
 from tests import promises
+from tests.eca_protocol.client.fake_server import ON_A_CLOCK_OF_ITS_OWN
 from tests.eca_protocol.testing.conformance.mutants import MUTANTS
 from tests.eca_protocol.testing.conformance.reference.server import Parts, Server, serve
 
@@ -178,6 +180,7 @@ async def test_a_wait_among_many_messages_ends_in_time():
     promises.check(seconds[0], limit=2)
 
 
+@ON_A_CLOCK_OF_ITS_OWN
 async def test_a_server_that_starts_slowly_has_more_time_for_its_first_answer():
     async def serve_late(transport: Transport, config: Mapping[str, Any]) -> int:
         await anyio.sleep(1.6)
@@ -194,6 +197,7 @@ async def test_a_server_that_starts_slowly_has_more_time_for_its_first_answer():
     assert of(run, "W-20a")[0] == "pass"
 
 
+@ON_A_CLOCK_OF_ITS_OWN
 async def test_a_server_whose_greeting_was_cut_short_is_unowned():
     starts = []
 
@@ -381,6 +385,7 @@ async def test_a_server_that_has_closed_its_output_is_replaced(monkeypatch: pyte
                 await session.until(lambda _: False, expected="nothing", seconds=60)
 
     monkeypatch.setattr(server_process, "_EXIT_SECONDS", 0.1)
+    monkeypatch.setattr(server_process, "_GRACE_PERIODS", GracePeriods(after_stdin=0.1))
     run = await replaced(turns_mute)
     (incident,) = run.incidents
     end = "expected nothing, got a server that runs and has closed its output"

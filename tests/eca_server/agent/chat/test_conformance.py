@@ -23,10 +23,14 @@ from eca_server.connection.features.host import Options
 from eca_server.connection.server import serve
 
 CHAPTERS = (
-    ("turns", "titles", "usage", "links", "faults"),
-    ("stops", "deletion", "behaviors", "queries"),
-    ("tools", "approvals"),
-    ("contexts", "mcp", "jobs", "today"),
+    ("turns",),
+    ("titles", "usage", "links", "faults"),
+    ("stops",),
+    ("deletion", "behaviors", "queries"),
+    ("tools",),
+    ("approvals",),
+    ("contexts", "mcp"),
+    ("jobs", "today"),
 )
 DONE, BROKEN = {"pass", "not-applicable"}, {"fail", "warn"}
 SLOW = {

@@ -20,6 +20,7 @@ from eca_server.system import live_line
 from eca_server.workbench.conformance.cli import run
 from eca_server.workbench.conformance.progress import Progress
 from eca_server.workbench.conformance.table import render_table
+from tests.eca_server import fork_server
 from tests.eca_server.processes import assert_gone, assert_some, children
 
 REPOSITORY = Path(__file__).resolve().parents[4]
@@ -31,7 +32,7 @@ CONFORMANT = "Conformant: no judged requirement of level must is broken.\n"
 
 def test_a_conformant_server_passes(capsys, tmp_path):
     file = tmp_path / "findings.json"
-    server = ["--json-out", str(file), "--", *REFERENCE]
+    server = ["--json-out", str(file), "--", *fork_server.command(REFERENCE[-1])]
     assert run([*HERE, *ONLY, "--verbose", *server]) == 0
     output = capsys.readouterr().out
     assert "edition 2025-10" in output
@@ -56,7 +57,7 @@ def test_a_selected_case_reports_each_requirement_that_its_messages_break(capsys
 
 def test_a_failure_fails_the_run_until_it_is_known(capsys, tmp_path):
     known = tmp_path / "known.txt"
-    server = ["--", *REFERENCE, "--mutant", "FinishesTwice"]
+    server = ["--", *fork_server.command(REFERENCE[-1]), "--mutant", "FinishesTwice"]
     clients = ["--only", "CLIENT-14"]  # which is judged by the same cases
     assert run([*HERE, *clients, "--write-known-failures", str(known), *server]) == 1
     output = capsys.readouterr().out

@@ -1,6 +1,5 @@
 """Processes of their own that use a store, forked from one that has imported it."""
 
-import multiprocessing
 import os
 import random
 import resource
@@ -22,11 +21,9 @@ from tests.eca_server.agent.chat.store.keeping import (
     opened,
     turn,
 )
+from tests.eca_server.forking import FORKING
 
 LIMIT = 300_000
-
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload([__name__])
 
 
 @attrs.frozen
@@ -50,8 +47,8 @@ class Running:
 @contextmanager
 def spawn(role: Callable[..., Any], path: Path, *arguments: str) -> Iterator[Running]:
     """Start a process in that role; what it acknowledges is received from its pipe."""
-    ours, theirs = _context.Pipe()
-    process = _context.Process(target=_run, args=(role, path, theirs, arguments))
+    ours, theirs = FORKING.Pipe()
+    process = FORKING.Process(target=_run, args=(role, path, theirs, arguments))
     process.start()
     theirs.close()
     try:

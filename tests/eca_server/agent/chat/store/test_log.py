@@ -128,6 +128,26 @@ async def reopen(path: Path) -> tuple[list[str], list[str], list[Path]]:
 HEADER, FRAME = 32, 24 + 4096
 
 
+def test_only_what_was_not_sound_before_is_checked_again(path, monkeypatch):
+    killed_server(path)
+    checked: list[int] = []
+    sums_after = wal._Frame.sums_after
+
+    def count(frame: wal._Frame, before: wal.Sums, *, big: bool) -> wal.Sums:
+        checked.append(frame.page)
+        return sums_after(frame, before, big=big)
+
+    monkeypatch.setattr(wal._Frame, "sums_after", count)
+    assert [*wal.repair_log(path)] == []
+    assert len(checked) > 20
+    checked.clear()
+    assert [*wal.repair_log(path)] == []
+    assert checked == []
+    flip(path, HEADER + FRAME * 20 + 99)
+    [sentence] = wal.repair_log(path)
+    assert "was damaged" in sentence
+
+
 @pytest.mark.long(but=3)
 @pytest.mark.parametrize("is_indexed", [True, False])
 @pytest.mark.parametrize("place", ["header", "salt", "checksum", "text", "number"])
