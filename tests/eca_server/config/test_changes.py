@@ -194,7 +194,6 @@ MANY = {f"s{number}": {"command": "c"} for number in range(600)}
 DEEP = json.loads("[" * 140 + "]" * 140)
 
 
-@pytest.mark.long(but=3)
 @pytest.mark.parametrize(
     ("servers", "waiting", "words"),
     [

@@ -135,7 +135,6 @@ def assert_same_verdicts(name: str, read: Callable[[Any], bool], values: Iterabl
     assert 5 < sum(was_read for _, was_read in verdicts) < len(verdicts) * 2 / 3
 
 
-@pytest.mark.long
 def test_each_single_change_of_a_manifest_is_judged_alike() -> None:
     manifests = [*changed(WHOLE_MANIFEST)]
     manifests += [with_scenarios(each) for whole in WHOLE_SCENARIOS for each in changed(whole)]

@@ -100,6 +100,7 @@ class _Log:
     """A log as it lies on the disk.
 
     Attributes:
+        place: its path.
         data: all of its bytes.
         page_size: in bytes.
         big: whether its checksums read big-endian numbers.

@@ -40,7 +40,6 @@ def test_the_server_without_errors_passes(cases: Collection[str]) -> None:
     assert broken(run_with("", *cases)) - OWN == set()
 
 
-@pytest.mark.long
 def test_an_exit_code_is_one_row() -> None:
     assert broken(run_with("exit", "ends.exit_comes_without_shutdown")) - OWN == {"W-13f"}
 
@@ -54,7 +53,6 @@ def test_a_crash_is_reported_with_the_exit_code_and_stderr() -> None:
     assert "SyntaxError" in got
 
 
-@pytest.mark.long
 def test_a_wrong_length_is_one_row_and_what_needs_no_other_characters_is_judged() -> None:
     run = run_with("characters", APPROVED, REJECTED, BY_CHAT, IN_PARTS)
     assert broken(run) - OWN == {"BASE-6"}
@@ -68,7 +66,6 @@ def test_a_wrong_length_is_one_row_and_what_needs_no_other_characters_is_judged(
     }
 
 
-@pytest.mark.long
 def test_a_length_that_is_too_large_is_one_row() -> None:
     run = run_with("long", BY_CHAT, IN_PARTS)
     assert broken(run) - OWN == {"BASE-6"}
@@ -88,7 +85,6 @@ def test_output_after_a_stopped_turn_passes_no_row_that_forbids_it(
     assert verdicts(run, {"CHAT-33"}) == {"CHAT-33": ("untestable", why)}
 
 
-@pytest.mark.long
 def test_an_unknown_reason_passes_no_row_that_names_the_reasons() -> None:
     run = run_with("reason", REJECTED)
     assert broken(run) - OWN == {"W-32b"}
@@ -97,7 +93,6 @@ def test_an_unknown_reason_passes_no_row_that_names_the_reasons() -> None:
     assert verdicts(run, rows) == dict.fromkeys(rows, untestable)
 
 
-@pytest.mark.long
 def test_a_history_that_chats_share_is_one_row_and_no_other_row_is_blamed() -> None:
     run = run_with(
         "shared", APPROVED, REJECTED, BY_CHAT, "turns.prompts_to_a_busy_chat_wait_for_their_turn"

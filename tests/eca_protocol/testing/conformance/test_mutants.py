@@ -115,7 +115,6 @@ def current_run() -> Run:
     return judged(Target(serve=current.serve, edition=CURRENT))
 
 
-@pytest.mark.long(but=9)
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_the_reference_server_breaks_nothing_in_a_chapter(chapter: str) -> None:
     cases = [name for name in server_cases() if name.startswith(f"{chapter}.")]

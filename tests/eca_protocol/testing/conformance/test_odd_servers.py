@@ -179,7 +179,6 @@ def test_a_turn_hangs_where_the_model_is_asked_no_more(own, seconds, rows, monke
     assert broken(run_of(own, ("faults.an_error_of_the_model_is_shown_and_ends_the_turn",))) == rows
 
 
-@pytest.mark.long(but=2)
 @pytest.mark.parametrize(("odd", "cases", "rows"), ODD)
 def test_what_is_missing_is_a_breach_and_no_error_of_the_suite(odd, cases, rows):
     run = run_of(odd, cases)

@@ -300,7 +300,6 @@ VARIANTS: dict[str, tuple[type[Any] | Filter, tuple[str, ...]]] = {
 """The reference server with a part or messages of its own, and the cases that meet them."""
 
 
-@pytest.mark.long(but=6)
 @pytest.mark.parametrize(("variant", "cases"), VARIANTS.values(), ids=VARIANTS)
 def test_what_is_left_open_is_no_breach(
     variant: type[Any] | Filter, cases: tuple[str, ...]

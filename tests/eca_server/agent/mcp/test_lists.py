@@ -36,7 +36,6 @@ WITHOUT_END = [page(name, nextCursor=name) for name in PAGES]
 MANY = [page(*ITEMS[1:], nextCursor="2"), page("c", "d", nextCursor="3"), page("e")]
 
 
-@pytest.mark.long(but=5)
 @pytest.mark.parametrize(
     ("results", "names"),
     [
