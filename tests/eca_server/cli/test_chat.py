@@ -11,8 +11,10 @@ from unittest.mock import Mock
 import pytest
 import trio
 
+from eca_protocol import messages as m
 from eca_protocol.testing.provider import Reply, provider_in_thread, reply
 from eca_server.cli import terminal
+from eca_server.cli.wait_notice import WaitNotice
 from tests.eca_server import fork_server
 from tests.eca_server.cli.running import Terminal, eca
 from tests.eca_server.stranger import environment
@@ -140,6 +142,31 @@ def tty(tmp_path: Path) -> Iterator[Terminal]:
     opened.close()
 
 
+async def test_a_long_wait_is_announced_once(autojump_clock, nursery, capsys) -> None:
+    def take(content: m.ChatContent) -> None:
+        notice.take(m.ChatContentReceivedParams(chat_id="c", role="assistant", content=content))
+
+    notice = WaitNotice()
+    prepared = m.ChatToolCallPrepareContent(id="t", name="grep", server="eca", origin="native")
+    nursery.start_soon(notice.run)
+    for waits, seconds, text in (
+        (m.ChatProgressContent(state="running", text="Waiting model"), 2.9, ""),
+        (
+            m.ChatProgressContent(state="running", text="Generating"),
+            60,
+            "[Waiting for the model]\n",
+        ),
+        (m.ChatTextContent(text="a"), 60, ""),
+        (m.ChatReasonTextContent(id="r", text="b"), 60, "[The model is thinking]\n"),
+        (m.ChatReasonTextContent(id="r", text="c"), 60, ""),
+        (prepared, 60, "[The model is writing a call of grep]\n"),
+    ):
+        take(waits)
+        await trio.sleep(seconds)
+        assert capsys.readouterr().err == text
+
+
+@pytest.mark.long
 def test_a_long_wait_is_announced_once_in_a_terminal(tty: Terminal, tmp_path: Path) -> None:
     tty.until(b"> ")
     tty.type(b"wait 4\n", b"\n[Waiting for the model]\r\n", b"> ")
