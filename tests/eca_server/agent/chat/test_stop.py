@@ -125,6 +125,27 @@ async def test_the_reason_of_a_failure_is_shown_again(tmp_path):
         assert _shown(await ours.reopen()) == live
 
 
+@pytest.mark.requirement("W-43d")
+async def test_an_error_after_a_stop_is_not_shown_again(monkeypatch):
+    is_held = trio.Event()
+
+    async def fails_at_its_end(*_: object, **_options: object) -> None:
+        is_held.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise OSError  # in place of the cancellation
+
+    async with current() as ours:
+        monkeypatch.setattr(*SETTINGS, fails_at_its_end)
+        await ours.prompt("say nothing", model=SCRIPT)
+        await is_held.wait()
+        await ours.expect_stopped()
+        live = _shown(contents(ours.received))
+        assert live["system"] == ("", "Stopped.")
+        assert _shown(await ours.reopen()) == live
+
+
 def _shown(received: Sequence[tuple[str, Any]]) -> dict[str, tuple[str, str]]:
     """Return ids and whole texts, by their author or kind."""
     shown: dict[str, tuple[str, str]] = {}
