@@ -106,9 +106,11 @@ async def test_a_stop_and_the_prompts_it_dropped_are_shown_again(tmp_path):
     async with current(data=tmp_path) as ours:
         await ours.hang()
         await ours.prompt("say later", model=SCRIPT)
-        await ours.expect_stopped()
+        stop = notification("chat/promptStop", {"chatId": "c"})
+        await ours.send(stop, ours.prompt_request("say more", model=SCRIPT), stop)
+        await ours.expect_finished()
         live = _shown(contents(ours.received))["system"]
-        assert live == ("", "\n\nStopped. Prompts that were dropped:\n\nsay later")
+        assert live == ("", "\n\nStopped. Prompts that were dropped:\n\nsay later\n\nsay more")
         assert _shown(await ours.reopen())["system"] == live
     async with current(data=tmp_path) as ours:
         assert _shown(await ours.reopen())["system"] == live
