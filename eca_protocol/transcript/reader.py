@@ -165,7 +165,8 @@ def _object(line: bytes) -> dict[str, Any]:
     try:
         value = stdlib_json.loads(line)  # a line nests one level deeper than our reader allows
     except UnicodeDecodeError as error:
-        raise ValueError(f"the byte 0x{line[error.start]:02x}, which is not UTF-8") from error
+        byte = error.object[error.start]  # of the line without its byte order mark
+        raise ValueError(f"the byte 0x{byte:02x}, which is not UTF-8") from error
     if not isinstance(value, dict):
         raise TypeError(f"expected an object, got {type(value).__name__}")
     return value

@@ -105,8 +105,9 @@ def _holds_chats(file: Path) -> bool:
     with file.open("rb") as opened:
         if opened.read(len(_SQLITE)) != _SQLITE:
             return False
+    mode = "mode=ro" if Path(f"{file}-wal").exists() else "immutable=1"  # which makes no log
     try:
-        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as database:
+        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?{mode}", uri=True)) as database:
             names = {name for name, _ in database.execute(TABLES)}
     except sqlite3.OperationalError:  # such as a disk that cannot be written: the store explains it
         return True

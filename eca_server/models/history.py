@@ -192,7 +192,7 @@ class Message:
         parts: its content, in order.
         origin: the model that made an assistant's message.
         interrupted: it was stopped, or broke, before its end; for a user's message: the server
-            wrote it, after a turn that was stopped, or that the server's end had interrupted.
+            wrote it, after a turn that failed, was stopped, or ended with the server.
         content_id: the id of the content by which the client showed a user's message.
         shown: the text that the client showed, if it differs from the last text part.
     """

@@ -31,7 +31,7 @@ MAX_MESSAGES: Final = 100_000
 
 _STDERR_BYTES: Final = 16_384  # bytes of stderr that are stored
 _GRACE_PERIODS: Final = GracePeriods(after_stdin=1.0, after_term=1.0, after_kill=2.0)
-_GRACE_PERIODS_OF_A_STOP: Final = GracePeriods(after_stdin=0.3, after_term=0.3, after_kill=2.0)
+_CANCELLED_GRACE_PERIODS: Final = GracePeriods(after_stdin=0.3, after_term=0.3, after_kill=2.0)
 _EXIT_SECONDS: Final = 1.0
 """The time between the end of a process's output and its exit, at most."""
 
@@ -288,7 +288,7 @@ class ServerProcess:
                 group.cancel_scope.cancel()
         finally:
             with anyio.CancelScope(shield=True):
-                await child.end(_GRACE_PERIODS_OF_A_STOP)
+                await child.end(_CANCELLED_GRACE_PERIODS)
                 await errors.aclose()
 
     async def _until_the_output_ends(self) -> None:

@@ -84,7 +84,7 @@ class Chat(Outlet):
             assert self.turn is not None
             if not self.turn.stopped:
                 self._announce_status()
-                self.turn.stop([each.text for each in self.mailbox.dropped])
+                self.turn.stop(self.mailbox.dropped)
                 self.services.nursery.start_soon(self.turn.close_late)
         elif self.mailbox.dropped:  # they waited for work on the history, not for a turn
             turn = Turn(self, self.mailbox.dropped[0])

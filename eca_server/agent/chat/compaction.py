@@ -174,7 +174,7 @@ def has_past(turn: Turn, opening: Message | None = None) -> bool:
 def transcript(messages: Sequence[Message], size: int) -> str:
     """Return a conversation as one text of at most about `size` bytes, with long outputs cut."""
     names = {part.id: part.name for part in parts_in(messages, ToolCallPart)}
-    entries = (f"{message.role}:\n{_text(message, names)}" for message in messages)
+    entries = (f"{each.role}:\n{_text(each, names)}" for each in messages if each.parts)
     return cut_middle("\n\n".join(entries), Cap(lines=size, size=size))
 
 

@@ -125,7 +125,7 @@ class Turn(Writer):
         self.draft = Draft(self.messages, self.calls)
         self.steers: list[Steer] = []
         self.subagents: list[Turn] = []
-        self._dropped: Sequence[str] = ()
+        self._dropped: Sequence[Prompt] = ()
         self._is_stored = False
 
     @property
@@ -235,14 +235,14 @@ class Turn(Writer):
             self._close()
             self.ended.set()
 
-    def stop(self, dropped: Sequence[str] = ()) -> None:
+    def stop(self, dropped: Sequence[Prompt] = ()) -> None:
         """End the body early: finish open contents now, and drop what the body still writes.
 
         Text that waits to be merged is written right before `finished`: a client that started to
         paint it would see `finished` only after that.
 
         Args:
-            dropped: the texts of the prompts that the stop has dropped.
+            dropped: the prompts that the stop has dropped; a second stop adds to them.
         """
         self.is_closing = True
         self._dropped = dropped
@@ -294,7 +294,8 @@ class Turn(Writer):
         self.close_contents("user-choice" if self.stopped else "interrupted")
         if results := self.calls.missing_results(self.messages):
             self.messages.append(Message(role="tool", parts=results))
-        words = "\n\n".join(filter(None, (*self.reasons, self.last_words(self._dropped))))
+        last_words = self.last_words([each.text for each in self._dropped])
+        words = "\n\n".join(filter(None, (*self.reasons, last_words)))
         if words and self.messages and not (self._is_stored or self.is_mute):
             self.messages.append(Message(role="user", parts=(), interrupted=True, shown=words))
 

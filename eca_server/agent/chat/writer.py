@@ -87,7 +87,8 @@ class Writer:
     def fail(self, text: str) -> None:
         """Show why there is no complete answer; the turn then ends like any other."""
         self.failed = True
-        self.reasons.append(text)
+        if not self.stopped:
+            self.reasons.append(text)
         self.end_code()
         self.report(text)
 

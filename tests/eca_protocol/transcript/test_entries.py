@@ -141,7 +141,10 @@ LINES = [
     [
         (b"", ":1: expected a transcript, got"),
         (b'{"at":1}\n', ":1: expected a transcript, got no member 'transcript'"),
-        (b'{"a": "\xff"}\n', ":1: expected a transcript, got the byte 0xff, which is not UTF-8"),
+        (
+            b'\xef\xbb\xbf{"a": "\xff"}\n',
+            ":1: expected a transcript, got the byte 0xff, which is not UTF-8",
+        ),
         (b'{"transcript":2}\n', ":1: expected a transcript, got version 2, and not 1"),
         *(
             (b'{"transcript":1,"command":%s}\n' % odd, ":1: expected a transcript, got no list")

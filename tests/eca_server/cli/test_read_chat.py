@@ -77,6 +77,7 @@ def test_a_named_file_without_chats_stays_as_it_is(tmp_path: Path, kind: str) ->
     file.write_text("words\n" * 100 if kind == "text" else "")
     if kind == "other-database":
         with closing(sqlite3.connect(file)) as database:
+            database.execute("PRAGMA journal_mode = WAL")
             database.execute("CREATE TABLE chat (id)")
     before = file.read_bytes()
     done = eca(tmp_path, "read-chat", "--db-cache-path", "file")

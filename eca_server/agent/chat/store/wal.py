@@ -45,6 +45,8 @@ _INDEX_HEADER: Final = 48  # twice, so that a half-written one shows
 _PAGE_SIZE = 4096
 _PACE = 1000
 
+_sound_beginnings: dict[Path, _Beginning] = {}
+
 Sums = tuple[int, int]
 
 
@@ -90,9 +92,6 @@ class _Beginning:
     def is_of(self, data: bytes) -> bool:
         """Return whether a log begins with the same bytes."""
         return len(data) >= self.size and _digest(data, self.size) == self.digest
-
-
-_sound_beginnings: dict[Path, _Beginning] = {}
 
 
 @attrs.frozen

@@ -231,6 +231,7 @@ async def test_a_stop_ends_a_summary_and_nothing_is_lost():
         assert COMPACTED in await case.turn("three")
         past = case.summaries[1]["messages"][1]["content"]
         assert all(words in past for words in ("one", "one is done", "two"))
+        assert past.count("user:\n") == 2  # the stop is none
 
 
 async def test_a_request_that_is_too_long_even_so_ends_readably():

@@ -106,9 +106,11 @@ async def test_a_stop_and_the_prompts_it_dropped_are_shown_again(tmp_path):
     async with current(data=tmp_path) as ours:
         await ours.hang()
         await ours.prompt("say later", model=SCRIPT)
-        await ours.expect_stopped()
+        stop = notification("chat/promptStop", {"chatId": "c"})
+        await ours.send(stop, ours.prompt_request("say more", model=SCRIPT), stop)
+        await ours.expect_finished()
         live = _shown(contents(ours.received))["system"]
-        assert live == ("", "\n\nStopped. Prompts that were dropped:\n\nsay later")
+        assert live == ("", "\n\nStopped. Prompts that were dropped:\n\nsay later\n\nsay more")
         assert _shown(await ours.reopen())["system"] == live
     async with current(data=tmp_path) as ours:
         assert _shown(await ours.reopen())["system"] == live
@@ -122,6 +124,27 @@ async def test_the_reason_of_a_failure_is_shown_again(tmp_path):
         assert "the key was refused" in live["system"][1]
         assert _shown(await ours.reopen()) == live
     async with current(data=tmp_path) as ours:
+        assert _shown(await ours.reopen()) == live
+
+
+@pytest.mark.requirement("W-43d")
+async def test_an_error_after_a_stop_is_not_shown_again(monkeypatch):
+    is_held = trio.Event()
+
+    async def fails_at_its_end(*_: object, **_options: object) -> None:
+        is_held.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise OSError  # in place of the cancellation
+
+    async with current() as ours:
+        monkeypatch.setattr(*SETTINGS, fails_at_its_end)
+        await ours.prompt("say nothing", model=SCRIPT)
+        await is_held.wait()
+        await ours.expect_stopped()
+        live = _shown(contents(ours.received))
+        assert live["system"] == ("", "Stopped.")
         assert _shown(await ours.reopen()) == live
 
 
