@@ -42,7 +42,7 @@ SERVE = (sys.executable, "-P", "-m", "eca_server", "server")
 WHEN = datetime(2026, 11, 21, tzinfo=UTC)
 COPIED = (
     *("eca_protocol", "tests/eca_protocol", "pyproject.toml"),
-    *("tests/conftest.py", "tests/eca_server/fork_server.py"),
+    *("tests/conftest.py", "tests/promises.py", "tests/eca_server/fork_server.py"),
 )
 
 TEST = """
