@@ -156,6 +156,18 @@ def git_directory_of(path: Path) -> Path:
     return Path(os.path.realpath(path.parent / target)) if is_pointer else path
 
 
+def git_directories(path: Path) -> Iterator[Path]:
+    """Yield the directories that Git may use for a path in its arguments; read the disk.
+
+    As a remote (`git push path`) a path may name a repository `path.git`, or a file that names one.
+    """
+    for each in (path, path.with_name(f"{path.name}.git")) if path.name else (path,):
+        if each.is_dir():
+            yield each
+        elif (target := git_directory_of(each)) != each:
+            yield target
+
+
 def _submodules(repository: _Repository) -> Iterator[_Repository]:
     """Yield the repositories of submodules, which `git status` reads, too.
 
