@@ -17,7 +17,7 @@ from typing import TypeAlias
 import attrs
 
 from eca_protocol.errors import ECAError
-from eca_server.agent.sandbox.guards import REPOSITORY, is_guarded
+from eca_server.agent.sandbox.guards import is_guarded, obeyed_of_repository
 from eca_server.workspace.guarded import folded_name
 
 MAX_ENTRIES = 200_000
@@ -91,13 +91,11 @@ def survey(
         if directory != root and (directory in skip if skip is not None else _ENVIRONMENT in names):
             skipped.add(directory)
             continue
-        is_repository = names >= REPOSITORY
+        obeyed = obeyed_of_repository(names)
         for name, entry in named_entries:
             path = directory / entry.name
             is_directory = entry.is_dir(follow_symlinks=False)
-            if is_guarded(parents, name, is_directory=is_directory) or (
-                is_repository and name in {"config", "hooks", "commondir"}
-            ):
+            if name in obeyed or is_guarded(parents, name, is_directory=is_directory):
                 _note(entry.stat, path, guarded, links)
             elif is_directory and name in _GENERATED:
                 skipped.add(path)
