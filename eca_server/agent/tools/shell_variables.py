@@ -64,8 +64,14 @@ _COMPARES = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R"})
 _TAKES_NAMES = frozenset({"[", "declare", "local", "printf", "read", "test", "typeset", "unset"})
 _SUBSCRIPT = re.compile(r"\w+\[[^\]]*[A-Za-z_\0]")
 _ITEM = re.compile(r"\w+\[.*\]\+?=", re.DOTALL)
+_BEHIND_OPERANDS = frozenset(
+    {"]", "=", "==", "!=", "<", ">", "-a", "-o", "-nt", "-ot", "-ef"}
+    | {"-eq", "-ne", "-lt", "-le", "-gt", "-ge"}
+)
 _IDENTIFIER = re.compile(r"[A-Za-z_]")
-_EVALUATED = re.compile(rf"{UNKNOWN}\{{(?:!\w|\w+(?:\[[^@*\]]*[A-Za-z_]|:[^-=?+}}]*[A-Za-z_]))")
+_EVALUATED = re.compile(
+    rf"{UNKNOWN}\{{(?:!\w|(?:\w+|[@*])(?:\[[^@*\]]*[A-Za-z_]|:[^-=?+}}]*[A-Za-z_]))"
+)
 """`${!x}`, `${a[x]}` and `${a:x}`."""
 
 _SETS_OPTIONS = ("BASHOPTS", "SHELLOPTS", "GLOBIGNORE", "BASH_ENV")
@@ -101,7 +107,11 @@ def all_variables(
         unknown |= {FUNCTION}
     if any(map(_may_set_code, _with_nested(commands))):
         unknown |= {_MAY_HAVE_CODE}
-    if _MAY_HAVE_CODE in unknown and _evaluates_names(tokens, words, texts):
+    if _MAY_HAVE_CODE in unknown and (
+        _evaluates_names(tokens, words, texts)
+        or any(_may_take_name(each, command) for each in commands)
+        or any(_may_take_name(each) for each in _nested(commands))
+    ):
         unknown |= {EVALUATES}
     known = Variables(values=values, changing=frozenset(unknown), is_known=is_known)
     loops = _loops(commands, names) if is_known and outer is None else {}
@@ -120,8 +130,13 @@ def _words(commands: Sequence[SimpleCommand]) -> Iterator[Word]:
 
 def _with_nested(commands: Sequence[SimpleCommand]) -> Iterator[SimpleCommand]:
     """Yield the commands, and those in the substitutions of their words."""
+    yield from commands
+    yield from _nested(commands)
+
+
+def _nested(commands: Sequence[SimpleCommand]) -> Iterator[SimpleCommand]:
+    """Yield the commands in the substitutions of the commands' words."""
     for command in commands:
-        yield command
         for word in command.words:
             for code in word.nested:
                 yield from _with_nested(list(simple_commands(code)))
@@ -175,6 +190,24 @@ def _evaluates_names(
             for code in word.nested
         )
         for word in words
+    )
+
+
+def _may_take_name(command: SimpleCommand, text: str = "") -> bool:
+    """Return True if an unknown word may be an option before a name: `test $v x`, `wait $p x`.
+
+    `text`: the text with the positions of the words; without it, each may be several words.
+    """
+    words = command.words[command.program + 1 :]
+    if command.name == "wait":
+        return any(UNKNOWN in word.text or re.match(r"-\w*p", word.text) for word in words)
+    if command.name not in {"test", "["}:
+        return False
+    behind = [*(word.text for word in words[1:]), "]"]
+    return any(
+        word.text.startswith(UNKNOWN)
+        and (text[word.at : word.at + 1] != '"' or following not in _BEHIND_OPERANDS)
+        for word, following in zip(words, behind, strict=False)
     )
 
 
