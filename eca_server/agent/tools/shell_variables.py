@@ -68,6 +68,7 @@ _BEHIND_OPERANDS = frozenset(
     {"]", "=", "==", "!=", "<", ">", "-a", "-o", "-nt", "-ot", "-ef"}
     | {"-eq", "-ne", "-lt", "-le", "-gt", "-ge"}
 )
+_LAST_ARGUMENT = re.compile(r"(?<!\w)_(?!\w)")
 _IDENTIFIER = re.compile(r"[A-Za-z_]")
 _EVALUATED = re.compile(
     rf"{UNKNOWN}\{{(?:!\w|(?:\w+|[@*])(?:\[[^@*\]]*[A-Za-z_]|:[^-=?+}}]*[A-Za-z_]))"
@@ -105,8 +106,10 @@ def all_variables(
         unknown |= {"PWD"}
     if _defines_function(tokens):
         unknown |= {FUNCTION}
-    if any(map(_may_set_code, _with_nested(commands))):
+    if _LAST_ARGUMENT.search(command) or any(map(_may_set_code, _with_nested(commands))):
         unknown |= {_MAY_HAVE_CODE}
+    if any(each.text.startswith("$") for word in words for each in _arithmetic(word)):
+        unknown |= {EVALUATES}  # arguments (`$1`), which may be code together
     if _MAY_HAVE_CODE in unknown and (
         _evaluates_names(tokens, words, texts)
         or any(_may_take_name(each, command) for each in commands)
@@ -185,12 +188,16 @@ def _evaluates_names(
     return any(
         _EVALUATED.search(word.text)
         or (_SUBSCRIPT.match(word.text) and (takes_names or _ITEM.match(word.text)))
-        or any(
-            code[:1] == (Operator("#"),) and any(_IDENTIFIER.match(each.text) for each in code)
-            for code in word.nested
-        )
+        or any(_IDENTIFIER.match(each.text) for each in _arithmetic(word))
         for word in words
     )
+
+
+def _arithmetic(word: Word) -> Iterator[Token]:
+    """Yield the names in the arithmetic expressions of a word."""
+    for code in word.nested:
+        if code[:1] == (Operator("#"),):
+            yield from code[1:]
 
 
 def _may_take_name(command: SimpleCommand, text: str = "") -> bool:

@@ -273,7 +273,8 @@ LEADING_OUT = [
     ": ${x:=a[}; echo $((x))", "mapfile -t x < f; echo $((x))",
     "x=$(cat f); sleep 0 & wait -n -p \"$x\"", "x=$(cat f); v=-v; [ $v \"$x\" ]",
     "x=$(cat f); v=-v; test \"$v\" \"$x\"", "x=$(cat f); [ $x ]", "x=$(cat f); echo ${@:x}",
-    "x=$(cat f); unset 'y[x]'",
+    "x=$(cat f); unset 'y[x]'", "set -- 'a[' '$(ls)]'; echo $(( $1$2 ))",
+    ": a[${HOME:0:0}\"\\$\"${HOME:0:0}\"(ls)]\"; echo $((_))",
 ]  # fmt: skip
 STAYING_INSIDE = [
     "ls", "cat a b/c", "cat ./a", "cat a/../b", "cd sub && cat ../x",
