@@ -44,6 +44,7 @@ class GuardedPath:
 
 _ECA = "changes the rules, tools and hooks of this server"
 _GIT = "makes Git run programs (hooks, filters, aliases)"
+_VCS = "makes a version control system run programs (hooks, extensions)"
 _EDITOR = "makes an editor run programs when the folder is opened"
 _SHELL = "runs when a shell starts or enters the folder"
 _LANGUAGE = "runs when an interpreter or debugger starts in the folder"
@@ -55,13 +56,14 @@ _INSTRUCTIONS = "tells coding agents what to do"
 _DIRECTORIES: Mapping[str, Sequence[str]] = {
     _ECA: (".eca",),
     _GIT: (".git", ".husky", ".githooks", ".config/git"),
+    _VCS: (".hg", ".jj", ".sl", "_darcs"),
     _EDITOR: (
         ".devcontainer", ".emacs.d", ".fleet", ".helix", ".idea", ".nvim", ".run", ".sublime",
         ".theia", ".vim", ".vs", ".vscode", ".zed", ".config/nvim",
     ),
     _SHELL: (".config/fish", ".bashrc.d", ".zshrc.d", ".oh-my-zsh"),
     _LANGUAGE: (".ipython",),
-    _TOOL: (".cargo", ".mise", ".yarn", ".ssh"),
+    _TOOL: (".cargo", ".mise", ".mvn", ".yarn", ".ssh"),
     _CI: (
         ".buildkite", ".circleci", ".forgejo/workflows", ".gitea/workflows", ".github/actions",
         ".github/workflows", ".gitlab/ci", ".woodpecker",
@@ -80,13 +82,13 @@ _FILES: Mapping[str, Sequence[str]] = {
     _EDITOR: (
         "*.code-workspace", ".devcontainer.json", ".dir-locals.el", ".dir-locals-2.el", ".emacs",
         ".exrc", "_exrc", ".gvimrc", ".lvimrc", ".neoconf.json", ".nvim.lua", ".nvimrc", ".vimrc",
-        "_vimrc", ".sublime-project", "*.sublime-project",
+        "_vimrc", ".sublime-project", "*.sublime-project", ".ycm_extra_conf.py",
     ),
     _SHELL: (
         ".autoenv", ".autoenv.zsh", ".bash_aliases", ".bash_login", ".bash_logout",
         ".bash_profile", ".bashrc", ".cshrc", ".env.zsh", ".envrc", ".inputrc", ".kshrc", ".login",
-        ".logout", ".mkshrc", ".profile", ".tcshrc", ".xprofile", ".xsessionrc", ".zlogin",
-        ".zlogout", ".zprofile", ".zshenv", ".zshrc", "*profile.ps1",
+        ".logout", ".mkshrc", ".profile", ".rvmrc", ".tcshrc", ".xprofile", ".xsessionrc",
+        ".zlogin", ".zlogout", ".zprofile", ".zshenv", ".zshrc", "*profile.ps1",
     ),
     _LANGUAGE: (
         ".gdbinit", ".ghci", ".irbrc", ".lldbinit", ".ocamlinit", ".pdbrc", ".pdbrc.py",

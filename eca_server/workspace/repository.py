@@ -37,11 +37,13 @@ _RUN_PROGRAMS = re.compile(
     |hook\..*\.event
     |pager\..*|interactive\.difffilter|sequence\.editor
     |remote\..*\.(uploadpack|receivepack|vcs|url|pushurl)|url\..*::.*\.(insteadof|pushinsteadof)
+    |branch\..*\.(remote|pushremote)|remote\.pushdefault
     |submodule\..*\.update|gc\.recentobjectshook
     |trailer\..*\.(command|cmd)
     |include\.path|includeif\..*\.path
     |(browser|man)\..*\.(cmd|path)|(web|help)\.browser|instaweb\..*
     |sendemail\..*cmd|imap\.tunnel|tar\..*\.command|lfs\.customtransfer\..*
+    |lfs\.extension\..*
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -59,8 +61,12 @@ _ONLY_IF = {  # a program only if the value matches
     "alias": re.compile(r"\s*!.*", re.DOTALL),
     "hook": re.compile(_HOOK),  # from Git 2.54 on
     "submodule": re.compile(r"\s*!.*", re.DOTALL),
-    "remote": re.compile(r"[\w+.-]+::.*", re.DOTALL),  # a helper, as `ext::`
+    **dict.fromkeys(
+        ("branch", "remote"),
+        re.compile(r"[\w+.-]+::.*", re.DOTALL),  # a helper, as `ext::`
+    ),
 }
+_HEAD = re.compile(r"ref:\s{0,20}refs/[^\n]*\n?|[0-9a-f]{40}(?:[0-9a-f]{24})?\n?", re.ASCII)
 
 
 @attrs.frozen(kw_only=True)
@@ -80,8 +86,8 @@ def is_bare_repository(directory: Path) -> bool:
     """Return True if Git would use a directory as a repository; read the disk."""
     if not os.path.lexists(directory / "HEAD"):
         return False
-    has_parts = (directory / "objects").is_dir() and (directory / "refs").is_dir()
-    return has_parts or (directory / "commondir").exists()
+    has_parts = all(os.path.lexists(directory / name) for name in ("objects", "refs"))
+    return has_parts or os.path.lexists(directory / "commondir")
 
 
 def makes_bare_repository(top: Path, path: Path) -> bool:
@@ -106,12 +112,16 @@ def makes_bare_repository(top: Path, path: Path) -> bool:
 
 def unsafe_git_reason(directory: Path) -> str | None:
     """Return why Git would run a program in a directory, or None; read the disk."""
-    repository = _find_repository(directory)
-    if repository is None:
-        return None
-    if repository.top is None:
-        return f"{repository.directory} is a bare Git repository, which may name programs"
-    return next(_all_reasons(repository), None)
+    try:
+        for repository in _find_repositories(directory):
+            if repository.top is None:
+                return f"{repository.directory} is a bare Git repository, which may name programs"
+            reason = next(_all_reasons(repository), None)
+            if reason is not None:
+                return reason
+    except (OSError, ValueError, RuntimeError):  # a NUL, a name too long, an unknown home
+        return f"the Git repository of {directory} cannot be read"
+    return None
 
 
 def _all_reasons(repository: _Repository) -> Iterator[str]:
@@ -134,16 +144,42 @@ def _all_reasons(repository: _Repository) -> Iterator[str]:
             yield str(error)
 
 
-def _find_repository(directory: Path) -> _Repository | None:
-    """Return the repository that Git would find from a directory upwards."""
+def _find_repositories(directory: Path) -> Iterator[_Repository]:
+    """Yield the repositories that Git may find from a directory upwards, the innermost first.
+
+    Git skips a `.git` that is no valid repository; the last one yielded is certainly valid.
+    """
     for each in (directory, *directory.parents):
-        git_directory = each / ".git"
-        if os.path.lexists(git_directory):
-            return _Repository(directory=git_directory_of(git_directory), top=each)
+        link = each / ".git"
+        if os.path.lexists(link):
+            git_directory = git_directory_of(link)
+            yield _Repository(directory=git_directory, top=each)
+            if link.is_file() or _is_valid(git_directory):
+                return
         if is_bare_repository(each):
             is_git_directory = each.name == ".git"
-            return _Repository(directory=each, top=each.parent if is_git_directory else None)
-    return None
+            yield _Repository(directory=each, top=each.parent if is_git_directory else None)
+            if _is_valid(each):
+                return
+
+
+def _is_valid(directory: Path) -> bool:
+    """Return True if a directory is a repository for Git, without any doubt."""
+    head = directory / "HEAD"
+    if head.is_symlink() or not _HEAD.fullmatch(read_small_file(head) or ""):
+        return False
+    common = _common_directory(directory)
+    return common is not None and all(
+        os.access(common / name, os.X_OK) for name in ("objects", "refs")
+    )
+
+
+def _common_directory(directory: Path) -> Path | None:
+    """Return the directory with the configuration of a repository; None: it is unknown."""
+    if not os.path.lexists(directory / "commondir"):
+        return directory
+    pointer = read_small_file(directory / "commondir")
+    return None if pointer is None else Path(os.path.realpath(directory / pointer.rstrip("\r\n")))
 
 
 def git_directory_of(path: Path) -> Path:
@@ -154,6 +190,18 @@ def git_directory_of(path: Path) -> Path:
     target = text.removeprefix("gitdir: ").rstrip("\r\n")
     is_pointer = text.startswith("gitdir: ") and target
     return Path(os.path.realpath(path.parent / target)) if is_pointer else path
+
+
+def git_directories(path: Path) -> Iterator[Path]:
+    """Yield the directories that Git may use for a path in its arguments; read the disk.
+
+    As a remote (`git push path`) a path may name a repository `path.git`, or a file that names one.
+    """
+    for each in (path, path.with_name(f"{path.name}.git")) if path.name else (path,):
+        if each.is_dir():
+            yield each
+        elif (target := git_directory_of(each)) != each:
+            yield target
 
 
 def _submodules(repository: _Repository) -> Iterator[_Repository]:
@@ -185,12 +233,11 @@ def _submodules(repository: _Repository) -> Iterator[_Repository]:
 
 def _reasons(repository: _Repository, top: Path) -> Iterator[str]:
     """Yield the reasons of one repository; `top` is the work tree that its hooks run in."""
-    directory = common = repository.directory
-    if directory.is_file():
+    directory = repository.directory
+    common = None if directory.is_file() else _common_directory(directory)
+    if common is None:
         yield f"{directory} cannot be read"
         return
-    if (pointer := read_small_file(directory / "commondir")) is not None:
-        common = Path(os.path.realpath(directory / pointer.rstrip("\r\n")))
     hooks = common / "hooks"
     for file in dict.fromkeys((common / "config", directory / "config.worktree")):
         if not os.path.lexists(file):

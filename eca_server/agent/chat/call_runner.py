@@ -175,8 +175,9 @@ class CallRunner:
         step.prepared = prepared
         inner = prepared.inner
         step.changes_something |= prepared.is_ordered or bool(inner and inner.tool.effect != "read")
+        is_plain_command = prepared.command is not None and not prepared.is_sandboxed
         step.postponed = pending.meets(prepared.changes) or (
-            decision.is_remembered and prepared.command is not None and bool(pending)
+            decision.verdict == "allow" and is_plain_command and bool(pending)
         )
         if step.postponed:
             return

@@ -6,6 +6,7 @@ import fnmatch
 import re
 from collections import defaultdict
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
 from eca_server.workspace.guarded import GUARDED
 
@@ -17,8 +18,13 @@ RESERVED_NAMES = (
 obey their content at once, without asking. All other guarded paths that a command creates are
 renamed as soon as the command has ended."""
 
-REPOSITORY = frozenset({"head", "objects", "refs"})
-"""The entries that make a directory a bare Git repository: Git would obey its `config`."""
+_REPOSITORIES = (frozenset({"head", "objects", "refs"}), frozenset({"head", "commondir"}))
+_OBEYED = frozenset({"commondir", "config", "config.worktree", "hooks"})
+
+
+def obeyed_of_repository(names: AbstractSet[str]) -> frozenset[str]:
+    """Return the entries that Git obeys in a bare repository with these folded names, or none."""
+    return _OBEYED if any(each <= names for each in _REPOSITORIES) else frozenset()
 
 
 class _Rows:

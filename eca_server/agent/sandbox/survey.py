@@ -16,8 +16,9 @@ from typing import TypeAlias
 
 import attrs
 
+from eca_protocol import platforms
 from eca_protocol.errors import ECAError
-from eca_server.agent.sandbox.guards import REPOSITORY, is_guarded
+from eca_server.agent.sandbox.guards import is_guarded, obeyed_of_repository
 from eca_server.workspace.guarded import folded_name
 
 MAX_ENTRIES = 200_000
@@ -64,7 +65,8 @@ def survey(
 
     The virtual environment that this server runs from is one of them. Packages (`node_modules`)
     and other virtual environments are not searched. Symbolic links are not followed: their targets
-    are searched at their own paths, or are outside.
+    are searched at their own paths, or are outside. A directory of the user that cannot be listed
+    is guarded as a whole: programs may still obey files in it.
 
     Args:
         root: a real path.
@@ -83,6 +85,10 @@ def survey(
     while waiting:
         directory, parents = waiting.popleft()
         entries = _entries(directory)
+        if entries is None:
+            if directory != root and _is_own(directory):
+                _note(directory.stat, directory, guarded, links)
+            continue
         remaining -= len(entries)
         if remaining < 0:
             raise TooLarge(f"{root} has more than {max_entries} files")
@@ -91,13 +97,11 @@ def survey(
         if directory != root and (directory in skip if skip is not None else _ENVIRONMENT in names):
             skipped.add(directory)
             continue
-        is_repository = names >= REPOSITORY
+        obeyed = obeyed_of_repository(names)
         for name, entry in named_entries:
             path = directory / entry.name
             is_directory = entry.is_dir(follow_symlinks=False)
-            if is_guarded(parents, name, is_directory=is_directory) or (
-                is_repository and name in {"config", "hooks", "commondir"}
-            ):
+            if name in obeyed or is_guarded(parents, name, is_directory=is_directory):
                 _note(entry.stat, path, guarded, links)
             elif is_directory and name in _GENERATED:
                 skipped.add(path)
@@ -111,12 +115,21 @@ def survey(
     return Survey(root=root, guarded=guarded, links=links, skipped=frozenset(skipped))
 
 
-def _entries(directory: Path) -> list[os.DirEntry[str]]:
+def _entries(directory: Path) -> list[os.DirEntry[str]] | None:
+    """Return the entries of a directory, or None if it cannot be listed."""
     try:
         with os.scandir(directory) as entries:
             return list(entries)
     except OSError:
-        return []
+        return None
+
+
+def _is_own(path: Path) -> bool:
+    """Return True if this user owns a file, so that a command may have made it."""
+    try:
+        return platforms.is_own(path.lstat())
+    except OSError:
+        return False
 
 
 def _note(

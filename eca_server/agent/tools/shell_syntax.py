@@ -340,7 +340,7 @@ class _Tokenizer:
 
     def _name(self, text: str) -> None:
         """Store the names in an arithmetic expression, which may set these variables."""
-        names = tuple(Word(name) for name in re.findall(r"\w+", text))
+        names = tuple(Word(name) for name in re.findall(r"\$\d+|\w+", text))
         self.nested.append((Operator("#"), *names))
 
     def _take_substitution(self) -> None:

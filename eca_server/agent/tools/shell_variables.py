@@ -10,15 +10,33 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 import attrs
 
-from eca_server.agent.tools.shell_commands import SimpleCommand, simple_commands
+from eca_server.agent.tools.shell_commands import (
+    SimpleCommand,
+    assigned_name,
+    simple_commands,
+)
 from eca_server.agent.tools.shell_expansion import Unsure
-from eca_server.agent.tools.shell_syntax import UNKNOWN, Token, Variables, Word, tokenize
+from eca_server.agent.tools.shell_syntax import (
+    UNKNOWN,
+    Operator,
+    Token,
+    Variables,
+    Word,
+    tokenize,
+)
 
 FUNCTION = "()"
 """A marker among the changing names: the text defines a function."""
+
+EVALUATES = "$(())"
+"""A marker among the changing names: the text evaluates a variable whose value may be code."""
+
+_MAY_HAVE_CODE = "=$()"
+"""A marker among the changing names: the text sets a variable to a value that may be code."""
 
 _MOST_ROUNDS = 32
 _MOST_TOKENS = 5_000
@@ -37,6 +55,26 @@ _SETS_BY_NAME = frozenset(
     {"declare", "export", "getopts", "let", "local", "mapfile", "read", "readarray", "readonly"}
     | {"typeset", "unset", "wait"}
 )
+_SETS_ANY_VALUE = frozenset({"coproc", "eval", "getopts", "mapfile", "read", "readarray", "source"})
+_CALLS = frozenset({".", "builtin", "command"})
+_ASSIGNS_DEFAULT = re.compile(rf"{UNKNOWN}\{{\w+:?=[^}}]*[\[{UNKNOWN}]")
+_DECLARES = frozenset({"declare", "local", "typeset", "readonly", "export"})
+_INTEGER = re.compile(r"-[A-Za-z]*i[A-Za-z]*", re.ASCII)
+_COMPARES = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R"})
+_TAKES_NAMES = frozenset({"[", "declare", "local", "printf", "read", "test", "typeset", "unset"})
+_SUBSCRIPT = re.compile(r"\w+\[[^\]]*[A-Za-z_\0]")
+_ITEM = re.compile(r"\w+\[.*\]\+?=", re.DOTALL)
+_BEHIND_OPERANDS = frozenset(
+    {"]", "=", "==", "!=", "<", ">", "-a", "-o", "-nt", "-ot", "-ef"}
+    | {"-eq", "-ne", "-lt", "-le", "-gt", "-ge"}
+)
+_LAST_ARGUMENT = re.compile(r"(?<!\w)_(?!\w)")
+_IDENTIFIER = re.compile(r"[A-Za-z_]")
+_EVALUATED = re.compile(
+    rf"{UNKNOWN}\{{(?:!\w|(?:\w+|[@*])(?:\[[^@*\]]*[A-Za-z_]|:[^-=?+}}]*[A-Za-z_]))"
+)
+"""`${!x}`, `${a[x]}` and `${a:x}`."""
+
 _SETS_OPTIONS = ("BASHOPTS", "SHELLOPTS", "GLOBIGNORE", "BASH_ENV")
 
 
@@ -68,6 +106,16 @@ def all_variables(
         unknown |= {"PWD"}
     if _defines_function(tokens):
         unknown |= {FUNCTION}
+    if _LAST_ARGUMENT.search(command) or any(map(_may_set_code, _with_nested(commands))):
+        unknown |= {_MAY_HAVE_CODE}
+    if any(each.text.startswith("$") for word in words for each in _arithmetic(word)):
+        unknown |= {EVALUATES}  # arguments (`$1`), which may be code together
+    if _MAY_HAVE_CODE in unknown and (
+        _evaluates_names(tokens, words, texts)
+        or any(_may_take_name(each, command) for each in commands)
+        or any(_may_take_name(each) for each in _nested(commands))
+    ):
+        unknown |= {EVALUATES}
     known = Variables(values=values, changing=frozenset(unknown), is_known=is_known)
     loops = _loops(commands, names) if is_known and outer is None else {}
     rounds = list(itertools.islice(itertools.product(*loops.values()), _MOST_ROUNDS + 1))
@@ -79,11 +127,95 @@ def all_variables(
 
 
 def _words(commands: Sequence[SimpleCommand]) -> Iterator[Word]:
+    for command in _with_nested(commands):
+        yield from command.words
+
+
+def _with_nested(commands: Sequence[SimpleCommand]) -> Iterator[SimpleCommand]:
+    """Yield the commands, and those in the substitutions of their words."""
+    yield from commands
+    yield from _nested(commands)
+
+
+def _nested(commands: Sequence[SimpleCommand]) -> Iterator[SimpleCommand]:
+    """Yield the commands in the substitutions of the commands' words."""
     for command in commands:
         for word in command.words:
-            yield word
             for code in word.nested:
-                yield from _words(list(simple_commands(code)))
+                yield from _with_nested(list(simple_commands(code)))
+
+
+def _may_set_code(command: SimpleCommand) -> bool:
+    """Return True if a command may set a variable to a value with a subscript (`a[$(x)]`).
+
+    The shell runs the code in it when it evaluates the variable as a number or as a name.
+    """
+    texts = {word.text for word in command.words}
+    if texts & _SETS_ANY_VALUE or (command.name in _CALLS and "." in texts):
+        return True
+    if "printf" in texts and any(text.startswith("-v") for text in texts):
+        return True
+    is_loop = command.name in {"for", "select"}
+    for word in command.words:
+        name = assigned_name(word)
+        value = word.text.partition("=")[2] if name else word.text if is_loop else ""
+        if "[" in value or (UNKNOWN in value and not _is_number(word, value)):
+            return True
+        if _ASSIGNS_DEFAULT.search(word.text):
+            return True
+    return False
+
+
+def _is_number(word: Word, value: str) -> bool:
+    """Return True if a value is the result of one arithmetic expression."""
+    return value == UNKNOWN and len(word.nested) == 1 and word.nested[0][:1] == (Operator("#"),)
+
+
+def _evaluates_names(
+    tokens: Sequence[Token], words: Sequence[Word], texts: AbstractSet[str]
+) -> bool:
+    """Return True if the shell evaluates a variable as a number or as a name."""
+    operators = [None if isinstance(each, Word) else each for each in tokens]
+    if any(
+        first is not None and second is not None and first.text == second.text == "("
+        for first, second in itertools.pairwise(operators)
+    ):
+        return True
+    is_declared = not texts.isdisjoint(_DECLARES) and any(map(_INTEGER.fullmatch, texts))
+    if is_declared or "let" in texts or ("[[" in texts and texts & _COMPARES):
+        return True
+    takes_names = not texts.isdisjoint(_TAKES_NAMES)
+    return any(
+        _EVALUATED.search(word.text)
+        or (_SUBSCRIPT.match(word.text) and (takes_names or _ITEM.match(word.text)))
+        or any(_IDENTIFIER.match(each.text) for each in _arithmetic(word))
+        for word in words
+    )
+
+
+def _arithmetic(word: Word) -> Iterator[Token]:
+    """Yield the names in the arithmetic expressions of a word."""
+    for code in word.nested:
+        if code[:1] == (Operator("#"),):
+            yield from code[1:]
+
+
+def _may_take_name(command: SimpleCommand, text: str = "") -> bool:
+    """Return True if an unknown word may be an option before a name: `test $v x`, `wait $p x`.
+
+    `text`: the text with the positions of the words; without it, each may be several words.
+    """
+    words = command.words[command.program + 1 :]
+    if command.name == "wait":
+        return any(UNKNOWN in word.text or re.match(r"-\w*p", word.text) for word in words)
+    if command.name not in {"test", "["}:
+        return False
+    behind = [*(word.text for word in words[1:]), "]"]
+    return any(
+        word.text.startswith(UNKNOWN)
+        and (text[word.at : word.at + 1] != '"' or following not in _BEHIND_OPERANDS)
+        for word, following in zip(words, behind, strict=False)
+    )
 
 
 def _defines_function(tokens: Sequence[Token]) -> bool:

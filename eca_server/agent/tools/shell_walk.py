@@ -21,7 +21,7 @@ from eca_server.agent.tools.shell_commands import (
 )
 from eca_server.agent.tools.shell_paths import Reading, certain_paths, possible_paths
 from eca_server.agent.tools.shell_syntax import UNKNOWN, Token, Variables, Word, tokenize
-from eca_server.agent.tools.shell_variables import FUNCTION, all_variables
+from eca_server.agent.tools.shell_variables import EVALUATES, FUNCTION, all_variables
 
 _SHELLS = frozenset({"ash", "bash", "dash", "ksh", "mksh", "rbash", "sh", "zsh"})
 _SAME_SHELL = frozenset({"eval", "trap", "mapfile", "readarray", "compgen", "complete", "bind"})
@@ -41,6 +41,7 @@ _SHOWN = 60
 _OTHER_TILDE = re.compile(r"(?:^|[:=])~[+\-\d]")
 _SUBSCRIPT = re.compile(r"\w\[")
 _CODE = re.compile(r"\$[({]|`")
+_RUNS_VALUE = re.compile(rf"{UNKNOWN}\{{[^}}]*@P\}}|{UNKNOWN}\{{!BASH")  # as a prompt, as a name
 _SHELL_OPTION = re.compile(r"extglob|dotglob|nullglob|globstar|nocaseglob|nocasematch|GLOBIGNORE")
 _MAGIC = frozenset("*?[")
 _CHANGES_FOLDER = frozenset({"cd", "pushd", "popd", "chdir"})
@@ -157,6 +158,8 @@ class Walk:
             Unreadable, Unsure: a part of it cannot be parsed.
         """
         self.variables = variables
+        if EVALUATES in variables.changing:
+            self.unknown.append("code in a variable that the shell evaluates")
         if variables.changing & _CHANGES_COMMANDS:
             self.is_itself = False
         if variables.changing & _REPEATS:
@@ -193,7 +196,8 @@ class Walk:
         """Record a word with an unknown meaning."""
         word = command.words[index]
         shown = word.text.replace(UNKNOWN, "$")[:_SHOWN]
-        if UNKNOWN in word.text and not command.only_prints(index):
+        runs_value = _RUNS_VALUE.search(word.text)
+        if runs_value or (UNKNOWN in word.text and not command.only_prints(index)):
             self.unknown.append(f"the unknown expansion of {shown!r}")
         if "~" in word.active and (
             _OTHER_TILDE.search(word.text) or self.variables.value("HOME", word.at) == UNKNOWN

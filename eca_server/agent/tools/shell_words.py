@@ -7,8 +7,9 @@ this module: a word with an unknown expansion, and code that cannot be parsed, n
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import attrs
 
@@ -21,7 +22,11 @@ from eca_server.agent.tools.shell_walk import MOST_PATHS, Walk
 from eca_server.workspace.boundary import Place, Workspace
 from eca_server.workspace.errors import FileError
 from eca_server.workspace.guarded import may_match_guarded
-from eca_server.workspace.repository import makes_bare_repository, unsafe_git_reason
+from eca_server.workspace.repository import (
+    git_directories,
+    makes_bare_repository,
+    unsafe_git_reason,
+)
 
 _MOST_FOLDERS = 16
 _MOST_REPOSITORIES = 100
@@ -191,9 +196,18 @@ def _programs(workspace: Workspace, named: NamedPaths, folder: str) -> tuple[str
     """Return the reasons why Git would run programs in the directories of a command."""
     if not any(map(_RUNS_GIT.fullmatch, named.paths)):
         return ()
-    places = (_place(workspace, path) for path in (folder, *named.paths))
-    folders = dict.fromkeys(
-        place.real_path for place in places if place is not None and place.real_path.is_dir()
-    )
-    reasons = (unsafe_git_reason(each) for each in [*folders][:_MOST_REPOSITORIES])
+    places = (_place(workspace, path) for path in (folder, *_with_matches(named)))
+    paths = dict.fromkeys(place.real_path for place in places if place is not None)
+    folders = list(dict.fromkeys(each for path in paths for each in git_directories(path)))
+    if len(folders) > _MOST_REPOSITORIES:
+        return (f"the command names more than {_MOST_REPOSITORIES} folders",)
+    reasons = map(unsafe_git_reason, folders)
     return tuple(dict.fromkeys(reason for reason in reasons if reason is not None))
+
+
+def _with_matches(named: NamedPaths) -> Iterator[str]:
+    """Yield the named paths, and the files that the globs among them match."""
+    yield from named.paths
+    for path in named.globs:
+        with contextlib.suppress(Unsure):  # then the glob needs approval anyway
+            yield from glob_matches(path)

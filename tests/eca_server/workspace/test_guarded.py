@@ -12,6 +12,8 @@ OF_THE_ISSUE = [
     "AGENTS.override.md", "CLAUDE.local.md", ".github/copilot-instructions.md", ".cursorrules",
     ".bashrc", ".bash_profile", ".profile", ".zshrc", ".zshenv", "sitecustomize.py",
     "usercustomize.py", ".venv/lib/python3.11/site-packages/x.pth", ".pythonrc",
+    ".hg/hgrc", ".jj/repo/config.toml", ".sl/config", "_darcs/prefs/defaults", ".rvmrc",
+    ".mvn/extensions.xml", ".ycm_extra_conf.py",
 ]  # fmt: skip
 OTHER_SPELLINGS = [
     ".GIT/hooks/a", ".Git", "agents.MD", ".VSCODE/x", ".git./config", ".git /x",

@@ -43,6 +43,9 @@ PROGRAMS = [
     "[core]\nfsmonitor = \x0bx", "[core] editor = x", "[core]\nfsmonitor\xa0= x", "a b c",
     '[trailer "a"]\ncmd = x', "[interactive]\ndiffFilter = x", "[sequence]\neditor = x",
     "[gc]\nrecentObjectsHook = x", '[hook "x"]\nevent = post-index-change\ncommand = x',
+    '[branch "main"]\nremote = ext::x', '[branch "main"]\npushRemote = ext::x',
+    "[remote]\npushDefault = ext::x", '[lfs "extension.x"]\nclean = x',
+    "[core]\nhooksPath = ~nobody-of-this-name/x", "[core]\nhooksPath = a\0b",
 ]  # fmt: skip
 
 
@@ -70,7 +73,7 @@ def test_a_configuration_that_names_a_program_is_known_and_no_other(top):
         return unsafe_git_reason(top / "sub")
 
     assert [text for text in HARMLESS if reason(text) is not None] == []
-    assert [text for text in PROGRAMS if str(config) not in (reason(text) or "")] == []
+    assert [text for text in PROGRAMS if str(top) not in (reason(text) or "")] == []
 
 
 def test_a_bare_repository_is_never_harmless_even_in_two_halves(top):
@@ -84,6 +87,34 @@ def test_a_bare_repository_is_never_harmless_even_in_two_halves(top):
     assert is_bare_repository(bare)
     (bare / "HEAD").unlink()
     assert unsafe_git_reason(bare) is None
+
+
+def test_a_directory_that_git_skips_does_not_hide_the_repository_above(top):
+    with (top / ".git" / "config").open("a") as config:
+        config.write("fsmonitor = ./x\n")
+    (top / "link").mkdir()
+    (top / "link" / ".git").symlink_to("missing")
+    assert "fsmonitor" in (unsafe_git_reason(top / "link") or "")
+    for name, head in (("empty", None), ("damaged", "x\n"), ("long", f"ref: {' ' * 300}refs/x\n")):
+        git_directory = top / name / ".git"
+        git_directory.mkdir(parents=True)
+        if head is not None:
+            a_repository(git_directory)
+            (git_directory / "HEAD").write_text(head)
+        assert "fsmonitor" in (unsafe_git_reason(top / name) or ""), name
+
+
+def test_a_repository_whose_parts_are_no_directories_is_a_bare_one(top):
+    for name in ("HEAD", "objects", "refs"):
+        (top / "docs").mkdir(exist_ok=True)
+        (top / "docs" / name).touch(mode=0o755)
+    assert "bare" in (unsafe_git_reason(top / "docs") or "")
+
+
+@pytest.mark.parametrize("pointer", [f"../shared{chr(10) * 300_000}", "a\0b"])
+def test_a_common_directory_that_is_not_known_is_not_harmless(top, pointer):
+    (top / ".git" / "commondir").write_text(pointer)
+    assert unsafe_git_reason(top) is not None
 
 
 def test_a_change_that_completes_a_bare_repository_is_known(top):

@@ -279,6 +279,22 @@ async def test_a_covered_command_is_judged_after_the_calls_before_it_have_run(tm
         assert not (tmp_path / "hijacked").exists()
 
 
+async def test_a_command_that_a_rule_allows_is_judged_after_the_calls_before_it(tmp_path):
+    (tmp_path / "secret").touch()
+    (tmp_path / "ws").mkdir()
+    cat = {"argsMatchers": {"command": ["cat .*"]}}
+    allow = {"approval": {"allow": {"shell_command": cat}}}
+    script = [calls(shell("ln -s .. up"), shell("cat up/secret"))]
+    async with today(*script, folder=tmp_path / "ws", toolCall=allow) as (ours, _):
+        await ours.prompt("go")
+        (link,) = await runs(ours, 1)
+        await ours.approve(link)
+        (cat_outside,) = await runs(ours, 1)
+        assert cat_outside["manualApproval"] is True
+        await ours.reject(cat_outside)
+        await ours.expect_finished()
+
+
 async def test_an_unapproved_change_is_rejected_after_a_while(tmp_path, autojump_clock):
     write = call("write_file", path="new.txt", content="x\n")
     async with editor({"defaultModel": SCRIPT}, started=False) as ours:

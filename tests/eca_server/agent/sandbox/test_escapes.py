@@ -380,6 +380,7 @@ async def test_guarded_paths_stay_unchanged(repository, world, command):
         ("mkdir .VSCode && echo x >.VSCode/tasks.json", ".VSCode"),
         ("git init -q new", "new/.git"),
         ("git init -q --bare bare", "bare/config"),
+        ("mkdir -p x y/refs y/objects; echo ../y >x/commondir; cp .git/HEAD x", "x/commondir"),
         ("mkdir -p .gitlab/ci; echo x >.gitlab/ci/a.yml", ".gitlab/ci"),
         ("ln -s /etc src/.vscode", "src/.vscode"),
         ("mkdir d && echo x >d/tasks.json && mv d src/.idea", "src/.idea"),

@@ -1,5 +1,6 @@
 """The plan of a sandbox and its two spellings: pure, so for both systems on any machine."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -132,6 +133,20 @@ def test_sockets_with_a_path_are_read_from_the_table_of_the_kernel() -> None:
         "00000: 00000003 00000000 00000000 0001 03 14\n"
     )
     assert list(listening_sockets(table)) == [Path("/run/a b.sock")]
+
+
+def test_a_directory_that_cannot_be_listed_is_guarded_as_a_whole(tmp_path, monkeypatch):
+    hidden = tmp_path / "new"
+    (hidden / ".git").mkdir(parents=True)
+    listed = os.scandir
+
+    def scandir(path: Path) -> object:  # for root each directory can be listed
+        if path == hidden:
+            raise PermissionError
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert set(survey(tmp_path).guarded) == {hidden}
 
 
 def test_packages_are_not_searched_and_a_workspace_has_a_limit(tmp_path: Path) -> None:

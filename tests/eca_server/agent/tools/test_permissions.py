@@ -34,6 +34,8 @@ def root(tmp_path: Path) -> Path:
     with (bare / "config").open("a") as config:
         mark = tmp_path / "mark"
         config.write(f'[core]\nbare = false\nworktree = .\nfsmonitor = "touch {mark}; false"\n')
+    shutil.copytree(bare, root / "docs" / "store-2.git")
+    (root / "docs" / "pointer").write_text("gitdir: store\n")
     return root
 
 
@@ -68,6 +70,10 @@ PLAN = Policy(common=EVERYTHING, reads_only=True)
         {"command": "git status; git -C docs/store status"},
         {"command": "git status; git --git-dir=docs/store status"},
         {"command": "git status; GIT_DIR=docs/store git status"},
+        {"command": "git status; cd docs/stor[e] && git status"},
+        {"command": "git status; git -C docs/s?ore status"},
+        {"command": "git push docs/store-2 HEAD"},
+        {"command": "git push docs/pointer HEAD"},
     ],
 )
 async def test_no_rule_lets_git_run_in_a_bare_repository_of_the_workspace(root, arguments):
@@ -78,6 +84,16 @@ async def test_no_rule_lets_git_run_in_a_bare_repository_of_the_workspace(root, 
         assert "docs/store" in decision.rule
         assert (await decided(root, policy, arguments, trusted=True)).verdict == "ask"
     assert (await decided(root, PLAN, arguments)).verdict == "deny"
+
+
+async def test_git_needs_approval_in_more_folders_than_are_checked(root):
+    names = [f"d{number}" for number in range(120)]
+    for name in names:
+        (root / name).mkdir()
+    arguments = {"command": f"git status {' '.join(names)}"}
+    decision = await decided(root, Policy(common=EVERYTHING), arguments)
+    assert decision.verdict == "ask"
+    assert "more than 100 folders" in decision.rule
 
 
 async def test_git_runs_by_its_rule_unless_the_configuration_names_a_program(root):

@@ -261,6 +261,20 @@ LEADING_OUT = [
     "for f in a; do :; done; cat b/$f/$g", "for x in .; do cat $x$x/outside/x; done",
     "cd li* && cat x", "CDPATH=..; cd outside && cat x", "for f in $(ls); do cat $f; done",
     "export x=$(cat {.,.}./outside/x)", "cat " + "{,}" * 2_000,
+    # Expansions that run the code in a value.
+    "echo '$(ls)' ${BASH_EXECUTION_STRING@P}", "echo '$(ls)' \"${BASH_COMMAND@P}\"",
+    "x='a['; x+='$(ls)]'; echo ${!x}", "x='a['; x+='$(ls)]'; echo $((x))",
+    "x='a['; y='$(ls)]'; echo $(( 1 + $x$y ))", "x='a['; x+='$(ls)]'; y=$((x))",
+    "x='a['; x+='$(ls)]'; echo ${PWD:x}", "x='a['; x+='$(ls)]'; echo ${PWD[x]}",
+    "x=$(cat f); echo $(echo $((x)))", "read x < f; [[ x -eq 1 ]]", "read x < f; (( x ))",
+    "x=$(cat f); let y=x", "x=$(cat f); declare -i y; y=x", "x=$(cat f); y[x]=1",
+    "for x in $(cat f); do echo $((x)); done", "x=$(cat f); export x; bash -c 'echo $((x))'",
+    "x=$(cat f); eval 'echo $((x))'", "eval 'x=$(cat f)'; echo $((x))", "printf -v x %s a; (( x ))",
+    ": ${x:=a[}; echo $((x))", "mapfile -t x < f; echo $((x))",
+    "x=$(cat f); sleep 0 & wait -n -p \"$x\"", "x=$(cat f); v=-v; [ $v \"$x\" ]",
+    "x=$(cat f); v=-v; test \"$v\" \"$x\"", "x=$(cat f); [ $x ]", "x=$(cat f); echo ${@:x}",
+    "x=$(cat f); unset 'y[x]'", "set -- 'a[' '$(ls)]'; echo $(( $1$2 ))",
+    ": a[${HOME:0:0}\"\\$\"${HOME:0:0}\"(ls)]\"; echo $((_))",
 ]  # fmt: skip
 STAYING_INSIDE = [
     "ls", "cat a b/c", "cat ./a", "cat a/../b", "cd sub && cat ../x",
@@ -283,6 +297,9 @@ STAYING_INSIDE = [
     # Words with two meanings are no paths unless the disk confirms it.
     "gcc -Isub/etc -Lsub/lib a.c", "gcc -Inew/include a.c", "cmake -Bbuild/new", "rg -tpy/x",
     "sed -es/aa/b/ x", "sed s/foor/bin/ x", "curl https://x.org/.github/workflows/ci.yml",
+    "i=0; while [ $i -lt 3 ]; do i=$((i+1)); echo $i; done", "x=$(ls); echo ${x:0:3} ${#x}",
+    "for i in 1 2; do echo $((i * 2)); done", "x=$(ls); [ -n \"$x\" ] && [ \"$x\" = y ]",
+    "x=$(ls); [[ a == b ]] && echo $((1 + 2))",
     "git clone https://x.org/.git", "curl -sL https://x.org/AGENTS.md", "tar -xzfsub/a.tgz",
     "git commit -m 'See https://x.org/AGENTS.md'", "curl https://x.org/A*", "ls -la.",
 ]  # fmt: skip
