@@ -29,8 +29,10 @@ CHAPTERS = (
     ("deletion", "behaviors", "queries"),
     ("tools",),
     ("approvals",),
-    ("contexts", "mcp"),
-    ("jobs", "today"),
+    ("contexts",),
+    ("mcp",),
+    ("jobs",),
+    ("today",),
 )
 DONE, BROKEN = {"pass", "not-applicable"}, {"fail", "warn"}
 SLOW = {

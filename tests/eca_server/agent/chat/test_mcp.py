@@ -275,6 +275,7 @@ async def test_an_error_that_quotes_the_key_of_its_server_is_masked(
         (masked,) = results(provider)
         assert "***" in masked
         assert SECRET not in masked + str(ours.received)
+        assert [each["error"] for each in ours.contents(kind="toolCalled")] == [True]
 
 
 async def log_in(ours: Editor) -> None:
