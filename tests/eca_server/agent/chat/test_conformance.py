@@ -70,7 +70,8 @@ def row(edition: Revision, chapters: Sequence[str], *, restarts: bool = False) -
     marks = [pytest.mark.requirement(*sorted(judged | repeated))]
     if restarts or edition is not Revision.CURRENT:
         marks.append(pytest.mark.long)
-    return pytest.param(edition, cases, judged, id=f"{edition.value}-{chapters[0]}", marks=marks)
+    name = f"{edition.value}-{'restarts' if restarts else chapters[0]}"
+    return pytest.param(edition, cases, judged, id=name, marks=marks)
 
 
 @pytest.mark.parametrize(
