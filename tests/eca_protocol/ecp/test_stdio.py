@@ -84,7 +84,6 @@ async def test_a_class_is_an_agent_whose_conversations_know_nothing_of_each_othe
     promises.check(time.monotonic() - started, limit=0.9)  # the end waits for no busy agent
 
 
-@pytest.mark.long(but=10)
 @pytest.mark.requirement("W-5f")
 @pytest.mark.parametrize("name", BROKEN)
 @pytest.mark.parametrize("anyio_backend", ["trio"])
@@ -101,7 +100,6 @@ async def test_a_bad_answer_is_an_error_of_its_kind_that_says_what_came(name, mo
     assert why in caught.value.message
 
 
-@pytest.mark.long(but=4)
 @pytest.mark.parametrize("name", ODD)
 @pytest.mark.parametrize("anyio_backend", ["trio"])
 async def test_unusual_but_allowed_output_is_ignored(name):
