@@ -178,8 +178,9 @@ class Recorder:
             is_last = False
             while not is_last and self.failure is None:
                 self._wake.wait()
-                is_last = self._closing.wait(GATHERING)
-                self._wake.clear()
+                self._closing.wait(GATHERING)
+                self._wake.clear()  # before the look at `_closing`, whose setter wakes afterwards
+                is_last = self._closing.is_set()
                 self._write_notes(is_last=is_last)
         except OSError as error:
             self._stop_recording(error.strerror or str(error))

@@ -195,6 +195,25 @@ def test_what_passes_is_recorded_in_order_for_the_user_alone(tmp_path: Path) -> 
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+def test_a_close_right_behind_the_writer_s_look_for_one_ends_the_writer(tmp_path: Path) -> None:
+    class ClosedBehindTheLook(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            is_set = self.is_set()
+            self.set()  # as `close` does
+            recorder._wake.set()
+            return is_set
+
+    file, path = new_file(tmp_path / "t.jsonl")
+    recorder = Recorder(file)
+    recorder._closing = ClosedBehindTheLook()
+    recorder.record_data("client", FRAME + b"junk")
+    recorder.wake()
+    recorder._thread.join(10)
+    assert not recorder._thread.is_alive()
+    recorder.close()
+    assert [each.data for each in read_transcript(path).entries] == [FRAME, b"junk"]
+
+
 def test_the_end_of_the_interpreter_completes_a_record(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     program = f"""from eca_protocol.transcript import *
