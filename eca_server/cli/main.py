@@ -40,6 +40,15 @@ _WITH_SERVER = ("acp", "tap")
 
 _TRY = "Try `eca-server --help`.\n"
 
+_ELSEWHERE = {
+    **dict.fromkeys(("login", "logout", "auth"), "a chat does it: try `eca-server chat /login`"),
+    **dict.fromkeys(("model", "models"), "a chat lists them: try `eca-server chat /model`"),
+    **dict.fromkeys(("run", "ask", "exec"), "try `eca-server chat MESSAGE`"),
+    "mcp": "MCP servers are configured in `mcpServers`: see `eca-server doctor`",
+    "version": "try `eca-server --version`",
+}
+"""Commands of other tools, and where this one has what they do."""
+
 _WELCOME = """\
 ECA lets an editor chat with language models. Your editor starts this server; without
 a terminal, `eca-server` alone serves it over stdin and stdout. From here, try:
@@ -74,6 +83,8 @@ def run(arguments: Sequence[str]) -> int:
             return 0
         if command not in _COMMANDS:
             near = nearest(command, (*_COMMANDS, *_WITH_PARSERS))
+            if command in _ELSEWHERE:
+                near = f"; {_ELSEWHERE[command]}"
             sys.stderr.write(f"eca-server: unknown command {command[:100]!r}{near}\n{_TRY}")
             return 1
         is_for_all = {"-h", "--help"} & set(remaining) and command not in arguments

@@ -233,9 +233,9 @@ def _move_regular(old: _Entry, new: _Entry, checkpoint: Checkpoint) -> None:
     else:
         return
     fd = open_regular(old.directory, old.name, old.place.path)
-    with os.fdopen(fd, "rb", buffering=0) as file:
+    with os.fdopen(fd, "rb", buffering=0):
         status = os.fstat(fd)
-        pieces = iter(lambda: file.read(PIECE), b"")
+        pieces = iter(lambda: os.read(fd, PIECE), b"")
         with _temporary(new, pieces, checkpoint, like=old) as temporary:
             times = (status.st_atime_ns, status.st_mtime_ns)
             os.utime(temporary.at, ns=times, dir_fd=temporary.fd)

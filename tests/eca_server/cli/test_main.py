@@ -138,6 +138,7 @@ def test_what_is_unknown_is_refused_on_stderr(arguments, near, capsys):
         (["nonsense"], "nonsense", ""),
         (["--verbose", "serv"], "serv", "; did you mean `serve`?"),
         (["caht"], "caht", "; did you mean `chat`?"),
+        (["models"], "models", "; a chat lists them: try `eca-server chat /model`"),
         (["--log-level", "info", "write-chat", "-x"], "write-chat", "; did you mean `read-chat`?"),
     ],
 )
