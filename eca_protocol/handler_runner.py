@@ -111,7 +111,7 @@ class HandlerRunner:
             for name, params in self.codec.incoming(event.method.name, event.params):
                 handler = self._handlers.get(name)
                 outcome = None if handler is None else handler(params)
-                if inspect.iscoroutine(outcome):
+                if outcome is not None and inspect.iscoroutine(outcome):
                     outcome.close()
                     _log.error("the handler of the notification %s must not be async", name)
         except RemoteProtocolError as error:
@@ -139,7 +139,7 @@ class HandlerRunner:
         except Exception as error:  # noqa: BLE001 - every request is answered
             self._refuse(request_id, error, name)
             return
-        if not inspect.isawaitable(outcome):
+        if not hasattr(outcome, "__await__"):
             self._respond(request_id, name, outcome)
             return
         scope = anyio.CancelScope()

@@ -25,7 +25,7 @@ import math
 import re
 import sys
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Literal, NoReturn
 
 from eca_protocol.errors import InvalidJSON, LocalProtocolError
@@ -231,6 +231,18 @@ _ENCODER: Final = json.JSONEncoder(
 )
 
 
+def _make_encode() -> Callable[[Any], str]:
+    """Return `_ENCODER.encode`; it makes an encoder in C for each call, this makes one for all."""
+    make: Any = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return _ENCODER.encode
+    pieces = make(None, _plain, json.encoder.encode_basestring, None, ":", ",", False, False, False)
+    return lambda value: "".join(pieces(value, 0))
+
+
+_encode: Final = _make_encode()
+
+
 def _has_run_of_digits(data: bytes | bytearray, length: int) -> bool:
     return b"0" * length in data.translate(_DIGIT_TO_ZERO)
 
@@ -320,7 +332,8 @@ class _Stdlib:
         """
         if isinstance(data, str):
             data = _utf8(data)
-        if holds_too_many_values(data):
+        is_short = len(data) <= _SHORT
+        if not is_short and holds_too_many_values(data):
             raise _too_many()
         decoder = _DECODERS[duplicate_keys, sys.get_int_max_str_digits() == MAX_DIGITS]
         try:
@@ -335,7 +348,7 @@ class _Stdlib:
                 value = _without_surrogates(value)
         except (ValueError, RecursionError) as error:
             raise _refusal(data, error) from None
-        if _may_nest_too_deep(data) and _nests_too_deep(value):
+        if not is_short and _may_nest_too_deep(data) and _nests_too_deep(value):
             raise _too_deep()
         return value
 
@@ -360,7 +373,7 @@ class _Stdlib:
             LocalProtocolError: a part of the value is not JSON; the message names its path.
         """
         try:
-            text = _ENCODER.encode(value)
+            text = _encode(value)
         except (TypeError, ValueError, RecursionError):
             text = _write_slowly(value)
         body = _utf8(text)
