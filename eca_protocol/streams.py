@@ -28,8 +28,7 @@ __all__ = ["FdTransport", "Transport", "memory_pair", "owned_stdio"]
 
 CHUNK = 65_536
 
-_READ = 16_384
-"""The limit of one read, in bytes: both sides work at the same time, each on a part of the data."""
+_READ = 16_384  # bytes; both sides work at the same time, each on a part of the data
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -74,12 +73,12 @@ class FdTransport:
         self._waits_for_writing = write_fd is not None and not platforms.is_blocking(write_fd)
 
     async def receive(self) -> bytes:
-        """Return some bytes, at most 16 KiB; `b""` at the end of the stream or after `aclose`."""
+        """Return some bytes, at most 64 KiB; `b""` at the end of the stream or after `aclose`."""
         await anyio.lowlevel.checkpoint_if_cancelled()
         has_waited = False
         while (fd := self._read_fd) >= 0:
             if not self._waits_for_reading:
-                return await self._blocking.call(os.read, fd, _READ)
+                return await self._blocking.call(os.read, fd, CHUNK)
             try:
                 data = os.read(fd, _READ)
             except BlockingIOError:
