@@ -234,9 +234,11 @@ _ENCODER: Final = json.JSONEncoder(
 def _make_encode() -> Callable[[Any], str]:
     """Return `_ENCODER.encode`; it makes an encoder in C for each call, this makes one for all."""
     make: Any = getattr(json.encoder, "c_make_encoder", None)
-    if make is None:
+    quote = json.encoder.encode_basestring
+    try:
+        pieces = make(None, _plain, quote, None, ":", ",", False, False, False)
+    except TypeError:  # an interpreter without it, or with another signature
         return _ENCODER.encode
-    pieces = make(None, _plain, json.encoder.encode_basestring, None, ":", ",", False, False, False)
     return lambda value: "".join(pieces(value, 0))
 
 
