@@ -185,7 +185,7 @@ def _output(
     else:
         texts = [failure, err and f"Stderr:\n{err}", out and f"Stdout:\n{out}"]
     if script.sandbox is not None:
-        network, may_leave = script.sandbox.network, script.may_leave
+        network, may_leave = script.sandbox.settings.network, script.may_leave
         texts.append(sandbox_hint(err, out, network=network, may_leave=may_leave))
     parts = tuple(TextPart(text) for text in texts if text)
     return ToolOutput(
