@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from eca_protocol import json
 from eca_server.agent.chat import Turn
 from eca_server.agent.commands.command import CommandContext, command, fenced
 from eca_server.agent.commands.trust import report_withheld
 from eca_server.agent.context.block import Section
-from eca_server.agent.context.instructions_files import read_instruction_files
+from eca_server.agent.context.instructions_files import InstructionSearch
 from eca_server.agent.tools.files import printable
 from eca_server.config.hook_settings import Hook
 from eca_server.config.tool_settings import paths_of
@@ -20,9 +18,8 @@ from eca_server.system.threads import THREAD_SECONDS, run_on_disk
 async def list_rules(turn: Turn, context: CommandContext) -> None:
     """List the rules and AGENTS.md files that apply to this chat."""
     config = context.loaded.config
-    read = partial(
-        read_instruction_files,
-        context.workspace,
+    search = InstructionSearch(
+        workspace=context.workspace,
         user_directory=context.skill_files.user_directory,
         rules=paths_of(config.rules),
         parents=config.include_parent_agents_files,
@@ -30,7 +27,7 @@ async def list_rules(turn: Turn, context: CommandContext) -> None:
         model=context.model,
         trusted_roots=context.loaded.trusted_roots,
     )
-    instructions = await run_on_disk(read, seconds=THREAD_SECONDS)
+    instructions = await run_on_disk(search.run, seconds=THREAD_SECONDS)
     text = "\n".join(map(_line, instructions.sections))
     agent = turn.session.profile.agent_name(context.behavior)
     heading = f"Rules and instructions for `{agent}`"

@@ -31,7 +31,7 @@ from eca_server.agent.chat.subagents import SpawnAgent, SubagentChat, Task, run_
 from eca_server.agent.chat.title import MakeTitle, make_title
 from eca_server.agent.commands import hidden_skill_notes
 from eca_server.agent.context.contexts import PromptContext, build_context
-from eca_server.agent.context.instructions_files import InstructionFiles, read_instruction_files
+from eca_server.agent.context.instructions_files import InstructionFiles, InstructionSearch
 from eca_server.agent.context.job_notice import job_notice
 from eca_server.agent.jobs.jobs import Jobs
 from eca_server.agent.skills.skills import SKILL_TOOL, Skill, SkillList, is_allowed, list_skills
@@ -274,9 +274,8 @@ class Agents:
         """Build a chat's instructions for a behaviour from its prompt and files."""
         behavior = chosen.behavior
         skill_files = self.folders.skill_files
-        read_instructions = partial(
-            read_instruction_files,
-            self.folders.workspace,
+        search = InstructionSearch(
+            workspace=self.folders.workspace,
             user_directory=self.settings.user_directory,
             rules=paths_of(config.rules),
             parents=config.include_parent_agents_files,
@@ -286,7 +285,7 @@ class Agents:
         )
 
         def read() -> tuple[InstructionFiles, SkillList]:
-            return read_instructions(), skill_files.search()
+            return search.run(), skill_files.search()
 
         files, skills = await run_on_disk(read, seconds=THREAD_SECONDS)
         for note in files.notes:
