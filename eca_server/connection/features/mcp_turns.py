@@ -12,7 +12,7 @@ from typing import Final
 import attrs
 
 from eca_server.agent.chat import Turn
-from eca_server.agent.chat.citations import markdown_link
+from eca_server.agent.chat.markdown import markdown_link
 from eca_server.agent.chat.outlet import Outlet
 from eca_server.agent.context.resources import ResourceReader
 from eca_server.agent.mcp.errors import MCPError
