@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 import attrs
 import trio
 
 from eca_protocol.errors import ECAError
+from eca_protocol.process import Child
 from eca_server.agent.jobs.job import Job
-from eca_server.agent.jobs.shell import start_shell
 
 NOTIFY_SECONDS = 0.25
 """Minimum time between two notifications of changes."""
@@ -56,41 +55,33 @@ class Jobs:
 
     def start(
         self,
-        shell: str,
-        command: str,
+        start: Callable[[], Child],
         *,
-        directory: Path | int,
-        environment: Mapping[str, str],
+        command: str,
         name: str,
         chat_id: str,
         call_id: str | None = None,
-        prefix: Sequence[str] = (),
         cleanup: Callable[[], Awaitable[str]] | None = None,
     ) -> Job:
         """Start a command; it runs until it ends, is killed, or the connection is closed.
 
         Args:
-            shell: the program that runs the command.
-            command: a whole script.
-            directory: its working directory: a path, or a descriptor of an open directory.
-            environment: its whole environment.
+            start: starts the command.
+            command: its text.
             name: its display name, in a few words.
             chat_id: the chat that starts it.
             call_id: the tool call that starts it, if one does.
-            prefix: the command that starts the shell, if another one does (a sandbox).
             cleanup: cleans up after the end of the job; the returned text is added to the output.
 
         Raises:
             JobRefused: too many jobs run, or the session ends.
-            StartFailed: the shell cannot be started.
+            StartFailed: the command cannot be started.
         """
         if self._is_closed:
             raise JobRefused("The session is ending: no job can be started.")
         if sum(not job.ended.is_set() for job in self) >= self._max_running:
             raise JobRefused(f"{self._max_running} jobs are running, the maximum: kill one first.")
-        child = start_shell(
-            shell, command, directory=directory, environment=environment, prefix=prefix
-        )
+        child = start()
         self._count += 1
         job = Job(
             child=child,
