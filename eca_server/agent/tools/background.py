@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 import attrs
 import trio
 
-from eca_server.agent.jobs.job import Job
-from eca_server.agent.jobs.jobs import JobRefused, Jobs
+from eca_server.agent.jobs.jobs import Job, JobRefused, Jobs
 from eca_server.agent.jobs.output import Line
 from eca_server.agent.tools.output import Cap, cut_end, cut_mark
 from eca_server.agent.tools.schemas import object_schema, string

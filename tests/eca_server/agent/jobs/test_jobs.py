@@ -15,8 +15,7 @@ import trio
 from eca_protocol.errors import StartFailed
 from eca_server.agent.context.job_notice import job_notice
 from eca_server.agent.jobs import jobs as jobs_module
-from eca_server.agent.jobs.job import Job
-from eca_server.agent.jobs.jobs import JobRefused, Jobs
+from eca_server.agent.jobs.jobs import Job, JobRefused, Jobs
 from eca_server.agent.jobs.shell import start_shell
 from tests.eca_server.processes import assert_gone
 from tests.promises import within
