@@ -20,6 +20,7 @@ from eca_protocol.server.roots import Root
 from eca_server.agent.context.block import Content, Section, render
 from eca_server.agent.context.excerpt import Excerpt, read_excerpt
 from eca_server.agent.context.limits import Limits
+from eca_server.agent.tools.directory_tree import Tree
 from eca_server.agent.tools.files import LARGEST, Ledger, printable
 from eca_server.agent.tools.output import cut_mark
 from eca_server.models.attachments import (
@@ -37,57 +38,42 @@ _MOST_FILES = 100_000  # of one directory
 _OVERHEAD = 64  # bytes charged for each file, for its tags and the time to read it
 
 
-@attrs.define(eq=False)
-class _Directory:
-    directories: dict[str, _Directory] = attrs.field(factory=dict)
-    files: list[str] = attrs.field(factory=list)
-    is_shown: bool = False
-
-    @property
-    def size(self) -> int:
-        return len(self.directories) + len(self.files)
-
-
 def draw_tree(paths: Iterable[str], *, limit: int) -> str:
     """Return relative paths, with `/`, as a tree of at most `limit` entries.
 
     The contents of a directory are shown in full or only by their number; upper directories come
     before lower ones. The top is always shown, up to the limit.
     """
-    top = _Directory()
-    for path in sorted(paths):
-        *above, name = path.split("/")
-        directory = top
-        for each in above:
-            directory = directory.directories.setdefault(each, _Directory())
-        directory.files.append(name)
-    _choose(top, limit)
-    lines: list[str] = []
-    _draw(top, "", lines)
+    top = Tree.of(sorted(paths))
+    lines = [*_lines(top, "", _shown_in_full(top, limit))]
     if len(lines) > limit:
         lines[limit:] = [f"... cut, {len(lines) - limit} entries left out ..."]
     return "\n".join(lines)
 
 
-def _choose(top: _Directory, limit: int) -> None:
+def _shown_in_full(top: Tree, limit: int) -> set[Tree]:
+    shown: set[Tree] = set()
     waiting = deque([top])
     while waiting:
         directory = waiting.popleft()
-        directory.is_shown = directory is top or directory.size <= limit
-        if directory.is_shown:
-            limit -= directory.size
-            waiting.extend(directory.directories.values())
+        size = len(directory.below) + len(directory.names)
+        if directory is top or size <= limit:
+            shown.add(directory)
+            limit -= size
+            waiting.extend(directory.below.values())
+    return shown
 
 
-def _draw(directory: _Directory, indent: str, lines: list[str]) -> None:
-    for name, below in directory.directories.items():
-        if below.is_shown:
-            lines.append(f"{indent}{printable(name)}/")
-            _draw(below, f"{indent}  ", lines)
+def _lines(directory: Tree, indent: str, shown: set[Tree]) -> Iterator[str]:
+    for name, below in directory.below.items():
+        if below in shown:
+            yield f"{indent}{printable(name)}/"
+            yield from _lines(below, f"{indent}  ", shown)
         else:
-            entries = "1 entry" if below.size == 1 else f"{below.size} entries"
-            lines.append(f"{indent}{printable(name)}/ ({entries} left out)")
-    lines.extend(f"{indent}{printable(name)}" for name in directory.files)
+            size = len(below.below) + len(below.names)
+            entries = "1 entry" if size == 1 else f"{size} entries"
+            yield f"{indent}{printable(name)}/ ({entries} left out)"
+    yield from (f"{indent}{printable(name)}" for name in directory.names)
 
 
 @attrs.frozen(kw_only=True)
