@@ -20,7 +20,6 @@ from itertools import islice
 from pathlib import Path
 
 import attrs
-import trio
 
 from eca_protocol.messages import CommandArgument
 from eca_server.agent.context.block import workspace_text
@@ -195,11 +194,7 @@ class CommandFiles(DefinitionPlaces):
         """Search for commands, except those whose names are `taken`."""
 
         def work() -> Definitions[CustomCommand]:
-            reading = _Reading(
-                workspace=self.workspace,
-                taken=frozenset(taken),
-                checkpoint=trio.from_thread.check_cancelled,
-            )
+            reading = _Reading(workspace=self.workspace, taken=frozenset(taken))
             own, of_workspace = reading.configured(self)
             for path in (str(self.user_directory / "commands"), *own):
                 reading.add(path)

@@ -163,9 +163,7 @@ class InstructionSearch(Boundaries):
                 return
             reach.check(place)
             links = reach is ANYWHERE
-            for path in visible_files(
-                place.real_path, most=_MOST_RULES, links=links, checkpoint=checkpoint
-            ):
+            for path in visible_files(place.real_path, most=_MOST_RULES, links=links):
                 self._add(_RULE, str(directory / path), reach)
 
     def _add_entry(self, path: str, base: Path) -> bool:

@@ -12,7 +12,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar, Final
 
 import attrs
-import trio
 
 from eca_server.agent.context.block import SOURCE, Origin, Section, render, workspace_text
 from eca_server.agent.context.definition_files import (
@@ -129,7 +128,7 @@ class SkillFiles(DefinitionPlaces):
 
         Configured skills inside a root are the workspace's. Use `run_on_disk`.
         """
-        reading = _Reading(workspace=self.workspace, checkpoint=trio.from_thread.check_cancelled)
+        reading = _Reading(workspace=self.workspace)
         own, of_workspace = reading.configured(self)
         for path in (*own, str(self.user_directory / "skills")):
             reading.add(path)
