@@ -6,8 +6,7 @@ from typing import Any, get_args
 
 from eca_protocol import ECA
 from eca_protocol import messages as m
-from eca_server.agent.commands import COMMANDS
-from eca_server.agent.commands.unsupported import UNSUPPORTED
+from eca_server.agent.commands import COMMANDS, UNSUPPORTED
 from eca_server.connection.features.handlers import Handlers
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import SCRIPT, text

@@ -23,7 +23,7 @@ from eca_server.agent.chat.exchange.written import envelope
 from eca_server.agent.chat.store import queries
 from eca_server.agent.chat.store.file import ChatFile
 from eca_server.agent.chat.store.place import store_path, workspace_key
-from eca_server.agent.chat.store.rows import StoredChat, restored
+from eca_server.agent.chat.store.rows import StoredChat
 from eca_server.agent.chat.store.schema import TABLES
 from eca_server.printable import printable_json, printable_line
 from eca_server.version import version
@@ -119,7 +119,7 @@ def _holds_chats(file: Path) -> bool:
 def _summaries(chats: Iterator[StoredChat], selection: Selection) -> Iterator[dict[str, Any]]:
     for chat in chats:
         if selection.holds(round(chat.updated * 1000)):
-            prompts = [each for each in chat.messages if restored(each).content_id is not None]
+            prompts = [each for each in chat.messages if each.content_id is not None]
             values = {
                 "title": chat.title,
                 "status": "idle",
@@ -133,9 +133,8 @@ def _summaries(chats: Iterator[StoredChat], selection: Selection) -> Iterator[di
 
 
 def _messages(chat: StoredChat, selection: Selection) -> Iterator[dict[str, Any]]:
-    messages = [restored(each) for each in chat.messages]
     written = envelope(
-        messages, {}, version=version(), exported_at=0, flags=chat.settings.flags, hide=str
+        chat.messages, {}, version=version(), exported_at=0, flags=chat.settings.flags, hide=str
     )
     entries = edn.plain(written)["chat"]["messages"]
     if (selection.since, selection.until) != (None, None):

@@ -20,7 +20,7 @@ from eca_server.agent.chat.flags import flags_within
 from eca_server.agent.chat.memory import Memory, RestoreState, Storage
 from eca_server.agent.chat.outlet import ChatServices, Outlet, Selection
 from eca_server.agent.chat.replay import Replayer
-from eca_server.agent.chat.store.rows import ChatRecord, ChatSettings, StoredChat, restored
+from eca_server.agent.chat.store.rows import ChatRecord, ChatSettings, StoredChat
 from eca_server.agent.chat.title import MakeTitle, Titling
 from eca_server.agent.chat.tool_call import ToolCall
 from eca_server.agent.chat.turn import STOP_SECONDS, Prompt, Turn
@@ -195,7 +195,7 @@ class Chat(Outlet):
         title, turn = self.title, self.turn
         if not was_cleared:
             running = () if turn is None else (turn.unsent, *turn.messages)
-            self.history.restore([restored(each) for each in stored.messages], running)
+            self.history.restore(stored.messages, running)
         if stored.title and not (title and self.settings.is_named_by_user):
             self.titling.title = stored.title
         flags = {**stored.settings.flags, **self._changes.get("flags", {})}

@@ -175,23 +175,15 @@ class Storage:
         if self._memory is not None:
             self._memory.store.note_last(self._chat_id, last)
 
-    async def store(self, record: rows.ChatRecord | None = None) -> None:
+    async def store(self, record: rows.ChatRecord = rows.NOTHING_NEW) -> None:
         """Store additions, the title and the settings, within a time limit; never raise."""
         memory, described = self._memory, self._describe()
         if memory is None or described is None:
             return
-        record = record or rows.ChatRecord()
+        record = attrs.evolve(record, title=described.title, settings=described.settings)
         memory.undeleted.discard(self._chat_id)  # a deleted id may be used again
         try:
-            await memory.store.append(
-                self._chat_id,
-                memory.workspace,
-                rows.stored(record.messages),
-                title=described.title,
-                usage=record.usage,
-                settings=described.settings,
-                running=record.running,
-            )
+            await memory.store.append(self._chat_id, memory.workspace, record)
         except Exception:  # noqa: BLE001 - what cannot be stored must not end a turn
             _log.exception("a part of chat %s cannot be stored", self._chat_id)
 
@@ -268,9 +260,7 @@ class Storage:
         memory, record = self._memory, self._describe()
         erasure = None
         if memory is not None and record is not None:
-            erasure = memory.store.clear(
-                self._chat_id, title=record.title, settings=record.settings
-            )
+            erasure = memory.store.clear(self._chat_id, record)
 
         async def erase() -> None:
             if memory is not None and erasure is not None:

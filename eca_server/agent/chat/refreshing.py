@@ -13,7 +13,7 @@ import trio
 
 from eca_server.agent.chat.chat import Chat
 from eca_server.agent.chat.outlet import Selection
-from eca_server.agent.chat.store.rows import ChatSettings, LoadResult, restored
+from eca_server.agent.chat.store.rows import ChatSettings, LoadResult
 from eca_server.agent.chat.turn import Turn
 from eca_server.agent.chat.usage import SessionUsage
 from eca_server.models.history import Message
@@ -78,7 +78,7 @@ def _take(chat: Chat, loaded: LoadResult) -> None:
     """Take the stored part of a chat, or that it was deleted."""
     stored = loaded.chat
     chat.storage.note_last(loaded.last)
-    messages = () if stored is None else [restored(each) for each in stored.messages]
+    messages = () if stored is None else stored.messages
     if stored is None:
         chat.set(is_named_by_user=False)
         chat.usage = SessionUsage()

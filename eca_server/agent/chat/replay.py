@@ -17,9 +17,8 @@ import trio
 from eca_protocol import messages as m
 from eca_protocol.server.calls import Naming
 from eca_protocol.server.texts import Paragraphs, Role
-from eca_server.agent.chat.citations import source_contents
 from eca_server.agent.chat.flags import Flag
-from eca_server.agent.chat.open_code import OpenCode
+from eca_server.agent.chat.markdown import OpenCode, Sources
 from eca_server.agent.chat.pictures import picture_content
 from eca_server.agent.chat.subagent_work import chat_id_of, details_of
 from eca_server.agent.chat.tool_call import ToolCall
@@ -80,7 +79,7 @@ class _Replay:
     shows_subagents: bool
     flags: Mapping[str, Flag]
     contents: list[ReplayedContent] = attrs.field(factory=list)
-    cited: set[str] = attrs.field(factory=set)
+    sources: Sources = attrs.field(factory=Sources)
 
     def user(self, message: history.Message) -> None:
         compactions = [*history.parts_in([message], history.CompactionPart)]
@@ -92,7 +91,7 @@ class _Replay:
         if message.interrupted:
             self._note(CUT_OFF if message.shown is None else message.shown)
             return
-        self.cited.clear()
+        self.sources = Sources()
         content_id = message.content_id
         words = m.ChatTextContent(text=message.shown_text, content_id=content_id)
         self.contents.append(ReplayedContent("user", words))
@@ -115,7 +114,9 @@ class _Replay:
                 case history.ImagePart(data=data):
                     self._emit(picture_content(data))
                 case history.CitationPart(url=url, title=title):
-                    self._cite(url, title, is_linked=url in text_so_far)
+                    is_linked = url in text_so_far
+                    for content in self.sources.contents(url, title, is_linked=is_linked):
+                        self._emit(content)
 
     def end_code(self) -> None:
         """End the block of code that the model's message has left open."""
@@ -137,12 +138,6 @@ class _Replay:
             if flag.after == content_id:
                 content = m.ChatFlagContent(text=flag.text, content_id=name)
                 self.contents.append(ReplayedContent("system", content))
-
-    def _cite(self, url: str, title: str, *, is_linked: bool) -> None:
-        if url not in self.cited and url.startswith(("https://", "http://")):
-            self.cited.add(url)
-            for content in source_contents(url, title, is_linked=is_linked):
-                self._emit(content)
 
     def _reason(self, part: history.ReasoningPart) -> None:
         reason_id = part.id or str(uuid.uuid4())

@@ -293,7 +293,8 @@ def _show(turn: Turn, answer: Answer, event: Event) -> None:
         case ReasoningFinished(key=key):
             turn.reasonings.finish(key)
         case Citation(url=url, title=title):
-            turn.cite(url, title, linked=url in answer.text)
+            for content in turn.sources.contents(url, title, is_linked=url in answer.text):
+                turn.emit("assistant", content)
         case Image(data=data):
             turn.emit("assistant", picture_content(data))
         case ServerTool(kind=kind, phase="started"):

@@ -14,7 +14,7 @@ import attrs
 import trio
 
 from eca_protocol.errors import ECAError
-from eca_server.agent.chat.store.rows import Change, ChatRecord, Rollback, restored
+from eca_server.agent.chat.store.rows import Change, ChatRecord, Rollback
 from eca_server.agent.chat.store.store import Store
 from eca_server.agent.chat.undo import Disk, Plan, SkippedFile, apply_step, plan, skipped_lines
 from eca_server.config.lock import Locked, lock
@@ -108,7 +108,7 @@ class Rollbacks:
         loaded = await self.store.find(chat_id)
         if loaded is None:
             return None
-        return () if loaded.chat is None else [restored(each) for each in loaded.chat.messages]
+        return () if loaded.chat is None else loaded.chat.messages
 
     async def plan(self, changes: Sequence[Change], lost: Collection[str] = ()) -> Plan:
         """Plan how to undo changes, except in files that are `lost`; write nothing."""
@@ -137,7 +137,7 @@ class Rollbacks:
                 could not be restored, and the messages and before-images stay.
         """
         if not rollback.steps:
-            await self._remove_messages(rollback, settle())
+            await self.store.finish_rollback(rollback, settle())
             return ()
         if not await self.store.note_rollback(rollback):  # or not yet
             await self.store.finish_rollback(_without_loss(rollback))
@@ -151,11 +151,8 @@ class Rollbacks:
                 "Roll back only the messages, or repeat the rollback to skip these files.",
                 skipped,
             )
-        await self._remove_messages(rollback, settle())
+        await self.store.finish_rollback(rollback, settle())
         return skipped
-
-    async def _remove_messages(self, rollback: Rollback, record: ChatRecord) -> None:
-        await self.store.finish_rollback(rollback, title=record.title, settings=record.settings)
 
     async def recover(self, chat_id: str = "") -> None:
         """Finish interrupted rollbacks of this workspace and of one chat."""

@@ -15,9 +15,8 @@ import trio
 from eca_protocol import messages as m
 from eca_protocol.server.reasonings import Reasonings
 from eca_protocol.server.texts import Paragraphs, Role
-from eca_server.agent.chat.citations import source_contents
+from eca_server.agent.chat.markdown import OpenCode, Sources
 from eca_server.agent.chat.merging import Merger
-from eca_server.agent.chat.open_code import OpenCode
 from eca_server.agent.chat.outlet import Outlet
 
 _log = logging.getLogger("eca_server.agent.chat")
@@ -45,7 +44,7 @@ class Writer:
         self.is_closing = False
         self.is_mute = False
         self.reasonings = Reasonings(partial(self.emit, "assistant"))
-        self._cited: set[str] = set()
+        self.sources = Sources()
         self._hooks: dict[str, m.ChatHookActionFinishedContent] = {}
         self._paragraphs = Paragraphs()
         profile = self.session.profile
@@ -96,14 +95,6 @@ class Writer:
         """End the block of code that an answer left open, for a client that needs it."""
         if self._open_code is not None and (ending := self._open_code.ending) is not None:
             self.write("assistant", ending)
-
-    def cite(self, url: str, title: str, *, linked: bool) -> None:
-        """Show a source on the web, once; `linked`: the text has its link already (W-26)."""
-        if url in self._cited or not url.startswith(("https://", "http://")):
-            return
-        self._cited.add(url)
-        for content in source_contents(url, title, is_linked=linked):
-            self.emit("assistant", content)
 
     def begin_hook(self, begun: m.ChatHookActionStartedContent, call_id: str | None) -> None:
         """Show that a hook's action has started; `call_id` names the call it is about, if any."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
-
-import attrs
 
 from eca_protocol.messages import ChatCommand, ChatCommandType
 from eca_protocol.server.texts import arguments_of
@@ -29,13 +27,17 @@ from eca_server.agent.commands.context import (
 from eca_server.agent.commands.custom import CommandFiles, CustomCommand, TooLong
 from eca_server.agent.commands.doctor import check_setup
 from eca_server.agent.commands.exchange import export_chat, import_file
-from eca_server.agent.commands.init import write_instructions
 from eca_server.agent.commands.login import LOGIN, log_out
-from eca_server.agent.commands.rules import list_hooks, list_rules, sync_system_prompt
+from eca_server.agent.commands.rules import (
+    list_hooks,
+    list_rules,
+    sync_system_prompt,
+    write_instructions,
+)
 from eca_server.agent.commands.selection import list_subagents, select_agent, select_model
 from eca_server.agent.commands.skills import SkillCommand, create_skill, skills_command
 from eca_server.agent.commands.trust import review_trust
-from eca_server.agent.commands.unsupported import UNSUPPORTED
+from eca_server.agent.context.definition_files import Definitions
 from eca_server.agent.context.limits import limit_notes
 from eca_server.agent.skills.skills import Skill, SkillFiles
 from eca_server.agent.tools.files import printable
@@ -87,6 +89,24 @@ COMMANDS: tuple[Command, ...] = (
     list_hooks,
     review_trust,
 )
+_PLUGINS = (
+    "plugins are not supported; configure skills, commands, agents, hooks and MCP servers in your "
+    "own files"
+)
+
+UNSUPPORTED: Mapping[str, str] = {
+    "debug-chat": "send `/export NAME.json` for the messages, `/prompt-show` for the next request",
+    "eca-info": "send `/doctor` or `/config`",
+    "memory-consolidate": "nothing is remembered across chats; write it into an AGENTS.md",
+    "plugins": _PLUGINS,
+    "plugin-install": _PLUGINS,
+    "plugin-uninstall": _PLUGINS,
+    "plugin-update": _PLUGINS,
+    "remote": "the server does not listen on the network",
+}
+"""The commands of the upstream server that this one lacks, with the text for the error; the README
+lists them, too."""
+
 _NAMES = frozenset(command.name for command in COMMANDS)
 _MAX_NAMES = 100  # listed in the error for an unknown name
 
@@ -108,7 +128,7 @@ async def run_command(name: str, turn: Turn, context: CommandContext) -> None:
         await native.run(turn, context)
         return
     loaded = await _read(context.command_files, context.skill_files, context.mcp)
-    command = next((each for each in loaded.commands if each.name == name), None)
+    command = next((each for each in loaded.items if each.name == name), None)
     if command is not None:
         for note in loaded.notes:
             if command.path is not None and note.startswith(f"{printable(command.path)}:"):
@@ -125,39 +145,32 @@ async def run_command(name: str, turn: Turn, context: CommandContext) -> None:
         turn.fail("\n\n".join([message, *loaded.notes]))
 
 
-@attrs.frozen(kw_only=True)
-class _FileCommands:
-    """The commands from files: custom ones, then skills; each name once."""
-
-    commands: tuple[CustomCommand, ...]
-    notes: tuple[str, ...]
-
-
-async def _read(files: CommandFiles, skill_files: SkillFiles, mcp: Manager | None) -> _FileCommands:
-    """Read the commands from files.
+async def _read(
+    files: CommandFiles, skill_files: SkillFiles, mcp: Manager | None
+) -> Definitions[CustomCommand]:
+    """Read the commands from files: custom ones, then skills; each name once.
 
     A project's command is dropped if its name is that of a user's command, or could be that of an
     MCP server's prompt, even if that server does not run.
     """
     custom, skills = await files.read(taken=_NAMES), await skill_files.read()
-    taken = _NAMES | {each.name for each in custom.commands if not each.is_of_project}
-    taken |= {each.command for each in skills.skills if not each.is_of_project}
+    taken = _NAMES | {each.name for each in custom.items if not each.is_of_project}
+    taken |= {each.command for each in skills.items if not each.is_of_project}
     prefixes = _server_prefixes(mcp)
 
     def is_free(command: CustomCommand) -> bool:
         is_anothers = command.name in taken or command.name.startswith(prefixes)
         return not command.is_of_project or not is_anothers
 
-    commands = [each for each in custom.commands if is_free(each)]
+    commands = [each for each in custom.items if is_free(each)]
     names = _NAMES | {each.name for each in commands}
     more = [
         each
-        for each in map(SkillCommand.of, skills.skills)
+        for each in map(SkillCommand.of, skills.items)
         if each.name not in names and is_free(each)
     ]
-    return _FileCommands(
-        commands=(*commands, *more), notes=limit_notes((*custom.notes, *skills.notes))
-    )
+    notes = limit_notes((*custom.notes, *skills.notes))
+    return Definitions(items=(*commands, *more), notes=notes)
 
 
 def _server_prefixes(mcp: Manager | None) -> tuple[str, ...]:
@@ -179,7 +192,7 @@ async def _run_file_command(command: CustomCommand, turn: Turn, context: Command
 
 
 async def _run_server_prompt(
-    name: str, turn: Turn, context: CommandContext, files: _FileCommands
+    name: str, turn: Turn, context: CommandContext, files: Definitions[CustomCommand]
 ) -> bool:
     """Run the MCP server's prompt of this name; return False if there is no such prompt."""
     if context.mcp is None or ":" not in name:
@@ -233,9 +246,9 @@ def _type_of(command: _AnyCommand) -> ChatCommandType:
     return "customPrompt" if isinstance(command, CustomCommand) else "mcpPrompt"
 
 
-def _all(files: _FileCommands, mcp: Manager | None) -> list[_AnyCommand]:
+def _all(files: Definitions[CustomCommand], mcp: Manager | None) -> list[_AnyCommand]:
     """Return every command: native, custom, skills, prompts of MCP servers."""
-    commands: list[_AnyCommand] = [*COMMANDS, *files.commands]
+    commands: list[_AnyCommand] = [*COMMANDS, *files.items]
     if mcp is not None:
         from eca_server.agent.commands.server_prompts import server_prompts  # noqa: PLC0415 - as above
 
@@ -243,5 +256,5 @@ def _all(files: _FileCommands, mcp: Manager | None) -> list[_AnyCommand]:
     return commands
 
 
-def _used_names(files: _FileCommands) -> frozenset[str]:
-    return _NAMES | {each.name for each in files.commands}
+def _used_names(files: Definitions[CustomCommand]) -> frozenset[str]:
+    return _NAMES | {each.name for each in files.items}

@@ -73,7 +73,7 @@ async def resume_chat(turn: Turn, context: CommandContext) -> None:
         numbered = {f"{number}": each.id for number, each in enumerate(others, 1)}
         stored = await _stored(numbered.get(arguments[0], arguments[0]), context, memory)
         if stored is not None:
-            messages = appendable([each.message for each in stored.messages])
+            messages = appendable(stored.messages)
             turn.messages.extend(messages)
             count, show = counted(len(messages), "message"), context.chats.show_after_turn
             added = f"Added {count} to this chat{'' if show else ' (not shown again)'}."

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 import trio
 
@@ -163,9 +164,5 @@ async def show_repo_map(turn: Turn, context: CommandContext) -> None:
         turn.fail("No folder is open.")
         return
 
-    def draw() -> str:
-        return draw_roots(
-            workspace, gitignore=context.gitignore, checkpoint=trio.from_thread.check_cancelled
-        )
-
+    draw = partial(draw_roots, workspace, gitignore=context.gitignore)
     turn.report(fenced(await trio.to_thread.run_sync(draw)))

@@ -20,17 +20,16 @@ from itertools import islice
 from pathlib import Path
 
 import attrs
-import trio
 
 from eca_protocol.messages import CommandArgument
 from eca_server.agent.context.block import workspace_text
 from eca_server.agent.context.definition_files import (
     DefinitionFiles,
     DefinitionPlaces,
+    Definitions,
     InvalidDefinition,
 )
 from eca_server.agent.context.front_matter import mappings_in, split_front_matter
-from eca_server.agent.context.limits import limit_notes
 from eca_server.agent.tools.files import printable
 from eca_server.system.threads import run_on_disk
 from eca_server.workspace.boundary import Place
@@ -188,43 +187,28 @@ def _described(arguments: Iterable[Mapping[str, str]]) -> Iterator[CommandArgume
 
 
 @attrs.frozen(kw_only=True)
-class CommandList:
-    """The valid custom commands, and the problems of the others."""
-
-    commands: tuple[CustomCommand, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-@attrs.frozen(kw_only=True)
 class CommandFiles(DefinitionPlaces):
     """The places of custom commands; the usual one is `.eca/commands` of each root."""
 
-    async def read(self, *, taken: Iterable[str]) -> CommandList:
+    async def read(self, *, taken: Iterable[str]) -> Definitions[CustomCommand]:
         """Search for commands, except those whose names are `taken`."""
 
-        def work() -> CommandList:
-            reading = _Reading(
-                workspace=self.workspace,
-                taken=frozenset(taken),
-                checkpoint=trio.from_thread.check_cancelled,
-            )
+        def work() -> Definitions[CustomCommand]:
+            reading = _Reading(workspace=self.workspace, taken=frozenset(taken))
             own, of_workspace = reading.configured(self)
             for path in (str(self.user_directory / "commands"), *own):
                 reading.add(path)
             folders = [str(root.path / ".eca" / "commands") for root in self.workspace.roots]
             for path in (*folders, *of_workspace):
                 reading.add(path, from_workspace=True)
-            return CommandList(
-                commands=tuple(reading.commands.values()), notes=limit_notes(reading.notes)
-            )
+            return reading.result()
 
         return await run_on_disk(work)
 
 
 @attrs.define(kw_only=True, eq=False)
-class _Reading(DefinitionFiles):
+class _Reading(DefinitionFiles[CustomCommand]):
     taken: frozenset[str]
-    commands: dict[str, CustomCommand] = attrs.field(init=False, factory=dict)
 
     def names(self, folder: Place, *, from_workspace: bool) -> Iterator[str]:
         """Yield the Markdown files below a directory."""
@@ -234,12 +218,10 @@ class _Reading(DefinitionFiles):
     def add_file(self, place: Place, *, from_workspace: bool) -> None:
         """Add a command, unless its name is taken."""
         name = re.sub(r"\s+", "-", place.path.stem.strip()).lower()
-        if name in self.commands or name in self.taken:
+        if name in self.items or name in self.taken:
             return
         command = parse_command(name, self.text_of(place))
         if command is None:
             raise InvalidDefinition("the file has no text")
         if printable(name) == name:
-            self.commands[name] = attrs.evolve(
-                command, path=place.path, is_of_project=from_workspace
-            )
+            self.items[name] = attrs.evolve(command, path=place.path, is_of_project=from_workspace)

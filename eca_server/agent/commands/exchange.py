@@ -11,8 +11,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from eca_protocol import json
 from eca_protocol.messages import CommandArgument
@@ -73,15 +72,16 @@ async def export_chat(turn: Turn, context: CommandContext) -> None:
         "login-provider": (settings.model or "").partition("/")[0] or None,
         "user-prompt-count": sum(each.content_id is not None for each in messages),
     }
-    write = partial(
-        _write,
-        context.workspace,
-        arguments_of(context.text),
-        messages,
-        about,
-        flags=settings.flags,
-        hide=hide,
-    )
+    requested_path = arguments_of(context.text).strip("\"'")
+
+    def write() -> Place:
+        places = _places(context.workspace, requested_path, str(about["title"] or about["id"]))
+        text = _text(places[0].path.suffix.lower(), messages, about, settings.flags, hide)
+        for place in places[:-1]:
+            with suppress(AlreadyExists):
+                return _create(place, text)
+        return _create(places[-1], text)
+
     try:
         place = await change_in_thread(write)
     except ToolError as error:
@@ -94,25 +94,8 @@ async def export_chat(turn: Turn, context: CommandContext) -> None:
     turn.report(message + import_hint)
 
 
-def _write(
-    workspace: Workspace,
-    requested_path: str,
-    messages: Sequence[Message],
-    about: Mapping[str, object],
-    *,
-    flags: Mapping[str, Flag],
-    hide: Hide,
-) -> Place:
-    places = _places(workspace, requested_path.strip("\"'"), str(about["title"] or about["id"]))
-    form = _FORMS.get(places[0].path.suffix.lower(), _edn)
-    data = form(messages, about, flags, hide).encode("utf-8", "replace")
-    for place in places[:-1]:
-        with suppress(AlreadyExists):
-            return _create(place, data)
-    return _create(places[-1], data)
-
-
-def _create(place: Place, data: bytes) -> Place:
+def _create(place: Place, text: str) -> Place:
+    data = text.encode("utf-8", "replace")
     replace_file(place, data, expected=None, mode=0o600, checkpoint=checkpoint)
     return place
 
@@ -129,28 +112,19 @@ def _places(workspace: Workspace, requested_path: str, title: str) -> Sequence[P
     return [workspace.locate(str(folder.path / f"{name}.edn")) for name in names]
 
 
-def _edn(*chat: Any) -> str:
-    return edn.dumps(_envelope(*chat))
-
-
-def _json(*chat: Any) -> str:
-    return json.dumps(edn.plain(_envelope(*chat))).decode()
-
-
-def _envelope(
-    messages: Sequence[Message], about: Mapping[str, object], flags: Mapping[str, Flag], hide: Hide
-) -> Any:
-    now = round(time.time() * 1000)
-    return envelope(messages, about, version=version(), exported_at=now, flags=flags, hide=hide)
-
-
-def _markdown(
-    messages: Sequence[Message], about: Mapping[str, object], _: Mapping[str, Flag], hide: Hide
+def _text(
+    suffix: str,
+    messages: Sequence[Message],
+    about: Mapping[str, object],
+    flags: Mapping[str, Flag],
+    hide: Hide,
 ) -> str:
-    return markdown(messages, str(about["title"] or "Chat"), hide=hide)
-
-
-_FORMS: Final = {".edn": _edn, ".json": _json, ".md": _markdown}
+    """Return the text of a file with a chat: Markdown, JSON, or EDN for every other suffix."""
+    if suffix == ".md":
+        return markdown(messages, str(about["title"] or "Chat"), hide=hide)
+    now = round(time.time() * 1000)
+    whole = envelope(messages, about, version=version(), exported_at=now, flags=flags, hide=hide)
+    return json.dumps(edn.plain(whole)).decode() if suffix == ".json" else edn.dumps(whole)
 
 
 @command("import", CommandArgument(name="path", description="Path of the file.", required=True))

@@ -1,28 +1,62 @@
-"""`/rules` and `/hooks` list what is configured; `/sync-system-prompt` applies changed rules."""
+"""`/init` writes an AGENTS.md, `/sync-system-prompt` applies it; `/rules` and `/hooks` list."""
 
 from __future__ import annotations
 
-from functools import partial
-
 from eca_protocol import json
+from eca_protocol.messages import CommandArgument
+from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn
-from eca_server.agent.commands.command import CommandContext, command, fenced
+from eca_server.agent.commands.command import CommandContext, ask_model, command, fenced
 from eca_server.agent.commands.trust import report_withheld
 from eca_server.agent.context.block import Section
-from eca_server.agent.context.instructions_files import read_instruction_files
+from eca_server.agent.context.instructions_files import InstructionSearch
 from eca_server.agent.tools.files import printable
+from eca_server.config.effective import apply_behavior
 from eca_server.config.hook_settings import Hook
 from eca_server.config.tool_settings import paths_of
 from eca_server.system.threads import THREAD_SECONDS, run_on_disk
+
+_AGENTS_MD = """\
+Write the file {path}: instructions for coding agents that are new to this repository.
+
+Explore before you write: read the directory tree, the README, the files that define how the \
+project is built, packaged and tested, and some of its code and tests. If an AGENTS.md exists, \
+read it, keep what is correct and fix the rest.
+
+Include, where useful:
+- the purpose of the project and the location of its main parts;
+- the exact commands to build it, to lint it, to run all tests and to run a single test;
+- conventions of code, tests and commits that a single file does not show;
+- common mistakes.
+
+Write only facts that you have verified in this repository, no general advice. Use Markdown; one \
+page at most.\
+"""
+
+
+@command(
+    "init",
+    CommandArgument(name="wishes", description="Additional instructions for the model."),
+    asks_model=True,
+)
+async def write_instructions(turn: Turn, context: CommandContext) -> None:
+    """Let the model write an AGENTS.md for this workspace."""
+    roots = context.workspace.roots
+    if not roots:
+        turn.fail("No folder is open. Open a folder, and send `/init` again.")
+        return
+    own = apply_behavior(context.loaded.config, context.behavior).prompts.init
+    text = own or _AGENTS_MD.format(path=roots[0].path / "AGENTS.md")
+    wishes = arguments_of(context.text)
+    await ask_model(turn, context, f"{text}\n\n{wishes}" if wishes else text)
 
 
 @command("rules", steering="between requests")
 async def list_rules(turn: Turn, context: CommandContext) -> None:
     """List the rules and AGENTS.md files that apply to this chat."""
     config = context.loaded.config
-    read = partial(
-        read_instruction_files,
-        context.workspace,
+    search = InstructionSearch(
+        workspace=context.workspace,
         user_directory=context.skill_files.user_directory,
         rules=paths_of(config.rules),
         parents=config.include_parent_agents_files,
@@ -30,7 +64,7 @@ async def list_rules(turn: Turn, context: CommandContext) -> None:
         model=context.model,
         trusted_roots=context.loaded.trusted_roots,
     )
-    instructions = await run_on_disk(read, seconds=THREAD_SECONDS)
+    instructions = await run_on_disk(search.run, seconds=THREAD_SECONDS)
     text = "\n".join(map(_line, instructions.sections))
     agent = turn.session.profile.agent_name(context.behavior)
     heading = f"Rules and instructions for `{agent}`"

@@ -68,9 +68,9 @@ def skills_command(hidden_notes: Callable[[Iterable[Skill]], Iterable[str]]) -> 
 
     async def run(turn: Turn, context: CommandContext) -> None:
         skills = await context.skill_files.read()
-        lines = [f"{each.name}: {each.description} ({each.folder})" for each in skills.skills]
+        lines = [f"{each.name}: {each.description} ({each.folder})" for each in skills.items]
         listed = "Skills:\n\n" + fenced("\n".join(lines)) if lines else "There are no skills."
-        turn.report("\n\n".join([listed, *hidden_notes(skills.skills), *skills.notes]))
+        turn.report("\n\n".join([listed, *hidden_notes(skills.items), *skills.notes]))
 
     return Command(
         name="skills",

@@ -109,7 +109,6 @@ async def build_context(
         limits=limits,
         ledger=ledger or Ledger(),
         gitignore=gitignore,
-        checkpoint=trio.from_thread.check_cancelled,
     )
 
     def work() -> PromptContext:

@@ -12,15 +12,19 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import attrs
 
-from eca_server.agent.tools.files import printable
+from eca_server.agent.context.limits import limit_notes
+from eca_server.agent.tools.files import checkpoint, printable
 from eca_server.config.interpolation import references_in
 from eca_server.workspace.boundary import Place, Workspace, is_missing
 from eca_server.workspace.errors import FileError, OutsideWorkspace, TooLarge, reason_of
 from eca_server.workspace.ignore import list_files
-from eca_server.workspace.reading import Checkpoint, decode, read_file
+from eca_server.workspace.reading import decode, read_file
+
+T = TypeVar("T")
 
 _LARGEST = 64 * 1024  # bytes of one file
 _TOTAL = 8 * 2**20  # bytes of all files of one search
@@ -46,20 +50,32 @@ class DefinitionPlaces:
     configured: tuple[str, ...] = ()
 
 
+@attrs.frozen(kw_only=True)
+class Definitions(Generic[T]):
+    """The valid definitions of one kind, and sentences about the problems of the others."""
+
+    items: tuple[T, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
 @attrs.define(kw_only=True, eq=False)
-class DefinitionFiles(ABC):
+class DefinitionFiles(ABC, Generic[T]):
     """The files of one kind; used in a worker thread.
 
     Attributes:
-        checkpoint: called now and then; an exception of it ends the search.
+        items: the definitions so far, by their names in lower case.
         budget: bytes that may still be read.
         notes: sentences about skipped files.
     """
 
     workspace: Workspace
-    checkpoint: Checkpoint
     budget: int = attrs.field(init=False, default=_TOTAL)
+    items: dict[str, T] = attrs.field(init=False, factory=dict)
     notes: list[str] = attrs.field(init=False, factory=list)
+
+    def result(self) -> Definitions[T]:
+        """Return what was read."""
+        return Definitions(items=tuple(self.items.values()), notes=limit_notes(self.notes))
 
     @abstractmethod
     def add_file(self, place: Place, *, from_workspace: bool) -> None:
@@ -126,7 +142,7 @@ class DefinitionFiles(ABC):
 
     def list_visible(self, directory: Path, *, most: int) -> Iterator[str]:
         """Yield the files below a real directory, without hidden ones, sorted."""
-        return visible_files(directory, most=most, links=True, checkpoint=self.checkpoint)
+        return visible_files(directory, most=most, links=True)
 
     def text_of(self, place: Place) -> str:
         """Return the text of a small file.
@@ -136,7 +152,7 @@ class DefinitionFiles(ABC):
         """
         if self.budget <= 0:
             raise TooLarge(f"the limit of {_TOTAL:,} bytes of such files is reached")
-        snapshot = read_file(place, limit=_LARGEST, checkpoint=self.checkpoint)
+        snapshot = read_file(place, limit=_LARGEST, checkpoint=checkpoint)
         self.budget -= len(snapshot.data)
         text = decode(snapshot.data).text
         if any(_IN_SHELL.match(target) is None for _, target in references_in(text)):
@@ -148,9 +164,7 @@ class DefinitionFiles(ABC):
         self.notes.append(f"{printable(path)}: {reason_of(fault)}.")
 
 
-def visible_files(
-    directory: Path, *, most: int, links: bool, checkpoint: Checkpoint
-) -> Iterator[str]:
+def visible_files(directory: Path, *, most: int, links: bool) -> Iterator[str]:
     """Yield the files below a real directory, without hidden ones, sorted."""
     paths = list_files(directory, limit=most, gitignore=False, links=links, checkpoint=checkpoint)
     for path in sorted(paths):

@@ -20,7 +20,8 @@ from eca_protocol.server.roots import Root
 from eca_server.agent.context.block import Content, Section, render
 from eca_server.agent.context.excerpt import Excerpt, read_excerpt
 from eca_server.agent.context.limits import Limits
-from eca_server.agent.tools.files import LARGEST, Ledger, printable
+from eca_server.agent.tools.directory_tree import Tree
+from eca_server.agent.tools.files import LARGEST, Ledger, checkpoint, printable
 from eca_server.agent.tools.output import cut_mark
 from eca_server.models.attachments import (
     SIGNATURE_BYTES,
@@ -31,21 +32,10 @@ from eca_server.workspace.boundary import Place, Workspace, open_place
 from eca_server.workspace.errors import FileError, TooLarge
 from eca_server.workspace.ignore import list_files, list_root
 from eca_server.workspace.opening import Descent, Directory
-from eca_server.workspace.reading import Checkpoint, open_file, read_file
+from eca_server.workspace.reading import open_file, read_file
 
 _MOST_FILES = 100_000  # of one directory
 _OVERHEAD = 64  # bytes charged for each file, for its tags and the time to read it
-
-
-@attrs.define(eq=False)
-class _Directory:
-    directories: dict[str, _Directory] = attrs.field(factory=dict)
-    files: list[str] = attrs.field(factory=list)
-    is_shown: bool = False
-
-    @property
-    def size(self) -> int:
-        return len(self.directories) + len(self.files)
 
 
 def draw_tree(paths: Iterable[str], *, limit: int) -> str:
@@ -54,40 +44,36 @@ def draw_tree(paths: Iterable[str], *, limit: int) -> str:
     The contents of a directory are shown in full or only by their number; upper directories come
     before lower ones. The top is always shown, up to the limit.
     """
-    top = _Directory()
-    for path in sorted(paths):
-        *above, name = path.split("/")
-        directory = top
-        for each in above:
-            directory = directory.directories.setdefault(each, _Directory())
-        directory.files.append(name)
-    _choose(top, limit)
-    lines: list[str] = []
-    _draw(top, "", lines)
+    top = Tree.of(sorted(paths))
+    lines = [*_lines(top, "", _shown_in_full(top, limit))]
     if len(lines) > limit:
         lines[limit:] = [f"... cut, {len(lines) - limit} entries left out ..."]
     return "\n".join(lines)
 
 
-def _choose(top: _Directory, limit: int) -> None:
+def _shown_in_full(top: Tree, limit: int) -> set[Tree]:
+    shown: set[Tree] = set()
     waiting = deque([top])
     while waiting:
         directory = waiting.popleft()
-        directory.is_shown = directory is top or directory.size <= limit
-        if directory.is_shown:
-            limit -= directory.size
-            waiting.extend(directory.directories.values())
+        size = len(directory.below) + len(directory.names)
+        if directory is top or size <= limit:
+            shown.add(directory)
+            limit -= size
+            waiting.extend(directory.below.values())
+    return shown
 
 
-def _draw(directory: _Directory, indent: str, lines: list[str]) -> None:
-    for name, below in directory.directories.items():
-        if below.is_shown:
-            lines.append(f"{indent}{printable(name)}/")
-            _draw(below, f"{indent}  ", lines)
+def _lines(directory: Tree, indent: str, shown: set[Tree]) -> Iterator[str]:
+    for name, below in directory.below.items():
+        if below in shown:
+            yield f"{indent}{printable(name)}/"
+            yield from _lines(below, f"{indent}  ", shown)
         else:
-            entries = "1 entry" if below.size == 1 else f"{below.size} entries"
-            lines.append(f"{indent}{printable(name)}/ ({entries} left out)")
-    lines.extend(f"{indent}{printable(name)}" for name in directory.files)
+            size = len(below.below) + len(below.names)
+            entries = "1 entry" if size == 1 else f"{size} entries"
+            yield f"{indent}{printable(name)}/ ({entries} left out)"
+    yield from (f"{indent}{printable(name)}" for name in directory.names)
 
 
 @attrs.frozen(kw_only=True)
@@ -97,14 +83,12 @@ class PathReader:
     Attributes:
         ledger: records the contents of the text files that were read.
         gitignore: leave out the files that Git ignores in directories.
-        checkpoint: called between pieces of work; an exception of it ends the work.
     """
 
     workspace: Workspace
     limits: Limits
     ledger: Ledger = attrs.field(factory=Ledger)
     gitignore: bool = True
-    checkpoint: Checkpoint = lambda: None
 
     def read(self, place: Place, lines: LinesRange | None, *, budget: int) -> Content:
         """Read a file, some lines of it, or a directory, in at most `budget` bytes.
@@ -129,7 +113,7 @@ class PathReader:
             limit=_MOST_FILES,
             gitignore=self.gitignore,
             without=self.workspace.private_below(root.real_path),
-            checkpoint=self.checkpoint,
+            checkpoint=checkpoint,
         )
         drawn = draw_tree(paths, limit=self.limits.tree)
         return Section(name="tree", attributes={"path": str(root.path)}, body=(drawn,))
@@ -148,8 +132,8 @@ class PathReader:
     def _excerpt(self, place: Place, size: int, lines: LinesRange | None = None) -> Excerpt:
         content = None  # read first: a change in between then counts as one after the reading
         with contextlib.suppress(TooLarge):
-            content = read_file(place, limit=LARGEST, checkpoint=self.checkpoint).fingerprint
-        excerpt = read_excerpt(place, size=size, lines=lines, checkpoint=self.checkpoint)
+            content = read_file(place, limit=LARGEST, checkpoint=checkpoint).fingerprint
+        excerpt = read_excerpt(place, size=size, lines=lines, checkpoint=checkpoint)
         if content is not None:
             self.ledger.record(place.real_path, content)
         return excerpt
@@ -161,7 +145,7 @@ class PathReader:
             return None
         is_picture = media_type.startswith("image/")
         limit = self.limits.picture if is_picture else self.limits.document
-        snapshot = read_file(place, limit=limit, checkpoint=self.checkpoint)
+        snapshot = read_file(place, limit=limit, checkpoint=checkpoint)
         attributes = {"path": str(place.path), "type": media_type}
         return Content(
             section=Section(name="picture" if is_picture else "document", attributes=attributes),
@@ -192,7 +176,7 @@ class PathReader:
         remaining = budget
         cut = unread = unread_files = 0
         for path in paths:
-            self.checkpoint()
+            checkpoint()
             cost = _OVERHEAD + len(path)
             with contextlib.suppress(FileError, OSError):  # other files are only in the tree
                 if remaining <= cost:
@@ -221,17 +205,13 @@ class PathReader:
             gitignore=self.gitignore,
             links=False,
             without=self.workspace.private_below(directory.path),
-            checkpoint=self.checkpoint,
+            checkpoint=checkpoint,
         )
 
 
-def draw_roots(
-    workspace: Workspace, *, gitignore: bool = True, checkpoint: Checkpoint = lambda: None
-) -> str:
+def draw_roots(workspace: Workspace, *, gitignore: bool = True) -> str:
     """Return the files of every root, each as the tree of the context `repoMap`."""
-    reader = PathReader(
-        workspace=workspace, limits=Limits(), gitignore=gitignore, checkpoint=checkpoint
-    )
+    reader = PathReader(workspace=workspace, limits=Limits(), gitignore=gitignore)
     sections = []
     for root in workspace.roots:
         try:

@@ -12,12 +12,11 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import attrs
-import trio
 
 from eca_protocol.server.roots import Root
 from eca_server.agent.context.block import SOURCE, Origin, Section, render
@@ -27,14 +26,13 @@ from eca_server.agent.context.front_matter import split_front_matter
 from eca_server.agent.context.limits import limit_notes
 from eca_server.agent.context.mentions import find_mentions
 from eca_server.agent.context.reach import ANYWHERE, Boundaries, Reach
-from eca_server.agent.tools.files import printable
+from eca_server.agent.tools.files import checkpoint, printable
 from eca_server.config.matchers import BadMatcher, is_in_name
 from eca_server.config.tool_settings import AGENT_ALIASES
 from eca_server.config.unknown import hint, nearest_key
 from eca_server.printable import visible
-from eca_server.workspace.boundary import Place, Workspace, is_missing
+from eca_server.workspace.boundary import Place, is_missing
 from eca_server.workspace.errors import FileError, reason_of
-from eca_server.workspace.reading import Checkpoint
 
 _LARGEST = 64 * 1024  # bytes of one file; the rest is cut
 _TOTAL = 256 * 1024  # bytes of all files
@@ -74,17 +72,9 @@ def has_template(text: str) -> bool:
     return _TEMPLATE.search(text) is not None
 
 
-def read_instruction_files(
-    workspace: Workspace,
-    *,
-    user_directory: Path,
-    rules: Sequence[str] = (),
-    parents: bool = True,
-    behavior: str = "agent",
-    model: str = "",
-    trusted_roots: Collection[Path] = (),
-) -> InstructionFiles:
-    """Read every AGENTS.md and rule that applies to a workspace; use `run_on_disk`.
+@attrs.define(kw_only=True, eq=False)
+class InstructionSearch(Boundaries):
+    """A search for every AGENTS.md and rule that applies to a workspace.
 
     The order: the user's AGENTS.md and rules, the configured rules, the AGENTS.md of the
     directories above each trusted root, those of the roots, the rules in `.eca/rules` of each
@@ -92,67 +82,54 @@ def read_instruction_files(
     may name the behaviours (`agent`) and models (`model`) it is for, and, for the model, files
     (`paths`).
 
-    Args:
-        workspace: the workspace.
-        user_directory: the user's configuration directory, `~/.config/eca`.
+    Attributes:
         rules: `rules` of the configuration: paths, relative ones to a root. Those of a workspace's
             configuration are `WorkspaceFile`s, with the real path that was checked.
         parents: whether to read the AGENTS.md of the directories above each root.
         behavior: the behaviour of the chat.
         model: the model that reads the instructions, `provider/model`.
-        trusted_roots: the paths of the trusted roots, as opened or real.
     """
-    reading = _Reading(
-        workspace=workspace,
-        user_directory=user_directory,
-        boundaries=Boundaries(
-            workspace=workspace,
-            user_directory=user_directory,
-            trusted_roots=trusted_roots,
-        ),
-        behavior=behavior,
-        model=model,
-        checkpoint=trio.from_thread.check_cancelled,
-    )
-    reading.add_own()
-    reading.add_configured(rules)
-    if parents:
-        reading.add_parents()
-    reading.add_roots()
-    return reading.result()
 
-
-@attrs.define(kw_only=True, eq=False)
-class _Reading:
-    """The files that were read so far; used in a worker thread."""
-
-    workspace: Workspace
-    user_directory: Path
-    boundaries: Boundaries
-    behavior: str
-    model: str
-    checkpoint: Checkpoint
-    budget: int = _TOTAL
+    rules: Sequence[str] = ()
+    parents: bool = True
+    behavior: str = "agent"
+    model: str = ""
+    budget: int = attrs.field(init=False, default=_TOTAL)
     depends_on_model: bool = attrs.field(init=False, default=False)
     read: set[Path] = attrs.field(init=False, factory=set)
     sections: list[Section] = attrs.field(init=False, factory=list)
     templates: list[str] = attrs.field(init=False, factory=list)
     notes: list[str] = attrs.field(init=False, factory=list)
 
-    def add_own(self) -> None:
+    def run(self) -> InstructionFiles:
+        """Read the files, once; use `run_on_disk`."""
+        self._add_own()
+        self._add_configured()
+        if self.parents:
+            self._add_parents()
+        self._add_roots()
+        return InstructionFiles(
+            text=render(self.sections),
+            sections=tuple(self.sections),
+            depends_on_model=self.depends_on_model,
+            templates=tuple(self.templates),
+            notes=limit_notes(self.notes),
+        )
+
+    def _add_own(self) -> None:
         """Add the user's own AGENTS.md and rules."""
         self._add(_INSTRUCTIONS, str(self.user_directory / _NAME), ANYWHERE)
         self._add_directory(self.user_directory / "rules", ANYWHERE)
 
-    def add_configured(self, rules: Sequence[str]) -> None:
+    def _add_configured(self) -> None:
         """Add the rules that the configuration names."""
         bases = [root.path for root in self.workspace.roots] or [self.user_directory]
-        for path in rules:
+        for path in self.rules:
             exists = [self._add_entry(path, base) for base in bases]
             if not any(exists):
                 self._leave_out(path, "the file does not exist")
 
-    def add_parents(self) -> None:
+    def _add_parents(self) -> None:
         """Add each AGENTS.md above a root, from the top of the file system down."""
         left_out: dict[Path, Root] = {}
         for root in self.workspace.roots:
@@ -160,7 +137,7 @@ class _Reading:
                 path = folder / _NAME
                 if not _is_users_own(path):
                     continue
-                if self.boundaries.trusts(root) or self.workspace.locate(str(path)).is_inside:
+                if self.trusts(root) or self.workspace.locate(str(path)).is_inside:
                     self._add(_INSTRUCTIONS, str(path), Reach(directory=folder))
                 else:
                     left_out[path] = root
@@ -169,21 +146,12 @@ class _Reading:
                 reason = f"it is above {str(root.path)!r}, which is not trusted"
                 self._leave_out(str(path), printable(reason))
 
-    def add_roots(self) -> None:
+    def _add_roots(self) -> None:
         """Add each root's AGENTS.md, then each root's rules."""
         for root in self.workspace.roots:
-            self._add(_INSTRUCTIONS, str(root.path / _NAME), self.boundaries.of_root(root))
+            self._add(_INSTRUCTIONS, str(root.path / _NAME), self.of_root(root))
         for root in self.workspace.roots:
-            self._add_directory(root.path / ".eca" / "rules", self.boundaries.of_root(root))
-
-    def result(self) -> InstructionFiles:
-        return InstructionFiles(
-            text=render(self.sections),
-            sections=tuple(self.sections),
-            depends_on_model=self.depends_on_model,
-            templates=tuple(self.templates),
-            notes=limit_notes(self.notes),
-        )
+            self._add_directory(root.path / ".eca" / "rules", self.of_root(root))
 
     def _add_directory(self, directory: Path, reach: Reach) -> None:
         """Add the rules in a directory and below it, if it exists."""
@@ -194,10 +162,8 @@ class _Reading:
             if not place.real_path.is_dir():
                 return
             reach.check(place)
-            links, checkpoint = reach is ANYWHERE, self.checkpoint
-            for path in visible_files(
-                place.real_path, most=_MOST_RULES, links=links, checkpoint=checkpoint
-            ):
+            links = reach is ANYWHERE
+            for path in visible_files(place.real_path, most=_MOST_RULES, links=links):
                 self._add(_RULE, str(directory / path), reach)
 
     def _add_entry(self, path: str, base: Path) -> bool:
@@ -206,7 +172,7 @@ class _Reading:
             place = self.workspace.locate(path, base=base)
             if not place.real_path.exists():
                 return False
-            reach = self.boundaries.of_entry(path, place)
+            reach = self.of_entry(path, place)
             if place.real_path.is_dir():
                 self._add_directory(place.path, reach)
             else:
@@ -236,13 +202,13 @@ class _Reading:
                     reach.check(place)
                     if place.real_path not in self.read:
                         self.read.add(place.real_path)
-                        text = self._read(kind, place, self.boundaries.origin_of(place, reach))
+                        text = self._read(kind, place, self.origin_of(place, reach))
                         if kind == _INSTRUCTIONS:
                             stack.append(self._mentioned(text, place))
 
     def _mentioned(self, text: str, source: Place) -> Iterator[tuple[str, Place, Reach]]:
         """Yield the files that an AGENTS.md mentions; ignore a mention of no file."""
-        reach = self.boundaries.of_file(source)
+        reach = self.of_file(source)
         for mention in find_mentions(text, most=_MOST_MENTIONED):
             for target in mention.targets:
                 with suppress(FileError, OSError):
@@ -262,7 +228,7 @@ class _Reading:
 
     def _read(self, kind: str, place: Place, origin: Origin) -> str:
         """Add a file, if it is for this behaviour, and return its text."""
-        excerpt = read_excerpt(place, size=min(_LARGEST, self.budget), checkpoint=self.checkpoint)
+        excerpt = read_excerpt(place, size=min(_LARGEST, self.budget), checkpoint=checkpoint)
         self.budget -= len(excerpt.text.encode())
         if excerpt.left_out:
             self.notes.append(

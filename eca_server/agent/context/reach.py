@@ -59,11 +59,12 @@ ANYWHERE = Reach(directory=None)
 """The reach of the user's own files."""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True, eq=False)
 class Boundaries:
     """The reach of each file; reads the disk.
 
     Attributes:
+        user_directory: the user's configuration directory, `~/.config/eca`.
         trusted_roots: the paths of the trusted roots, as opened or real.
     """
 

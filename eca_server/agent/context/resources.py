@@ -26,7 +26,7 @@ from eca_server.workspace.errors import NotText, TooLarge
 
 if TYPE_CHECKING:
     from eca_server.agent.mcp.manager import Manager
-    from eca_server.agent.mcp.messages import Resource, ResourceContents, ResourceTemplate
+    from eca_server.agent.mcp.messages import Resource, ResourceContents
     from eca_server.agent.mcp.server import Server
 
 Key: TypeAlias = tuple[str, str]
@@ -91,11 +91,11 @@ def matching_resources(
     keys = {(each.server, each.uri) for each in existing if isinstance(each, McpResourceContext)}
     matches: dict[Key, McpResourceContext] = {}
     for server in servers:
-        for uri, resource in _matching(server, query):
-            key = server.name, uri
-            if key not in keys and key not in matches and len(uri) <= _LONGEST_URI:
+        for resource in _matching(server, query):
+            key = server.name, resource.uri
+            if key not in keys and key not in matches and len(resource.uri) <= _LONGEST_URI:
                 matches[key] = McpResourceContext(
-                    uri=uri,
+                    uri=resource.uri,
                     name=resource.name[:_LONGEST],
                     description=(resource.description or resource.title)[:_LONGEST],
                     mime_type=resource.mime_type[:_LONGEST] or "text/plain",
@@ -106,16 +106,16 @@ def matching_resources(
     return tuple(matches.values())
 
 
-def _matching(server: Server, query: str) -> Iterator[tuple[str, Resource | ResourceTemplate]]:
+def _matching(server: Server, query: str) -> Iterator[Resource]:
     folded = query.casefold()
     for resource in server.resources:
         shown = f"{server.name}:{resource.name}"  # as clients list and complete it
         texts = (resource.uri, resource.name, resource.title, resource.description, shown)
         if any(folded in each[:_LONGEST_URI].casefold() for each in texts):
-            yield resource.uri, resource
+            yield resource
     for template in server.templates:
-        if _fills(query, template.uri_template):
-            yield query, template
+        if _fills(query, template.uri):
+            yield attrs.evolve(template, uri=query)
 
 
 def _fills(uri: str, template: str) -> bool:

@@ -227,38 +227,26 @@ class Completions:
     ) -> str:
         """Return the completion; empty if there is none in time."""
         name = f"{model.origin.provider}/{model.origin.model}"
+        offers = self._offers
         try:
-            for offer in reversed(self._offers):
+            for offer in reversed(offers):
                 if (rest := offer.remaining_at(name, document)) is not None:
                     return rest
-            return await self._request(request, document, model, instruction, name)
+            request.scope.deadline = trio.current_time() + TIMEOUT
+            with request.scope:
+                if request.has_superseded:
+                    await trio.sleep(PAUSE)
+                async with self._one_at_a_time:
+                    text = await self._from_model(document, model, instruction, name)
+                self._failures.pop(name, None)
+                offers.append(_Offer(name, document, text))
+                return "" if request.scope.cancel_called else text
+            if trio.current_time() >= request.scope.deadline:
+                self.report_once(name, "timeout", f"{name} did not answer within {TIMEOUT:g} s.")
+        except BackendError as error:
+            self.report_once(name, error.kind, model.explain(error))
         finally:
             request.is_over = True
-
-    async def _request(
-        self,
-        request: CompletionRequest,
-        document: Document,
-        model: Model,
-        instruction: str | None,
-        name: str,
-    ) -> str:
-        request.scope.deadline = trio.current_time() + TIMEOUT
-        offers = self._offers
-        with request.scope:
-            if request.has_superseded:
-                await trio.sleep(PAUSE)
-            async with self._one_at_a_time:
-                try:
-                    text = await self._from_model(document, model, instruction, name)
-                except BackendError as error:
-                    self.report_once(name, error.kind, model.explain(error))
-                    return ""
-            self._failures.pop(name, None)
-            offers.append(_Offer(name, document, text))
-            return "" if request.scope.cancel_called else text
-        if trio.current_time() >= request.scope.deadline:
-            self.report_once(name, "timeout", f"{name} did not answer within {TIMEOUT:g} s.")
         return ""
 
     def report_once(self, name: str, kind: str, message: str) -> None:

@@ -19,6 +19,7 @@ import attrs
 from eca_protocol import json
 from eca_server.agent.hooks.action import ActionResult, Outcome, Verdict, parse_outcome, run_action
 from eca_server.agent.tools.approval_rules import server_names, spellings
+from eca_server.agent.tools.schemas import as_text
 from eca_server.config.hook_settings import Hook, HookAction, HookEvent
 from eca_server.config.matchers import compile_matcher, matches_name
 from eca_server.config.tool_settings import ApprovalRule
@@ -74,13 +75,9 @@ def matches_event(
 
 def _arguments_match(rule: ApprovalRule, arguments: Mapping[str, Any]) -> bool:
     return rule.is_damaged or all(
-        name in arguments and any(_matches(each, _text_of(arguments[name])) for each in patterns)
+        name in arguments and any(_matches(each, as_text(arguments[name])) for each in patterns)
         for name, patterns in rule.args_matchers.items()
     )
-
-
-def _text_of(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value).decode()
 
 
 def _matches(pattern: str, text: str) -> bool:

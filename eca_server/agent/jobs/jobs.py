@@ -1,17 +1,27 @@
-"""The jobs of a connection: their limits, the notification of changes, and their end."""
+"""The jobs of a connection: shell commands that run in tasks of their own, and their limits."""
 
 from __future__ import annotations
 
+import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Literal, TypeAlias
 
 import attrs
 import trio
 
 from eca_protocol.errors import ECAError
-from eca_server.agent.jobs.job import Job
-from eca_server.agent.jobs.shell import start_shell
+from eca_protocol.process import Child
+from eca_server.agent.jobs.output import JobOutput, Page, Stream
+from eca_server.agent.jobs.shell import RunningShell
+
+_log = logging.getLogger("eca_server.agent.jobs")
+
+_FLOOD_CHUNK = 32 * 1024  # bytes; only a job that writes faster than we read fills such a chunk
+_PAUSE = 0.005  # seconds
+
+Status: TypeAlias = Literal["running", "completed", "failed", "killed"]
 
 NOTIFY_SECONDS = 0.25
 """Minimum time between two notifications of changes."""
@@ -19,6 +29,112 @@ NOTIFY_SECONDS = 0.25
 
 class JobRefused(ECAError):
     """A job that is not started; the text is the reason, for the model."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class Job:
+    """A command in the background.
+
+    Args:
+        flood_lock: shared by all jobs; jobs that write at full speed pause under it one after the
+            other, so that together they write about 10 MB a second.
+        cleanup: cleans up after its end; the returned text is added to the output.
+
+    Attributes:
+        id: `job-1`, `job-2`, and so on.
+        status: its status; `killed` from the call of `kill` on.
+        exit_code: as a shell reports it (128 plus a signal's number), None after `kill`.
+        started_at: the wall clock time of its start.
+        ended: set when none of its processes runs any more.
+        survived: true if its processes could not be killed.
+        is_end_reported: true if its chat's model knows that it has ended, or need not know.
+    """
+
+    _child: Child
+    _flood_lock: trio.Lock
+    id: str
+    command: str
+    name: str
+    chat_id: str
+    call_id: str | None = None
+    _cleanup: Callable[[], Awaitable[str]] | None = None
+    status: Status = attrs.field(init=False, default="running")
+    exit_code: int | None = attrs.field(init=False, default=None)
+    started_at: datetime = attrs.field(init=False, factory=lambda: datetime.now(UTC))
+    output: JobOutput = attrs.field(init=False, factory=JobOutput)
+    ended: trio.Event = attrs.field(init=False, factory=trio.Event)
+    survived: bool = attrs.field(init=False, default=False)
+    is_end_reported: bool = attrs.field(init=False, default=False)
+    _scope: trio.CancelScope = attrs.field(init=False, factory=trio.CancelScope)
+    _started: float = attrs.field(init=False, factory=trio.current_time)
+    _ended_at: float | None = attrs.field(init=False, default=None)
+    _offsets: dict[str, int] = attrs.field(init=False, factory=dict)
+
+    async def run(self) -> None:
+        """Read its output to the end; if cancelled, kill it, which takes about a second at most."""
+        shell = RunningShell(self._child, self._on_output)
+        try:
+            try:
+                with self._scope:
+                    await shell.read_to_end()
+            finally:
+                await shell.end()
+                await self._clear_up()
+        except Exception:  # noqa: BLE001 - an error ends this job only
+            _log.exception("the job %s cannot be read", self.id)
+        finally:
+            self._finish(shell.returncode)
+
+    async def _clear_up(self) -> None:
+        if self._cleanup is not None:
+            with trio.CancelScope(shield=True):
+                message = await self._cleanup()
+            if message:
+                self.output.write("stderr", f"{message}\n".encode())
+
+    def kill(self) -> bool:
+        """Start to kill it; return False if it does not run. `ended` is set when it has ended."""
+        if self.status != "running":
+            return False
+        self.status = "killed"
+        self._scope.cancel()
+        return True
+
+    @property
+    def elapsed(self) -> str:
+        """The duration so far, or in all, for people: `7s`, `5m23s`, `2h5m`."""
+        until = trio.current_time() if self._ended_at is None else self._ended_at
+        minutes, seconds = divmod(int(until - self._started), 60)
+        hours, minutes = divmod(minutes, 60)
+        if hours:
+            return f"{hours}h{minutes}m"
+        return f"{minutes}m{seconds}s" if minutes else f"{seconds}s"
+
+    def next_page(self, reader: str, *, lines: int, size: int) -> Page:
+        """Return the output since this reader's last page, within limits; see `JobOutput.page`."""
+        page = self.output.page(self._offsets.get(reader, 0), lines=lines, size=size)
+        self._offsets[reader] = page.end
+        return page
+
+    def forget_reader(self, reader: str) -> None:
+        """Forget the position of a reader."""
+        self._offsets.pop(reader, None)
+
+    async def _on_output(self, stream: Stream, data: bytes) -> None:
+        self.output.write(stream, data)
+        if len(data) >= _FLOOD_CHUNK:
+            async with self._flood_lock:
+                await trio.sleep(_PAUSE)
+
+    def _finish(self, returncode: int | None) -> None:
+        self.output.finish()
+        self.survived = returncode is None
+        if self.status == "running":
+            self.status = "completed" if returncode == 0 else "failed"
+            if returncode is not None:
+                self.exit_code = returncode if returncode >= 0 else 128 - returncode
+        self._ended_at = trio.current_time()
+        self.ended.set()
 
 
 @attrs.define(eq=False)
@@ -56,41 +172,33 @@ class Jobs:
 
     def start(
         self,
-        shell: str,
-        command: str,
+        start: Callable[[], Child],
         *,
-        directory: Path | int,
-        environment: Mapping[str, str],
+        command: str,
         name: str,
         chat_id: str,
         call_id: str | None = None,
-        prefix: Sequence[str] = (),
         cleanup: Callable[[], Awaitable[str]] | None = None,
     ) -> Job:
         """Start a command; it runs until it ends, is killed, or the connection is closed.
 
         Args:
-            shell: the program that runs the command.
-            command: a whole script.
-            directory: its working directory: a path, or a descriptor of an open directory.
-            environment: its whole environment.
+            start: starts the command.
+            command: its text.
             name: its display name, in a few words.
             chat_id: the chat that starts it.
             call_id: the tool call that starts it, if one does.
-            prefix: the command that starts the shell, if another one does (a sandbox).
             cleanup: cleans up after the end of the job; the returned text is added to the output.
 
         Raises:
             JobRefused: too many jobs run, or the session ends.
-            StartFailed: the shell cannot be started.
+            StartFailed: the command cannot be started.
         """
         if self._is_closed:
             raise JobRefused("The session is ending: no job can be started.")
         if sum(not job.ended.is_set() for job in self) >= self._max_running:
             raise JobRefused(f"{self._max_running} jobs are running, the maximum: kill one first.")
-        child = start_shell(
-            shell, command, directory=directory, environment=environment, prefix=prefix
-        )
+        child = start()
         self._count += 1
         job = Job(
             child=child,

@@ -26,7 +26,6 @@ from eca_server.agent.mcp.eras import ERAS, OFFERED, Era, newest_stateless
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.http_endpoint import HTTPEndpoint
 from eca_server.agent.mcp.http_transport import NotStreamable, Timeouts
-from eca_server.agent.mcp.keep_alive import keep_alive
 from eca_server.agent.mcp.legacy_sse import LegacySSE
 from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.session import Session
@@ -37,6 +36,12 @@ from eca_server.config.directories import home_directory
 
 if TYPE_CHECKING:
     from eca_server.agent.mcp.authorization.login import Login
+
+PING_SECONDS: Final = 10.0
+"""Time limit for the answer to a ping."""
+
+RETRY_SECONDS: Final = 50.0
+"""Time from an unanswered ping to the next one; an abandoned call may end meanwhile."""
 
 _UNSUPPORTED_REVISION: Final = -32022
 _WRONG_URL: Final = "is the URL right? That of most servers ends in /mcp or /sse"
@@ -137,6 +142,36 @@ async def _begin(
             seconds = settings.keep_alive_seconds if settings.url else math.inf
             session.peer.start_soon(partial(keep_alive, session, seconds))
         yield session
+
+
+async def keep_alive(session: Session, seconds: float) -> None:
+    """Ping a server while it is idle, until it does not answer two pings; then end the session.
+
+    A server with a pending call is not checked; any answer means that it is alive.
+
+    Args:
+        session: the session.
+        seconds: between two pings; `math.inf`: only after an unanswered call.
+    """
+    while True:
+        with trio.move_on_after(seconds):
+            await session.suspect.wait()
+        session.suspect = trio.Event()
+        if not await _is_alive(session):
+            await trio.sleep(RETRY_SECONDS)
+            if not await _is_alive(session):
+                session.give_up(MCPError("it stopped answering", kind="closed"))
+                return
+
+
+async def _is_alive(session: Session) -> bool:
+    if session.is_busy:
+        return True
+    try:
+        await session.ping(PING_SECONDS)
+    except MCPError as error:
+        return error.kind != "timeout" or session.is_busy  # a call may have started meanwhile
+    return True
 
 
 def _start(

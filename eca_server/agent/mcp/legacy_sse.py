@@ -16,9 +16,15 @@ from eca_protocol.http import Deadlines, HTTPResponse
 from eca_protocol.sse import SSEDecoder
 from eca_server.agent.mcp.errors import MCPError, MCPErrorKind
 from eca_server.agent.mcp.http_endpoint import HTTPEndpoint
-from eca_server.agent.mcp.http_transport import MAX_MESSAGE, HTTPTransport, Timeouts, is_events
+from eca_server.agent.mcp.http_transport import (
+    MAX_MESSAGE,
+    HTTPTransport,
+    Timeouts,
+    is_events,
+    may_be_resent,
+    may_become_reachable,
+)
 from eca_server.agent.mcp.inbox import Outgoing
-from eca_server.agent.mcp.retries import may_be_resent, may_become_reachable
 from eca_server.agent.mcp.server_log import ServerLog
 
 _SUCCESS: Final = range(200, 300)

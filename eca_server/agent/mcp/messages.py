@@ -130,20 +130,9 @@ class PromptMessage:
 
 @attrs.frozen(kw_only=True)
 class Resource:
-    """A resource that can be read by its URI."""
+    """A resource that can be read by its URI, or a template of such URIs (RFC 6570)."""
 
     uri: str
-    name: str
-    title: str = ""
-    description: str = ""
-    mime_type: str = ""
-
-
-@attrs.frozen(kw_only=True)
-class ResourceTemplate:
-    """A template of resource URIs (RFC 6570)."""
-
-    uri_template: str
     name: str
     title: str = ""
     description: str = ""

@@ -10,23 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 from eca_protocol.endpoint import Direction, Method, Table
+from eca_server.agent.mcp import readers
 from eca_server.agent.mcp.eras import Era
-from eca_server.agent.mcp.readers import (
-    read_contents,
-    read_discovered,
-    read_initialized,
-    read_input_required,
-    read_log_message,
-    read_page,
-    read_progress,
-    read_prompt,
-    read_prompt_result,
-    read_resource,
-    read_template,
-    read_tool,
-    read_tool_result,
-    read_updated,
-)
 
 CLIENT: Final[Mapping[str, Any]] = {
     "name": "eca-for-python",
@@ -62,27 +47,30 @@ def _notification(name: str, params: Any = None) -> Method:
 
 TABLE: Final = Table(
     [
-        _request_row("initialize", read_initialized),
-        _request_row("server/discover", read_discovered),
-        _request_row("tools/list", read_page("tools", read_tool)),
-        _request_row("tools/call", read_tool_result),
-        _request_row("prompts/list", read_page("prompts", read_prompt)),
-        _request_row("prompts/get", read_prompt_result),
-        _request_row("resources/list", read_page("resources", read_resource)),
-        _request_row("resources/templates/list", read_page("resourceTemplates", read_template)),
-        _request_row("resources/read", read_contents),
+        _request_row("initialize", readers.read_initialized),
+        _request_row("server/discover", readers.read_discovered),
+        _request_row("tools/list", readers.read_page("tools", readers.read_tool)),
+        _request_row("tools/call", readers.read_tool_result),
+        _request_row("prompts/list", readers.read_page("prompts", readers.read_prompt)),
+        _request_row("prompts/get", readers.read_prompt_result),
+        _request_row("resources/list", readers.read_page("resources", readers.read_resource)),
+        _request_row(
+            "resources/templates/list",
+            readers.read_page("resourceTemplates", readers.read_template),
+        ),
+        _request_row("resources/read", readers.read_contents),
         _request_row("resources/subscribe"),
         _request_row("subscriptions/listen"),
         _row("notifications/initialized", "client_to_server", kind="notification"),
         _row("notifications/roots/list_changed", "client_to_server", kind="notification"),
         _row("ping", "both"),
         _row("roots/list", "server_to_client"),
-        _notification("progress", read_progress),
-        _notification("message", read_log_message),
+        _notification("progress", readers.read_progress),
+        _notification("message", readers.read_log_message),
         _notification("tools/list_changed"),
         _notification("prompts/list_changed"),
         _notification("resources/list_changed"),
-        _notification("resources/updated", read_updated),
+        _notification("resources/updated", readers.read_updated),
     ]
 )
 
@@ -110,7 +98,7 @@ class MCPCodec:
             MCPError: the answer lacks a required part.
         """
         if self.era.stateless:
-            question = read_input_required(raw)
+            question = readers.read_input_required(raw)
             if question is not None:
                 return question
         reader = TABLE[method].result

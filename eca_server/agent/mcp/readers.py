@@ -313,9 +313,9 @@ def read_prompt_result(raw: Any) -> tuple[m.PromptMessage, ...]:
     return tuple(read)
 
 
-def read_resource(raw: Any) -> m.Resource:
-    """Read a resource of a list."""
-    uri = _readable_uri(raw, "uri")
+def read_resource(raw: Any, key: str = "uri") -> m.Resource:
+    """Read a resource of a list, or a template with its URI under this key."""
+    uri = _readable_uri(raw, key)
     return m.Resource(
         uri=uri,
         name=_line(raw, "name") or uri,
@@ -325,16 +325,9 @@ def read_resource(raw: Any) -> m.Resource:
     )
 
 
-def read_template(raw: Any) -> m.ResourceTemplate:
+def read_template(raw: Any) -> m.Resource:
     """Read a template of a list."""
-    template = _readable_uri(raw, "uriTemplate")
-    return m.ResourceTemplate(
-        uri_template=template,
-        name=_line(raw, "name") or template,
-        title=_prose(raw, "title", _MAX_LINE),
-        description=_prose(raw, "description"),
-        mime_type=_line(raw, "mimeType"),
-    )
+    return read_resource(raw, "uriTemplate")
 
 
 def read_updated(raw: Any) -> str:

@@ -22,7 +22,6 @@ from eca_server.agent.mcp.messages import (
     Prompt,
     Resource,
     ResourceContents,
-    ResourceTemplate,
     ToolResult,
 )
 from eca_server.agent.mcp.resource_changes import ResourceChanges
@@ -125,7 +124,7 @@ class Server:
         self.tools: tuple[MCPTool, ...] = ()
         self.prompts: tuple[Prompt, ...] = ()
         self.resources: tuple[Resource, ...] = ()
-        self.templates: tuple[ResourceTemplate, ...] = ()
+        self.templates: tuple[Resource, ...] = ()
         self.instructions = ""
 
     def start(self) -> None:

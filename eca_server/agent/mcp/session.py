@@ -54,13 +54,13 @@ class Session(Conversation):
         """Return all resources; raise MCPError if the server does not list them."""
         return await self._list("resources", "resources/list", "resource", attrgetter("uri"))
 
-    async def list_resource_templates(self) -> tuple[m.ResourceTemplate, ...]:
+    async def list_resource_templates(self) -> tuple[m.Resource, ...]:
         """Return all resource templates; raise MCPError if the server does not list them."""
         return await self._list(
             "resources",
             "resources/templates/list",
             "template",
-            attrgetter("uri_template"),
+            attrgetter("uri"),
         )
 
     async def _list(

@@ -27,15 +27,13 @@ from eca_server.agent.mcp.http_transport import (
     StreamPosition,
     Timeouts,
     is_events,
+    may_be_resent,
+    may_become_reachable,
+    pause_before_retry,
     read_events,
 )
 from eca_server.agent.mcp.inbox import Message, Outgoing
 from eca_server.agent.mcp.parameter_headers import ParameterHeaders
-from eca_server.agent.mcp.retries import (
-    may_be_resent,
-    may_become_reachable,
-    pause_before_retry,
-)
 from eca_server.agent.mcp.server_log import ServerLog
 
 _ACCEPTED: Final = "application/json, text/event-stream"

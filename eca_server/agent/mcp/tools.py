@@ -37,32 +37,43 @@ _UNKNOWN_EFFECT = ("closed", "timeout")  # kinds of errors
 CallTool = Callable[[str, Mapping[str, Any]], Awaitable[ToolResult]]
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class ServerTool:
     """A tool of an MCP server.
 
     Attributes:
         server: the server's name in the configuration.
-        name: the tool's name for models and people.
-        wire_name: its name at the server.
-        effect: `write` if the server says so; a claim that it only reads is not trusted.
+        tool: the tool as the server lists it.
         cap: the limit of a result's text.
     """
 
     server: str
-    name: str
-    wire_name: str
-    description: str
-    effect: Effect
-    warning: str | None
+    tool: MCPTool
     call: CallTool
     cap: Cap
-    _input_schema: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The tool's name for models and people."""
+        return self.tool.name
+
+    @property
+    def description(self) -> str:
+        """The server's description, cut if it is long."""
+        own = self.tool.description or self.tool.title
+        text = own or f"The tool {self.name} of {self.server}."
+        is_long = len(text) > _MAX_DESCRIPTION
+        return cut_end(text, Cap(lines=10_000, size=_MAX_DESCRIPTION)) if is_long else text
+
+    @property
+    def effect(self) -> Effect:
+        """`write` if the server says so; a claim that it only reads is not trusted."""
+        return effect_of(self.tool.hints)
 
     @cached_property
     def _clean_schema(self) -> CleanSchema:
         """The schema for models, made at its first use: a server may have thousands of tools."""
-        return clean_schema(self._input_schema)
+        return clean_schema(self.tool.input_schema)
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -79,32 +90,17 @@ class ServerTool:
 
         async def run() -> ToolOutput:
             try:
-                result = await self.call(self.wire_name, self._clean_schema.arguments(arguments))
+                own_arguments = self._clean_schema.arguments(arguments)
+                result = await self.call(self.tool.wire_name, own_arguments)
             except MCPError as error:
                 hint = ". The tool may have run." if error.kind in _UNKNOWN_EFFECT else ""
                 text = f"The call of the MCP server {self.server} failed: {error}{hint}"
                 raise ToolError(text) from None
             return output_of(result, self.cap)
 
-        return PreparedCall(run=run, summary=self.summary(arguments), warning=self.warning)
-
-
-def server_tool(server: str, tool: MCPTool, call: CallTool, cap: Cap) -> ServerTool:
-    """Return a server's tool as a tool of turns."""
-    description = tool.description or tool.title or f"The tool {tool.name} of {server}."
-    if len(description) > _MAX_DESCRIPTION:
-        description = cut_end(description, Cap(lines=10_000, size=_MAX_DESCRIPTION))
-    return ServerTool(
-        server=server,
-        name=tool.name,
-        wire_name=tool.wire_name,
-        description=description,
-        effect=effect_of(tool.hints),
-        warning=_warning(tool.hints),
-        call=call,
-        cap=cap,
-        input_schema=tool.input_schema,
-    )
+        return PreparedCall(
+            run=run, summary=self.summary(arguments), warning=_warning(self.tool.hints)
+        )
 
 
 def effect_of(hints: ToolHints) -> Effect:

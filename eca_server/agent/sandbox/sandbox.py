@@ -11,7 +11,6 @@ import os
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, TypeAlias
 
 import attrs
 import trio
@@ -26,7 +25,6 @@ from eca_server.agent.sandbox.credentials import (
 from eca_server.agent.sandbox.detect import Capability, capability
 from eca_server.agent.sandbox.guards import RESERVED_NAMES
 from eca_server.agent.sandbox.plan import SYSTEM, Plan, make_plan, writable_roots
-from eca_server.agent.sandbox.reserved import release, reserve
 from eca_server.agent.sandbox.survey import (
     MAX_ENTRIES_AFTER,
     Survey,
@@ -39,8 +37,6 @@ from eca_server.config.tool_settings import SandboxSettings
 from eca_server.printable import enumeration
 from eca_server.workspace.opening import open_directory
 
-Mode: TypeAlias = Literal["auto", "require"]
-
 _SOCKETS = Path("/proc/net/unix")
 _SUFFIX = ".withheld"
 _MAX_SHOWN = 5
@@ -51,18 +47,15 @@ class Sandbox:
     """The sandbox for the commands of a workspace.
 
     Attributes:
-        mode: `auto`: the user may let a command run outside; `require`: no command does.
+        settings: the user's settings, which are not `off`.
         roots: the real paths of the open folders.
-        writable: further directories that commands may change.
         configuration: returns the real paths of the user's configuration.
         detect: returns the abilities of this machine.
     """
 
-    mode: Mode
+    settings: SandboxSettings
     roots: tuple[Path, ...]
     environ: Mapping[str, str] = attrs.field(repr=False)
-    network: bool = False
-    writable: tuple[Path, ...] = ()
     credential_files: tuple[str, ...] = ()
     configuration: Callable[[], Collection[Path]] = tuple
     detect: Callable[[], Capability] = capability
@@ -92,11 +85,11 @@ class Sandbox:
     def _enter(self, directory: Path) -> SandboxedCommand:
         detected = self.detect()
         surveys = self._surveys()
-        writable = list(self.writable)
+        writable = [*map(Path, self.settings.writable)]
         reserved: tuple[Path, ...] = ()
         token = object()
         if detected.kind == "bubblewrap":
-            reserved = reserve(path for each in surveys for path in _missing(each))
+            reserved = active.reserve(path for each in surveys for path in _missing(each))
         else:  # it has no private directory for temporary files
             writable += [Path("/tmp"), Path(self.environ.get("TMPDIR") or "/tmp")]  # noqa: S108
         try:
@@ -108,13 +101,13 @@ class Sandbox:
                 visible=_directories(SYSTEM),
                 writable=writable_roots(existing(writable), self._home),
                 reserved=reserved,
-                network=self.network,
+                network=self.settings.network,
             )
             safe = active.register(token, plan)
             prefix = _prefix(detected, safe, Path(os.path.realpath(directory)))
         except BaseException:
             active.unregister(token)
-            release(reserved)
+            active.release(reserved)
             raise
         variables = {"ECA_SANDBOX": detected.kind or "", "GIT_OPTIONAL_LOCKS": "0"}
         if detected.kind == "bubblewrap":
@@ -134,27 +127,6 @@ class Sandbox:
             for root in writable_roots(self.roots, self._home)
             if not any(root.is_relative_to(each) for each in own)
         )
-
-
-def sandbox_for(
-    settings: SandboxSettings,
-    roots: Iterable[Path],
-    environ: Mapping[str, str],
-    credential_files: Iterable[str] = (),
-    configuration: Callable[[], Collection[Path]] = tuple,
-) -> Sandbox | None:
-    """Return the sandbox for the commands in a workspace, or None if it is off."""
-    if settings.mode == "off":
-        return None
-    return Sandbox(
-        mode=settings.mode,
-        roots=tuple(roots),
-        environ=environ,
-        network=settings.network,
-        writable=tuple(map(Path, settings.writable)),
-        credential_files=tuple(credential_files),
-        configuration=configuration,
-    )
 
 
 @attrs.frozen(kw_only=True)
@@ -192,7 +164,7 @@ class SandboxedCommand:
 
     def _leave(self, sets_aside: bool) -> str:
         active.unregister(self.token)
-        release(self.reserved)
+        active.release(self.reserved)
         try:
             created = [path for before in self.surveys for path in _created(before, self.reserved)]
         except TooLarge as error:

@@ -12,16 +12,15 @@ from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar, Final
 
 import attrs
-import trio
 
 from eca_server.agent.context.block import SOURCE, Origin, Section, render, workspace_text
 from eca_server.agent.context.definition_files import (
     DefinitionFiles,
     DefinitionPlaces,
+    Definitions,
     InvalidDefinition,
 )
 from eca_server.agent.context.front_matter import split_front_matter
-from eca_server.agent.context.limits import limit_notes
 from eca_server.agent.tools.files import printable
 from eca_server.agent.tools.schemas import object_schema, string
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
@@ -117,36 +116,19 @@ def parse_skill(text: str, folder: Path) -> Skill:
 
 
 @attrs.frozen(kw_only=True)
-class SkillList:
-    """The valid skills, and the problems of the others.
-
-    Attributes:
-        skills: the skills; their names differ in more than case.
-        notes: sentences about invalid files.
-    """
-
-    skills: tuple[Skill, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    def find(self, name: str) -> Skill | None:
-        """Return the skill of exactly this name, or None."""
-        return next((each for each in self.skills if each.name == name), None)
-
-
-@attrs.frozen(kw_only=True)
 class SkillFiles(DefinitionPlaces):
     """The places of skills; usual ones are `.eca/skills` and `.agents/skills` of each root."""
 
-    async def read(self) -> SkillList:
+    async def read(self) -> Definitions[Skill]:
         """Search for skills in a worker thread."""
         return await run_on_disk(self.search)
 
-    def search(self) -> SkillList:
+    def search(self) -> Definitions[Skill]:
         """Search for skills: configured ones and the user's first, then the workspace's.
 
         Configured skills inside a root are the workspace's. Use `run_on_disk`.
         """
-        reading = _Reading(workspace=self.workspace, checkpoint=trio.from_thread.check_cancelled)
+        reading = _Reading(workspace=self.workspace)
         own, of_workspace = reading.configured(self)
         for path in (*own, str(self.user_directory / "skills")):
             reading.add(path)
@@ -159,14 +141,10 @@ class SkillFiles(DefinitionPlaces):
 
 
 @attrs.define(kw_only=True, eq=False)
-class _Reading(DefinitionFiles):
-    """A search: the skills so far, and the commands of those in the current directory."""
+class _Reading(DefinitionFiles[Skill]):
+    """A search, with the commands of the skills in the current directory."""
 
-    skills: dict[str, Skill] = attrs.field(init=False, factory=dict)
     in_folder: set[str] = attrs.field(init=False, factory=set)
-
-    def result(self) -> SkillList:
-        return SkillList(skills=tuple(self.skills.values()), notes=limit_notes(self.notes))
 
     def names(self, folder: Place, *, from_workspace: bool) -> Iterator[str]:
         """Yield the SKILL.md files below a directory; a skill may be a link to its directory.
@@ -196,11 +174,11 @@ class _Reading(DefinitionFiles):
         skill = attrs.evolve(
             parse_skill(self.text_of(place), place.path.parent), is_of_project=from_workspace
         )
-        first = self.skills.get(skill.command)
+        first = self.items.get(skill.command)
         if first is None:
-            if len(self.skills) >= _MAX_SKILLS:
+            if len(self.items) >= _MAX_SKILLS:
                 raise InvalidSkill(f"there are {_MAX_SKILLS} skills already")
-            self.skills[skill.command] = skill
+            self.items[skill.command] = skill
             self.in_folder.add(skill.command)
         elif skill.command in self.in_folder and first != attrs.evolve(skill, folder=first.folder):
             raise InvalidSkill(
@@ -252,9 +230,9 @@ class LoadSkill:
         async def run() -> ToolOutput:
             loaded = await self.files.read()
             only = None if self.agent is None else self.agent.skills
-            allowed = [each for each in loaded.skills if is_allowed(each, only)]
-            skill = loaded.find(name)
-            if skill is None or skill not in allowed:
+            allowed = [each for each in loaded.items if is_allowed(each, only)]
+            skill = next((each for each in allowed if each.name == name), None)
+            if skill is None:
                 known = ", ".join(each.name for each in allowed[:_MAX_NAMES]) or "none"
                 raise ToolError(
                     f"There is no skill {name[:_MAX_SHOWN]!r}. Available skills: {known}."

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 
-from eca_protocol import json
 from eca_server.agent.tools.command_keys import CommandPart
 from eca_server.agent.tools.command_rules import commands_in, covers_every_command
+from eca_server.agent.tools.schemas import as_text
 from eca_server.agent.tools.tool import Effect
 from eca_server.client.content_formatting import NATIVE
 from eca_server.config.matchers import compile_matcher
@@ -158,9 +158,9 @@ def _fits_each(command: str, patterns: Sequence[regex.Pattern[str]], deadline: f
 def _texts(call: Call, argument: str, *, is_allow: bool) -> Sequence[str]:
     """Return the texts of an argument, one of which a pattern has to match."""
     value = call.arguments.get(argument)
-    text = _text(value)
-    if text is None:
+    if value is None:
         return ()
+    text = as_text(value)
     if is_allow:
         return (text,)
     commands = commands_in(text) if value == call.command else ()
@@ -173,9 +173,3 @@ def _spellings(texts: Iterable[str]) -> Iterator[str]:
         yield text
         if not text.isascii():
             yield from (unicodedata.normalize(form, text) for form in ("NFC", "NFD"))
-
-
-def _text(argument: object) -> str | None:
-    if argument is None or isinstance(argument, str):
-        return argument
-    return json.dumps(argument).decode()

@@ -9,13 +9,11 @@ from typing import Any, ClassVar
 import attrs
 import trio
 
-from eca_protocol.errors import StartFailed
-from eca_server.agent.jobs.job import Job
-from eca_server.agent.jobs.jobs import JobRefused, Jobs
+from eca_server.agent.jobs.jobs import Job, JobRefused, Jobs
 from eca_server.agent.jobs.output import Line
 from eca_server.agent.tools.output import Cap, cut_end, cut_mark
 from eca_server.agent.tools.schemas import object_schema, string
-from eca_server.agent.tools.script import Script, enter_sandbox, open_working_directory
+from eca_server.agent.tools.script import Script, enter_sandbox, ready_to_start
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput, running_call
 
 _FIRST_OUTPUT = 0.5  # seconds in which most invalid commands fail
@@ -50,21 +48,18 @@ class Background:
         """
         to_run, leave = await enter_sandbox(script)
         try:
-            async with open_working_directory(to_run.directory) as directory:
+            async with ready_to_start(to_run) as start:
                 job = self.jobs.start(
-                    to_run.shell,
-                    to_run.text,
-                    directory=directory,
-                    environment=to_run.environment,
+                    start,
+                    command=to_run.text,
                     name=name[:_SHOWN_NAME],
                     chat_id=self.chat_id,
                     call_id=running_call.get(None),
-                    prefix=to_run.prefix,
                     cleanup=partial(leave, sets_aside=False),
                 )
         except BaseException as error:
             await leave()
-            if isinstance(error, (JobRefused, StartFailed)):
+            if isinstance(error, JobRefused):
                 raise ToolError(str(error)) from error
             raise
         with trio.move_on_after(_FIRST_OUTPUT):

@@ -18,7 +18,7 @@ from typing import Any
 
 import attrs
 
-from eca_protocol import json
+from eca_server.agent.tools.schemas import as_text
 
 _SLOT = re.compile(r"\{\{\s*([^{}\s]+)\s*\}\}")
 _HERE_DOCUMENT = re.compile(r"<<(?!<)")
@@ -104,7 +104,7 @@ class CommandTemplate:
     def variables(self, arguments: Mapping[str, Any]) -> dict[str, str]:
         """Return the environment variables of the script: strings unchanged, the rest as JSON."""
         return {
-            variable: _text(arguments[name])
+            variable: as_text(arguments[name])
             for name, variable in self._variables.items()
             if arguments.get(name) is not None
         }
@@ -116,12 +116,8 @@ class CommandTemplate:
             if isinstance(piece, str):
                 shown += piece
             elif (value := arguments.get(piece.name)) is not None:
-                shown += f"{piece.quote}{shlex.quote(_text(value))}{piece.quote}"
+                shown += f"{piece.quote}{shlex.quote(as_text(value))}{piece.quote}"
         return shown
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value).decode()
 
 
 def _pieces(text: str, names: Collection[str]) -> Iterator[str | _Slot]:

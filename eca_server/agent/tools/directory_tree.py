@@ -67,7 +67,7 @@ class DirectoryTree(ReadingTool):
             checkpoint=checkpoint,
         )
         names = list(listed)
-        tree = _Directory.of(names[: self.most])
+        tree = Tree.of(names[: self.most])
         folders = "1 directory" if tree.directories == 1 else f"{tree.directories:,} directories"
         notes = [f"{folders}, {counted(tree.count, 'file')}"]
         if len(names) > self.most:
@@ -78,26 +78,33 @@ class DirectoryTree(ReadingTool):
         return ToolOutput.of("\n".join([*lines, "", "; ".join(notes)]))
 
 
-@attrs.define
-class _Directory:
-    """A directory of the tree."""
+@attrs.define(eq=False)
+class Tree:
+    """A directory of a tree of files.
 
-    below: dict[str, _Directory] = attrs.field(factory=dict)
+    Attributes:
+        below: its directories, by name.
+        names: the names of its files.
+        count: the number of files below it, its own included.
+        directories: the number of directories below it.
+    """
+
+    below: dict[str, Tree] = attrs.field(factory=dict)
     names: list[str] = attrs.field(factory=list)
     count: int = 0
     directories: int = 0
 
     @classmethod
     def of(cls, paths: Iterable[str]) -> Self:
-        """Build the tree of relative paths."""
+        """Build the tree of relative paths, with `/`; names are in the order of the paths."""
         top = cls()
         for path in paths:
             *parents, name = path.split("/")
-            parents_of_file: list[_Directory] = [top]
+            parents_of_file: list[Tree] = [top]
             for parent in parents:
                 at = parents_of_file[-1].below.get(parent)
                 if at is None:
-                    at = parents_of_file[-1].below[parent] = _Directory()
+                    at = parents_of_file[-1].below[parent] = Tree()
                     for above in parents_of_file:
                         above.directories += 1
                 parents_of_file.append(at)

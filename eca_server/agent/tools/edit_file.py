@@ -10,14 +10,19 @@ import attrs
 from eca_protocol.messages import FileChangeDetails
 from eca_server.agent.tools.diff import file_change
 from eca_server.agent.tools.editing import edit
-from eca_server.agent.tools.files import Files, action_summary, checkpoint, in_thread, printable
+from eca_server.agent.tools.files import (
+    Files,
+    action_summary,
+    checkpoint,
+    in_thread,
+    printable,
+    text_in,
+)
 from eca_server.agent.tools.output import counted
 from eca_server.agent.tools.schemas import boolean, object_schema, string
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.agent.tools.write_file import PlannedWrite, plan_write
 from eca_server.workspace.boundary import Place
-from eca_server.workspace.errors import NotText
-from eca_server.workspace.reading import decode
 
 PARAMETERS: Mapping[str, Any] = object_schema(
     "path",
@@ -33,46 +38,23 @@ PARAMETERS: Mapping[str, Any] = object_schema(
 )
 
 
-@attrs.frozen(kw_only=True)
-class EditRequest:
-    """The arguments of an edit."""
-
-    path: str
-    original: str
-    new: str
-    all_occurrences: bool
-
-    @classmethod
-    def of(cls, arguments: Mapping[str, Any]) -> EditRequest:
-        """Return the request of a call whose arguments match `PARAMETERS`."""
-        return cls(
-            path=arguments["path"],
-            original=arguments["original_content"],
-            new=arguments["new_content"],
-            all_occurrences=arguments.get("all_occurrences", False),
-        )
-
-
-def plan_edit(files: Files, request: EditRequest) -> PlannedWrite:
-    """Compute an edit; call it in a worker thread.
+def plan_edit(files: Files, arguments: Mapping[str, Any]) -> PlannedWrite:
+    """Compute an edit with arguments that match `PARAMETERS`; call it in a worker thread.
 
     Raises:
         ToolError: it cannot be applied, or the file has changed since the model read it.
     """
-    place = files.workspace.locate(request.path)
+    place = files.workspace.locate(arguments["path"])
     snapshot = files.read(place)
     if snapshot is None:
         raise ToolError(f"The file {str(place.path)!r} does not exist. Create it with write_file.")
-    try:
-        text = decode(snapshot.data)
-    except NotText as error:
-        raise ToolError(f"Expected a text file, {error}: {str(place.path)!r}.") from error
+    text = text_in(place, snapshot)
     try:
         edited = edit(
             text,
-            request.original,
-            request.new,
-            all_occurrences=request.all_occurrences,
+            arguments["original_content"],
+            arguments["new_content"],
+            all_occurrences=arguments.get("all_occurrences", False),
             checkpoint=checkpoint,
         )
     except ToolError:
@@ -120,7 +102,7 @@ class EditFile:
         Raises:
             ToolError: the passage is missing or ambiguous, or the file cannot be changed.
         """
-        planned = await in_thread(plan_edit, self.files, EditRequest.of(arguments))
+        planned = await in_thread(plan_edit, self.files, arguments)
         return planned.prepared(self.summary(arguments))
 
 
@@ -148,7 +130,7 @@ class PreviewFileChange:
         Raises:
             ToolError: the edit cannot be applied.
         """
-        place, details = await in_thread(self._plan, EditRequest.of(arguments))
+        place, details = await in_thread(self._plan, arguments)
 
         async def run() -> ToolOutput:
             return ToolOutput.of(f"{_headline(details)}\n{details.diff}", details=details)
@@ -157,19 +139,18 @@ class PreviewFileChange:
             run=run, summary=self.summary(arguments), places=(place,), details=details
         )
 
-    def _plan(self, request: EditRequest) -> tuple[Place, FileChangeDetails]:
-        place = self.files.workspace.locate(request.path)
+    def _plan(self, arguments: Mapping[str, Any]) -> tuple[Place, FileChangeDetails]:
+        place = self.files.workspace.locate(arguments["path"])
         if self.files.read(place) is not None:
-            planned = plan_edit(self.files, request)
+            planned = plan_edit(self.files, arguments)
             return planned.place, planned.details
-        if request.original:
+        if arguments["original_content"]:
             raise ToolError(
                 f"The file {str(place.path)!r} does not exist. To preview a new file, leave "
                 "original_content empty."
             )
-        return place, file_change(
-            printable(place.path), "", request.new, cap=self.files.cap, checkpoint=checkpoint
-        )
+        path, new = printable(place.path), arguments["new_content"]
+        return place, file_change(path, "", new, cap=self.files.cap, checkpoint=checkpoint)
 
 
 def _headline(details: FileChangeDetails) -> str:

@@ -20,10 +20,10 @@ from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOut
 from eca_server.printable import LONGEST_NAME, printable_line, printable_path
 from eca_server.system.threads import THREAD_SECONDS, run_in_thread, run_on_disk
 from eca_server.workspace.boundary import Place, Workspace
-from eca_server.workspace.errors import FileError
+from eca_server.workspace.errors import FileError, NotText
 from eca_server.workspace.ignore import list_files
 from eca_server.workspace.opening import Directory
-from eca_server.workspace.reading import FileSnapshot, Fingerprint, read_file
+from eca_server.workspace.reading import FileSnapshot, Fingerprint, Text, decode, read_file
 from eca_server.workspace.writing import ensure_root
 
 LARGEST = 16 * 1024 * 1024
@@ -113,6 +113,18 @@ class Files:
         if known is not None and known != snapshot.fingerprint:
             raise ToolError(f"{str(place.path)!r} has changed since you read it: read it again.")
         return snapshot
+
+
+def text_in(place: Place, snapshot: FileSnapshot, hint: str = "") -> Text:
+    """Return the text of a file.
+
+    Raises:
+        ToolError: it is binary; `hint` is added.
+    """
+    try:
+        return decode(snapshot.data)
+    except NotText as error:
+        raise ToolError(f"Expected a text file, {error}: {str(place.path)!r}.{hint}") from error
 
 
 async def in_thread(work: Callable[[*Ts], T], *args: *Ts) -> T:

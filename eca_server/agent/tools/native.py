@@ -162,7 +162,7 @@ def native_tools(
         environment=environment,
         cap=files.cap,
         taken={*NATIVE_NAMES, *reserved},
-        sandbox=sandbox if sandbox is not None and sandbox.mode == "require" else None,
+        sandbox=sandbox if sandbox is not None and sandbox.settings.mode == "require" else None,
     )
     tools: tuple[Tool, ...] = (
         *(make(files=files) for make in _READING_TOOLS),

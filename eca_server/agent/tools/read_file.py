@@ -8,7 +8,14 @@ from typing import Any, ClassVar
 import attrs
 
 from eca_server.agent.tools.diff import split_lines
-from eca_server.agent.tools.files import LARGEST, ReadingTool, checkpoint, printable, sentence
+from eca_server.agent.tools.files import (
+    LARGEST,
+    ReadingTool,
+    checkpoint,
+    printable,
+    sentence,
+    text_in,
+)
 from eca_server.agent.tools.output import Cap, cut_mark
 from eca_server.agent.tools.schemas import integer, object_schema, string
 from eca_server.agent.tools.tool import ToolError, ToolOutput
@@ -22,8 +29,8 @@ from eca_server.models.attachments import (
 )
 from eca_server.models.history import TextPart
 from eca_server.workspace.boundary import Place
-from eca_server.workspace.errors import NotRegularFile, NotText, TooLarge
-from eca_server.workspace.reading import decode, read_file
+from eca_server.workspace.errors import NotRegularFile, TooLarge
+from eca_server.workspace.reading import read_file
 
 _GUESSED = (
     "\n(The file is not UTF-8. It is read and edited as Latin-1: if it has a different encoding, "
@@ -63,10 +70,7 @@ class ReadFile(ReadingTool):
             raise ToolError(f"{sentence(str(error))}. {hint}") from error
         if media_type := media_type_of(snapshot.data[:SIGNATURE_BYTES]):
             return attachment_output(place, media_type, snapshot.data)
-        try:
-            text = decode(snapshot.data)
-        except NotText as error:
-            raise ToolError(f"Expected a text file, {error}: {str(place.path)!r}.") from error
+        text = text_in(place, snapshot)
         most = min(self.files.max_lines, self.files.cap.lines)
         cap = attrs.evolve(self.files.cap, lines=min(arguments.get("limit", most), most))
         shown = _shown(split_lines(text.text), arguments.get("line_offset", 0), cap)

@@ -14,7 +14,15 @@ from collections.abc import Mapping
 import attrs
 
 
-@attrs.frozen(kw_only=True)
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+def _pattern(text: str | None) -> re.Pattern[str] | None:
+    return None if text is None else re.compile(text, re.ASCII)
+
+
+@attrs.frozen
 class Form:
     """The arguments of one subcommand, or of a program without subcommands.
 
@@ -26,32 +34,11 @@ class Form:
         reads_options: whether a word `@FILE` names a file of options.
     """
 
-    options: frozenset[str] = frozenset()
-    words: re.Pattern[str] | None = None
-    needs_name: bool = False
-    refuses_files: bool = False
-    reads_options: bool = False
-
-
-def _form(
-    options: str = "",
-    *,
-    words: str | None = None,
-    needs_name: bool = False,
-    refuses_files: bool = False,
-    reads_options: bool = False,
-) -> Form:
-    return Form(
-        options=frozenset(options.split()),
-        words=None if words is None else re.compile(words, re.ASCII),
-        needs_name=needs_name,
-        refuses_files=refuses_files,
-        reads_options=reads_options,
-    )
-
-
-def _names(text: str) -> frozenset[str]:
-    return frozenset(text.split())
+    options: frozenset[str] = attrs.field(default="", converter=_names)
+    words: re.Pattern[str] | None = attrs.field(default=None, kw_only=True, converter=_pattern)
+    needs_name: bool = attrs.field(default=False, kw_only=True)
+    refuses_files: bool = attrs.field(default=False, kw_only=True)
+    reads_options: bool = attrs.field(default=False, kw_only=True)
 
 
 ANY_ARGUMENTS = frozenset(
@@ -73,33 +60,33 @@ RUNS_PROJECT = frozenset({"pytest", "python", "python3"})
 _NONE = r"(?!)"
 _REMOTE = r"\w[\w./-]*"
 _REVISION = r"[\w@][\w./@~^-]*|-"
-_RUN = _form(words=_NONE, needs_name=True)
-_ALONE = _form(words=_NONE)
-_PYTEST = _form(
+_RUN = Form(words=_NONE, needs_name=True)
+_ALONE = Form(words=_NONE)
+_PYTEST = Form(
     "-x -q -v -s -k -m -n -l --exitfirst --quiet --verbose --lf --last-failed --ff --sw"
     " --collect-only --co --tb --durations --maxfail --no-header --no-cov --color --strict-markers",
     reads_options=True,
 )
-_GO = _form("-v -race -run -count -short -cover -bench -timeout -failfast")
-_CARGO = _form(
+_GO = Form("-v -race -run -count -short -cover -bench -timeout -failfast")
+_CARGO = Form(
     "-q -v -r -p --quiet --verbose --release --package --workspace --all --all-features"
     " --all-targets --features --no-default-features --lib --bins --bin --tests --test --examples"
     " --locked --offline --frozen --no-run --no-fail-fast --check"
 )
-_RUFF = _form("-q --quiet --fix --diff --check --select --ignore --no-cache", reads_options=True)
-_STASH = _form("-u -q -m --include-untracked --keep-index --message --quiet --index --")
+_RUFF = Form("-q --quiet --fix --diff --check --select --ignore --no-cache", reads_options=True)
+_STASH = "-u -q -m --include-untracked --keep-index --message --quiet --index --"
 _SCRIPTS = {"test": _ALONE, "run": _RUN, "ci": _ALONE, "install": _ALONE}
-_KUBECTL = _form(
+_KUBECTL = Form(
     "-n --namespace -o --output -l --selector -A --all-namespaces -w --watch -c --container"
     " --tail --since --previous --show-labels"
 )
-_DOCKER = _form("-a -q -f -n -t --all --quiet --format --filter --follow --tail --since")
+_DOCKER = Form("-a -q -f -n -t --all --quiet --format --filter --follow --tail --since")
 
 FORMS: Mapping[str, Mapping[str, Form]] = {
     "cargo": dict.fromkeys(["bench", "build", "check", "clippy", "fmt", "test", "tree"], _CARGO),
     # -f and -r read any file, -s and a word of digits set the clock.
     "date": {
-        "": _form(
+        "": Form(
             "-d -u -R -I -Idate -Ihours -Iminutes -Iseconds -Ins --date --utc --universal"
             " --iso-8601 --rfc-3339 --rfc-email",
             words=r"(?!\d+(\.\d+)?$).*",
@@ -107,34 +94,34 @@ FORMS: Mapping[str, Mapping[str, Form]] = {
     },
     "docker": {
         **dict.fromkeys(["images", "info", "inspect", "logs", "ps", "version"], _DOCKER),
-        **dict.fromkeys(["restart", "start", "stop"], _form()),
+        **dict.fromkeys(["restart", "start", "stop"], Form()),
     },
     "git": {
-        "add": _form("-A -u -f -n -v --all --update --force --dry-run --verbose --"),
-        "branch": _form("-t --track -q --quiet"),
-        "checkout": _form("-b -q -t --quiet --track --detach", words=_REVISION, refuses_files=True),
-        "cherry-pick": _form("-x --abort --skip --quit --no-commit -n"),
-        "commit": _form(
+        "add": Form("-A -u -f -n -v --all --update --force --dry-run --verbose --"),
+        "branch": Form("-t --track -q --quiet"),
+        "checkout": Form("-b -q -t --quiet --track --detach", words=_REVISION, refuses_files=True),
+        "cherry-pick": Form("-x --abort --skip --quit --no-commit -n"),
+        "commit": Form(
             "-m -a -q -s -v --message --all --amend --no-edit --quiet --signoff --allow-empty"
             " --author --date --"
         ),
-        "fetch": _form("-p -q --prune --tags --all --quiet --depth", words=_REMOTE),
-        "merge": _form("-m -q --no-ff --ff-only --ff --squash --abort --no-edit --no-commit"),
-        "mv": _form("-v -n --"),
-        "pull": _form("-q -r --rebase --ff-only --no-rebase --quiet --prune", words=_REMOTE),
-        "push": _form("-u -q --set-upstream --tags --follow-tags --quiet", words=_REMOTE),
-        "rebase": _form("--abort --skip --quit --continue", words=_NONE),
-        "reset": _form("-q --soft --mixed --quiet --"),
-        "restore --staged": _form("-q --quiet --"),
-        "restore -S": _form("-q --quiet --"),
-        "revert": _form("--no-edit --abort --skip --quit -n --no-commit"),
-        "rm": _form("-r -q --cached --quiet --"),
-        **dict.fromkeys(["stash apply", "stash list", "stash push", "stash show"], _STASH),
-        "stash": attrs.evolve(_STASH, words=re.compile(_NONE)),
-        "switch": _form("-c -q -t --create --quiet --track --detach"),
-        "tag": _form("-a -m --annotate --message"),
+        "fetch": Form("-p -q --prune --tags --all --quiet --depth", words=_REMOTE),
+        "merge": Form("-m -q --no-ff --ff-only --ff --squash --abort --no-edit --no-commit"),
+        "mv": Form("-v -n --"),
+        "pull": Form("-q -r --rebase --ff-only --no-rebase --quiet --prune", words=_REMOTE),
+        "push": Form("-u -q --set-upstream --tags --follow-tags --quiet", words=_REMOTE),
+        "rebase": Form("--abort --skip --quit --continue", words=_NONE),
+        "reset": Form("-q --soft --mixed --quiet --"),
+        "restore --staged": Form("-q --quiet --"),
+        "restore -S": Form("-q --quiet --"),
+        "revert": Form("--no-edit --abort --skip --quit -n --no-commit"),
+        "rm": Form("-r -q --cached --quiet --"),
+        **dict.fromkeys(["stash apply", "stash list", "stash push", "stash show"], Form(_STASH)),
+        "stash": Form(_STASH, words=_NONE),
+        "switch": Form("-c -q -t --create --quiet --track --detach"),
+        "tag": Form("-a -m --annotate --message"),
     },
-    "go": {"build": _GO, "fmt": _form(), "test": _GO, "version": _ALONE, "vet": _GO},
+    "go": {"build": _GO, "fmt": Form(), "test": _GO, "version": _ALONE, "vet": _GO},
     "kubectl": dict.fromkeys(["describe", "explain", "get", "logs", "top", "version"], _KUBECTL),
     "npm": {**_SCRIPTS, "ls": _ALONE, "outdated": _ALONE},
     "pnpm": _SCRIPTS,

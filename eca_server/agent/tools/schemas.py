@@ -51,6 +51,11 @@ def boolean(description: str) -> dict[str, Any]:
     return {"type": "boolean", "description": description}
 
 
+def as_text(value: object) -> str:
+    """Return an argument as a text: itself, or its JSON."""
+    return value if isinstance(value, str) else json.dumps(value).decode()
+
+
 def check_arguments(
     arguments: Mapping[str, Any], schema: Mapping[str, Any], *, is_closed: bool = False
 ) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import ExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -60,18 +61,29 @@ def shell_in(environment: Mapping[str, str]) -> str:
 
 
 @asynccontextmanager
-async def open_working_directory(directory: Path) -> AsyncIterator[Path | int]:
-    """Open the checked directory of a script while the script is started.
+async def ready_to_start(script: Script) -> AsyncIterator[Callable[[], Child]]:
+    """Open the checked directory of a script, whose sandbox is prepared.
 
     Yields:
-        A descriptor, or the path on a platform without descriptors.
+        A function that starts the script there at once.
 
     Raises:
-        ToolError: the path leads to a different directory now, or cannot be opened.
+        ToolError: the path leads to a different directory now, or cannot be opened, or the script
+            cannot be started.
     """
     with ExitStack() as stack:
-        opened = await in_thread(_enter, stack, directory)
-        yield opened.path if opened.fd is None else opened.fd
+        opened = await in_thread(_enter, stack, script.directory)
+        try:
+            yield partial(
+                start_shell,
+                script.shell,
+                script.text,
+                directory=opened.path if opened.fd is None else opened.fd,
+                environment=script.environment,
+                prefix=script.prefix,
+            )
+        except StartFailed as error:
+            raise ToolError(str(error)) from error
 
 
 def _enter(stack: ExitStack, path: Path) -> Directory:
@@ -113,17 +125,8 @@ async def start_script(script: Script) -> Child:
     Raises:
         ToolError: it cannot be started.
     """
-    try:
-        async with open_working_directory(script.directory) as directory:
-            return start_shell(
-                script.shell,
-                script.text,
-                directory=directory,
-                environment=script.environment,
-                prefix=script.prefix,
-            )
-    except StartFailed as error:
-        raise ToolError(str(error)) from error
+    async with ready_to_start(script) as start:
+        return start()
 
 
 async def run_script(script: Script) -> ToolOutput:
@@ -185,7 +188,7 @@ def _output(
     else:
         texts = [failure, err and f"Stderr:\n{err}", out and f"Stdout:\n{out}"]
     if script.sandbox is not None:
-        network, may_leave = script.sandbox.network, script.may_leave
+        network, may_leave = script.sandbox.settings.network, script.may_leave
         texts.append(sandbox_hint(err, out, network=network, may_leave=may_leave))
     parts = tuple(TextPart(text) for text in texts if text)
     return ToolOutput(

@@ -106,13 +106,13 @@ class ShellCommand:
         if self.background is not None:
             texts.append(_OF_BACKGROUND)
         if self.sandbox is not None:
-            text = _IN_SANDBOX.format("" if self.sandbox.network else _NO_NETWORK)
+            text = _IN_SANDBOX.format("" if self.sandbox.settings.network else _NO_NETWORK)
             texts.append(text + _LEAVING * self._may_leave)
         return " ".join(texts)
 
     @property
     def _may_leave(self) -> bool:
-        return self.sandbox is not None and self.sandbox.mode == "auto"
+        return self.sandbox is not None and self.sandbox.settings.mode == "auto"
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -205,7 +205,7 @@ class ShellCommand:
         sandbox = self.sandbox
         if sandbox is None or (self._may_leave and arguments.get("outside_sandbox")):
             return None
-        if sandbox.mode == "require":
+        if sandbox.settings.mode == "require":
             await ensure_sandbox_works(sandbox)
             return sandbox
         problem = await sandbox.why_not()

@@ -18,13 +18,14 @@ from eca_server.agent.tools.files import (
     checkpoint,
     in_thread,
     printable,
+    text_in,
 )
 from eca_server.agent.tools.output import counted
 from eca_server.agent.tools.schemas import object_schema, string
 from eca_server.agent.tools.tool import Effect, FileChange, PreparedCall, ToolError, ToolOutput
 from eca_server.workspace.boundary import Place
 from eca_server.workspace.errors import NotText
-from eca_server.workspace.reading import FileSnapshot, Fingerprint, Text, decode
+from eca_server.workspace.reading import FileSnapshot, Fingerprint, Text
 from eca_server.workspace.writing import missing_parents, replace_file
 
 
@@ -132,13 +133,7 @@ class WriteFile:
         if snapshot is None:
             data = _encoded(content)
         else:
-            try:
-                old = decode(snapshot.data)
-            except NotText as error:
-                raise ToolError(
-                    f"Expected a text file, {error}: {str(place.path)!r}. To replace it, "
-                    "move it away first."
-                ) from error
+            old = text_in(place, snapshot, " To replace it, move it away first.")
             before = old.text
             content = _like(old, content)
             try:

@@ -31,10 +31,11 @@ from eca_server.agent.chat.subagents import SpawnAgent, SubagentChat, Task, run_
 from eca_server.agent.chat.title import MakeTitle, make_title
 from eca_server.agent.commands import hidden_skill_notes
 from eca_server.agent.context.contexts import PromptContext, build_context
-from eca_server.agent.context.instructions_files import InstructionFiles, read_instruction_files
+from eca_server.agent.context.definition_files import Definitions
+from eca_server.agent.context.instructions_files import InstructionFiles, InstructionSearch
 from eca_server.agent.context.job_notice import job_notice
 from eca_server.agent.jobs.jobs import Jobs
-from eca_server.agent.skills.skills import SKILL_TOOL, Skill, SkillList, is_allowed, list_skills
+from eca_server.agent.skills.skills import SKILL_TOOL, Skill, is_allowed, list_skills
 from eca_server.agent.tools.approval import Policy, policy_of
 from eca_server.agent.tools.approval_rules import Call
 from eca_server.agent.tools.ask_user import AskUser
@@ -274,9 +275,8 @@ class Agents:
         """Build a chat's instructions for a behaviour from its prompt and files."""
         behavior = chosen.behavior
         skill_files = self.folders.skill_files
-        read_instructions = partial(
-            read_instruction_files,
-            self.folders.workspace,
+        search = InstructionSearch(
+            workspace=self.folders.workspace,
             user_directory=self.settings.user_directory,
             rules=paths_of(config.rules),
             parents=config.include_parent_agents_files,
@@ -285,8 +285,8 @@ class Agents:
             trusted_roots=self.settings.loaded.trusted_roots,
         )
 
-        def read() -> tuple[InstructionFiles, SkillList]:
-            return read_instructions(), skill_files.search()
+        def read() -> tuple[InstructionFiles, Definitions[Skill]]:
+            return search.run(), skill_files.search()
 
         files, skills = await run_on_disk(read, seconds=THREAD_SECONDS)
         for note in files.notes:
@@ -306,13 +306,13 @@ class Agents:
         return System(text=text, model=model, lists_skills=bool(listed))
 
     def _listed_skills(
-        self, turn: Turn, policy: Policy, files: SkillList, only: Sequence[str] | None
+        self, turn: Turn, policy: Policy, files: Definitions[Skill], only: Sequence[str] | None
     ) -> str:
         """Return the list of skills that the model may load, a part of its instructions."""
-        self.tools.has_skills = bool(files.skills)
+        self.tools.has_skills = bool(files.items)
         if not _offers_skills(policy):
             return ""
-        named = (each for each in files.skills if is_allowed(each, only))
+        named = (each for each in files.items if is_allowed(each, only))
         allowed = [each for each in named if _may_be_loaded(each, policy)]
         text, too_long = list_skills(allowed)
         for note in (*files.notes, *hidden_skill_notes(allowed), too_long):

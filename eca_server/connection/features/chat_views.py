@@ -18,7 +18,7 @@ from eca_protocol.errors import INVALID_PARAMS, RPCError
 from eca_protocol.server.calls import Naming
 from eca_server.agent.chat import Chat, Chats
 from eca_server.agent.chat.flags import flags_within
-from eca_server.agent.chat.pages import Page, page_of
+from eca_server.agent.chat.history import Page, page_of
 from eca_server.agent.chat.replay import ReplayedContent, replayed
 from eca_server.agent.chat.store.rows import ChatSettings
 from eca_server.agent.chat.title import title_of_fork

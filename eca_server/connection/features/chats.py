@@ -17,7 +17,7 @@ from eca_protocol.errors import INVALID_PARAMS, RPCError
 from eca_protocol.peer import Handler
 from eca_server.agent.chat import Chat, Chats
 from eca_server.agent.chat.flags import Flag, anchor_of, end_of
-from eca_server.agent.chat.pages import CursorExpired, Page, page_of
+from eca_server.agent.chat.history import CursorExpired, Page, page_of
 from eca_server.agent.chat.refreshing import refresh
 from eca_server.agent.chat.store.rows import ChatSummary
 from eca_server.agent.chat.subagents import SubagentChat

@@ -12,8 +12,7 @@ from eca_protocol import methods
 from eca_protocol.errors import INTERNAL_ERROR, RPCError
 from eca_protocol.peer import Handler
 from eca_server.agent.chat import Chats
-from eca_server.agent.jobs.job import Job
-from eca_server.agent.jobs.jobs import Jobs
+from eca_server.agent.jobs.jobs import Job, Jobs
 from eca_server.agent.tools.output import cut_mark
 from eca_server.printable import printable_line, printable_lines
 

@@ -12,7 +12,7 @@ from typing import Final
 import attrs
 
 from eca_server.agent.chat import Turn
-from eca_server.agent.chat.citations import markdown_link
+from eca_server.agent.chat.markdown import markdown_link
 from eca_server.agent.chat.outlet import Outlet
 from eca_server.agent.context.resources import ResourceReader
 from eca_server.agent.mcp.errors import MCPError
@@ -21,7 +21,7 @@ from eca_server.agent.mcp.messages import ToolResult
 from eca_server.agent.mcp.names import tool_names
 from eca_server.agent.mcp.server import Server
 from eca_server.agent.mcp.states import State
-from eca_server.agent.mcp.tools import parts_of, server_tool
+from eca_server.agent.mcp.tools import ServerTool, parts_of
 from eca_server.agent.tools.approval import Policy
 from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.search_tools import Deferral
@@ -93,7 +93,7 @@ class TurnServers:
             ServedTool(
                 server=server.name,
                 name=names[key],
-                tool=server_tool(server.name, tool, partial(_call, server, turn, tool.name), cap),
+                tool=ServerTool(server.name, tool, partial(_call, server, turn, tool.name), cap),
                 withheld=withheld_reason(policy, server, tool),
             )
             for key, (server, tool) in listed.items()

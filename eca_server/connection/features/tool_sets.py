@@ -11,7 +11,7 @@ from eca_protocol import messages as m
 from eca_protocol.revisions import Revision
 from eca_server.agent.chat.subagents import SPAWN_TOOL, SpawnAgent
 from eca_server.agent.jobs.jobs import Jobs
-from eca_server.agent.sandbox.sandbox import sandbox_for
+from eca_server.agent.sandbox.sandbox import Sandbox
 from eca_server.agent.skills.skills import SKILL_TOOL, LoadSkill
 from eca_server.agent.tools.approval import policy_of
 from eca_server.agent.tools.files import Ledger
@@ -86,13 +86,19 @@ class ToolSets:
                 *more,
             ],
             reserved=(SKILL_TOOL, SPAWN_TOOL),
-            sandbox=sandbox_for(
-                config.tool_call.sandbox,
-                (root.real_path for root in self.session.roots),
-                self.options.environ,
-                () if config.netrc_file is None else (config.netrc_file,),
-                self.folders.configuration_paths,
-            ),
+            sandbox=self._sandbox(config),
+        )
+
+    def _sandbox(self, config: Config) -> Sandbox | None:
+        settings = config.tool_call.sandbox
+        if settings.mode == "off":
+            return None
+        return Sandbox(
+            settings=settings,
+            roots=tuple(root.real_path for root in self.session.roots),
+            environ=self.options.environ,
+            credential_files=() if config.netrc_file is None else (config.netrc_file,),
+            configuration=self.folders.configuration_paths,
         )
 
     def described(self, behavior: str) -> NativeTools:

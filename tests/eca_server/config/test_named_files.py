@@ -1,7 +1,6 @@
 """The files that a folder's configuration names, and the question that names what it does."""
 
 import os
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import pytest
 import trio
 
 from eca_server.agent.chat.instructions import UnreadablePrompt, compact_prompt, own_prompt
-from eca_server.agent.context.instructions_files import InstructionFiles, read_instruction_files
+from eca_server.agent.context.instructions_files import InstructionFiles, InstructionSearch
 from eca_server.agent.hooks.action import ActionResult, run_action
 from eca_server.config import files, workspace_files
 from eca_server.config.loading import LoadedConfig
@@ -202,14 +201,13 @@ def test_a_prompts_file_that_is_a_link_now_is_not_read(untrusted, key, is_direct
 
 def instructions(loaded: LoadedConfig, root: Path) -> InstructionFiles:
     async def read() -> InstructionFiles:
-        work = partial(
-            read_instruction_files,
-            Workspace([root_of(root)]),
+        search = InstructionSearch(
+            workspace=Workspace([root_of(root)]),
             user_directory=root / "none",
             rules=[rule.path for rule in loaded.config.rules if rule.path is not None],
             trusted_roots=loaded.trusted_roots,
         )
-        return await run_on_disk(work)
+        return await run_on_disk(search.run)
 
     return trio.run(read)
 

@@ -24,17 +24,17 @@ from eca_server.agent.chat.store.coding import (
 )
 from eca_server.agent.chat.store.place import UNKNOWN_WORKSPACE, Damage
 from eca_server.agent.chat.store.rows import (
+    GENERATED,
+    ChatRecord,
     ChatRow,
-    ChatSettings,
     ChatSummary,
     LoadResult,
-    Running,
     StoredChat,
-    StoredMessage,
     TurnUsage,
     UnreadableRow,
 )
 from eca_server.agent.chat.store.running import update as update_running
+from eca_server.models.history import Message
 
 if TYPE_CHECKING:
     from eca_server.agent.chat.store.file import ChatFile
@@ -58,16 +58,9 @@ _MESSAGE_TABLES: Final = (
 
 
 def append(
-    file: ChatFile,
-    chat: ChatRow,
-    messages: Sequence[StoredMessage],
-    *,
-    turn: str,
-    usage: TurnUsage | None,
-    settings: ChatSettings | None = None,
-    running: Running | None = None,
+    file: ChatFile, chat: ChatRow, record: ChatRecord, *, ids: Sequence[str], turn: str
 ) -> None:
-    """Add messages to a chat, which is made if there is none; see `Store.append`.
+    """Add messages with these ids to a chat, which is made if there is none; see `Store.append`.
 
     Of an existing chat only `updated` and a title are changed. A message with an existing id is
     left out; the turn's id lets its usage count once. The rest of a turn whose prompt was deleted
@@ -76,7 +69,8 @@ def append(
     while file.execute(_NUMBER_AGAIN, (chat.id, _LAST_SEQUENCE)).rowcount:
         pass
     before, _ = last_message(file, chat.id)
-    if running is not None and _is_deleted(file, chat.id, running.turn, messages):
+    running, usage = record.running, record.usage
+    if running is not None and _is_deleted(file, chat.id, running.turn, ids):
         file.report_once(
             f"The prompt of a turn of the chat {chat.title or chat.id} was deleted, probably by "
             "another server. The rest of this turn is not stored."
@@ -88,29 +82,28 @@ def append(
     )
     if not updated.rowcount:
         file.execute("INSERT INTO chat VALUES (?, ?, ?, ?, ?)", attrs.astuple(chat))
-    for sequence, each in enumerate(messages, before + 1):
-        file.add_message(chat.id, sequence, each.id, encode_message(each.message))
+    for sequence, (name, each) in enumerate(zip(ids, record.messages, strict=True), before + 1):
+        file.add_message(chat.id, sequence, name, encode_message(each))
     if usage is not None:
         cost = None if usage.cost is None else str(usage.cost)
         file.execute(
             "INSERT OR IGNORE INTO usage (chat, turn, tokens, cost) VALUES (?, ?, ?, ?)",
             (chat.id, turn, min(usage.tokens, _LARGEST), cost),
         )
-    if settings is not None:
-        row = (chat.id, encode_settings(settings))
+    if record.settings is not None:
+        row = (chat.id, encode_settings(record.settings))
         file.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", row)
     if running is not None:
         update_running(file, chat.id, running)
     _compare(file, chat, before)
-    if messages and not _is_shortened(file, chat.id):
+    if ids and not _is_shortened(file, chat.id):
         file.last[chat.id] = last_message(file, chat.id)
 
 
-def _is_deleted(file: ChatFile, chat: str, turn: str, added: Sequence[StoredMessage]) -> bool:
+def _is_deleted(file: ChatFile, chat: str, turn: str, added: Sequence[str]) -> bool:
     """Return whether the prompt of a turn was stored and is not there now."""
     query = "SELECT 1 FROM message WHERE chat = ? AND id = ?"
-    is_new = any(each.id == turn for each in added)
-    return not is_new and file.execute(query, (chat, turn)).fetchone() is None
+    return turn not in added and file.execute(query, (chat, turn)).fetchone() is None
 
 
 def first_stored(file: ChatFile, chat: str, message_ids: Sequence[str]) -> str | None:
@@ -247,11 +240,11 @@ def latest(
     return tuple(sorted(summaries, key=attrgetter(by), reverse=True))
 
 
-def clear(file: ChatFile, chat: str, *, title: str | None, settings: ChatSettings | None) -> None:
-    """Delete the messages of a chat; `title` counts if `settings` are given."""
+def clear(file: ChatFile, chat: str, record: ChatRecord) -> None:
+    """Delete the messages of a chat; the record's title counts if it has settings."""
     for table in _MESSAGE_TABLES:
         file.erase(f"DELETE FROM {table} WHERE chat = ?", (chat,))  # noqa: S608
-    set_title_and_settings(file, chat, title, settings)
+    set_title_and_settings(file, chat, record)
     file.last.pop(chat, None)
 
 
@@ -263,15 +256,13 @@ def delete(file: ChatFile, chat: str) -> None:
     file.last.pop(chat, None)
 
 
-def set_title_and_settings(
-    file: ChatFile, chat: str, title: str | None, settings: ChatSettings | None
-) -> None:
-    """Set the title and the settings of a stored chat; None: keep both."""
-    if settings is not None:
-        file.execute("UPDATE chat SET title = ? WHERE id = ?", (title, chat))
+def set_title_and_settings(file: ChatFile, chat: str, record: ChatRecord) -> None:
+    """Set the title and the settings of a stored chat; keep both if the record has no settings."""
+    if record.settings is not None:
+        file.execute("UPDATE chat SET title = ? WHERE id = ?", (record.title, chat))
         file.execute(
             "INSERT OR REPLACE INTO settings SELECT id, ? FROM chat WHERE id = ?",
-            (encode_settings(settings), chat),
+            (encode_settings(record.settings), chat),
         )
 
 
@@ -327,10 +318,17 @@ def _readable_row(file: ChatFile, row: ChatRow) -> ChatRow:
 
 def _readable_messages(
     file: ChatFile, chat: str, rows: Sequence[tuple[Any, Any]]
-) -> Iterator[StoredMessage]:
+) -> Iterator[Message]:
+    """Read messages; older servers stored a user's content id only in the row's id."""
     for message_id, body in rows:
         try:
-            yield StoredMessage(id=read_text(message_id), message=decode_message(body))
+            name, message = read_text(message_id), decode_message(body)
+            is_named = bool(message.content_id) or name.startswith(GENERATED)
+            yield (
+                message
+                if message.role != "user" or is_named
+                else attrs.evolve(message, content_id=name)
+            )
         except UnreadableRow as fault:
             file.report_once(f"A message of chat {chat} cannot be read: {fault}.")
 

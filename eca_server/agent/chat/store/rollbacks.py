@@ -19,7 +19,7 @@ from eca_server.agent.chat.store.rows import (
     BeforeImage,
     BeforeImageBatch,
     Change,
-    ChatSettings,
+    ChatRecord,
     Rollback,
     StoredContent,
     UndoStep,
@@ -158,13 +158,11 @@ def unfinished_rollbacks(file: ChatFile, workspace: str, chat: str) -> tuple[Rol
     )
 
 
-def finish_rollback(
-    file: ChatFile, rollback: Rollback, *, title: str | None, settings: ChatSettings | None
-) -> None:
+def finish_rollback(file: ChatFile, rollback: Rollback, record: ChatRecord) -> None:
     """Delete a rollback, its messages, and the before-images that are no longer needed.
 
     If the files are not restored, their changes are assigned to the last remaining message, so that
-    a rollback to before that message undoes them, too. `title` counts if `settings` are given.
+    a rollback to before that message undoes them, too. The title counts if there are settings.
     """
     chat, first = rollback.chat, rollback.first_change
     if first is not None and (rollback.undoes or rollback.last_remaining is None):
@@ -184,7 +182,7 @@ def finish_rollback(
                 " (SELECT 1 FROM message WHERE chat = ?1 AND id = turn)",
                 (chat,),
             )
-    set_title_and_settings(file, chat, title, settings)
+    set_title_and_settings(file, chat, record)
     file.last[chat] = last_message(file, chat)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Final
@@ -13,20 +12,11 @@ from eca_protocol.errors import ECAError
 from eca_server.agent.chat.flags import Flag
 from eca_server.models.history import Message
 
-_GENERATED: Final = "-"
+GENERATED: Final = "-"
 """The beginning of the id of a stored message that has no content id."""
-
 
 FOLDER: Final = b"folder"
 """The state of a directory, in place of the digest of a file's content."""
-
-
-@attrs.frozen(kw_only=True)
-class StoredMessage:
-    """A message with its stable id: for a user's message the contentId of the wire."""
-
-    id: str
-    message: Message
 
 
 @attrs.frozen(kw_only=True)
@@ -76,7 +66,7 @@ class StoredChat:
 
     id: str
     title: str | None
-    messages: tuple[StoredMessage, ...]
+    messages: tuple[Message, ...]
     usages: tuple[TurnUsage, ...]
     created: float
     updated: float
@@ -288,9 +278,11 @@ class ChatRecord:
     """Additions to a stored chat.
 
     Attributes:
+        messages: a turn's messages, in order.
         title: the chat's title; None: keep the stored one.
         settings: the chat's settings; None: keep the stored ones.
-        running: the state of the running turn with the messages.
+        usage: the turn's usage; None: it called no model.
+        running: the state of the running turn with the messages; None: do not record it.
     """
 
     messages: Sequence[Message] = ()
@@ -300,17 +292,4 @@ class ChatRecord:
     running: Running | None = None
 
 
-def stored(messages: Sequence[Message]) -> list[StoredMessage]:
-    """Give messages ids."""
-    return [
-        StoredMessage(id=each.content_id or f"{_GENERATED}{uuid.uuid4()}", message=each)
-        for each in messages
-    ]
-
-
-def restored(stored_message: StoredMessage) -> Message:
-    """Return a stored message; older servers stored a user's content id only in the row's id."""
-    message = stored_message.message
-    if message.role != "user" or message.content_id or stored_message.id.startswith(_GENERATED):
-        return message
-    return attrs.evolve(message, content_id=stored_message.id)
+NOTHING_NEW: Final = ChatRecord()

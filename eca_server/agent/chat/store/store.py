@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from eca_server.agent.chat.store.file import ChatFile
 
 
-class Store:
+class Store(Worker):
     """The chats of one user.
 
     A cancelled call stops waiting; its work is still done.
@@ -40,45 +40,29 @@ class Store:
             on_problem: called with a sentence for the user, once for each kind of problem.
             limits: the seconds to wait for the disk, and its backlog.
         """
-        self._path = path
-        self._worker = Worker(path, on_problem, limits)
+        super().__init__(path, on_problem, limits)
         self._backlog: list[Call[bool]] = []
 
-    async def append(
-        self,
-        chat_id: str,
-        workspace: str,
-        messages: Sequence[rows.StoredMessage] = (),
-        *,
-        title: str | None = None,
-        usage: rows.TurnUsage | None = None,
-        settings: rows.ChatSettings | None = None,
-        running: rows.Running | None = None,
-    ) -> bool:
+    async def append(self, chat_id: str, workspace: str, record: rows.ChatRecord) -> bool:
         """Add a turn's messages to a chat, which is made if there is none; all of them or none.
 
         Args:
             chat_id: any text.
             workspace: the key under which a new chat is listed; see `workspace_key`.
-            messages: the turn's messages, in order.
-            title: the chat's new title; None: keep it.
-            usage: the turn's usage; None: it called no model.
-            settings: the chat's new settings; None: keep them.
-            running: the state of the turn with these messages; None: do not record it.
+            record: the messages, and what else is new.
 
         Returns:
             True if the data is on disk. If not, the next call retries.
         """
         now = time.time()
-        chat = rows.ChatRow(chat_id, workspace, title, now, now)
-        added = tuple(messages)
-        turn = added[0].id if added else str(uuid.uuid4())
-        return await self._worker.write(
+        chat = rows.ChatRow(chat_id, workspace, record.title, now, now)
+        names = (each.content_id or f"{rows.GENERATED}{uuid.uuid4()}" for each in record.messages)
+        ids = tuple(names)  # made once: the write may be repeated
+        turn = ids[0] if ids else str(uuid.uuid4())
+        return await self.write(
             chat_id,
-            lambda file: queries.append(
-                file, chat, added, turn=turn, usage=usage, settings=settings, running=running
-            ),
-            size=tokens_in([each.message for each in added]) * BYTES_PER_TOKEN,
+            lambda file: queries.append(file, chat, record, ids=ids, turn=turn),
+            size=tokens_in(record.messages) * BYTES_PER_TOKEN,
         )
 
     async def add_pieces(self, chat_id: str, turn: str, pieces: Sequence[rows.Piece]) -> bool:
@@ -87,7 +71,7 @@ class Store:
         Returns:
             True if they are on disk; a failed write is not retried.
         """
-        call = self._worker.queue(
+        call = self.queue(
             lambda disk: disk.write_once(
                 lambda file: running.add_pieces(file, chat_id, turn, pieces)
             )
@@ -97,14 +81,7 @@ class Store:
 
     async def first_stored(self, chat_id: str, message_ids: Sequence[str]) -> str | None:
         """Return the first of these messages in a chat, or ""; None if it cannot be read."""
-        return await self._worker.read(
-            lambda file: queries.first_stored(file, chat_id, message_ids)
-        )
-
-    @property
-    def is_late(self) -> bool:
-        """True if the disk did not answer in time."""
-        return self._worker.is_late
+        return await self.read(lambda file: queries.first_stored(file, chat_id, message_ids))
 
     async def find(self, chat_id: str, workspace: str = "") -> rows.LoadResult | None:
         """Load a chat with its whole history; return None if it cannot be read in time.
@@ -118,7 +95,7 @@ class Store:
             unfinished = rollbacks.has_unfinished_rollbacks(file, workspace, chat_id)
             return attrs.evolve(queries.load(file, chat_id), has_unfinished_rollbacks=unfinished)
 
-        return await self._worker.read_unless_late(query, first=running.settle)
+        return await self.read_unless_late(query, first=running.settle)
 
     async def find_changed(
         self, chat_id: str, message_ids: Collection[str] | None = None, count: int = 0
@@ -139,17 +116,17 @@ class Store:
                 return shortened
             return queries.load_longer(file, chat_id, message_ids, count)
 
-        return await self._worker.read_unless_late(query, first=running.settle)
+        return await self.read_unless_late(query, first=running.settle)
 
     def note_last(self, chat_id: str, last: tuple[int, str]) -> None:
         """Note that a chat has all that was loaded with this last message."""
         query = partial(queries.note_last, chat_id=chat_id, last=last)
-        self._worker.queue(lambda file: file.read(query))
+        self.queue(lambda file: file.read(query))
 
     async def emptied(self, chat_ids: Collection[str]) -> Collection[str]:
         """Return the chats of which other servers have deleted everything that was stored."""
         query = partial(queries.emptied, chat_ids=chat_ids)
-        return await self._worker.read_unless_late(query) or ()
+        return await self.read_unless_late(query) or ()
 
     async def load(self, chat_id: str) -> rows.StoredChat | None:
         """Return a chat with its whole history; None if it is not stored, or not read in time."""
@@ -160,28 +137,21 @@ class Store:
         self, workspace: str | None, limit: int, *, by: Literal["updated", "created"] = "updated"
     ) -> Sequence[rows.ChatSummary]:
         """Return at most `limit` chats of a workspace (None: of all), the latest first."""
-        chats = await self._worker.read_unless_late(
+        chats = await self.read_unless_late(
             lambda file: queries.latest(file, workspace, limit, by=by), first=running.settle
         )
         return chats or ()
 
-    def clear(
-        self, chat_id: str, *, title: str | None, settings: rows.ChatSettings | None
-    ) -> Awaitable[bool]:
+    def clear(self, chat_id: str, record: rows.ChatRecord) -> Awaitable[bool]:
         """Delete the messages of a chat, as `delete` does; its usage is kept.
 
         The work is queued at once, before that of later calls; the result is awaited separately.
 
         Args:
             chat_id: the chat's id; nothing is done for a chat that is not stored.
-            title: the chat's new title, if `settings` are given; None: it has none.
-            settings: the chat's new settings; None: keep them.
+            record: the chat's new settings, and its new title if it has settings; None: no title.
         """
-        return self._worker.write(
-            chat_id,
-            lambda file: queries.clear(file, chat_id, title=title, settings=settings),
-            deletes=True,
-        )
+        return self.write(chat_id, lambda file: queries.clear(file, chat_id, record), deletes=True)
 
     async def delete(self, chat_id: str) -> bool:
         """Delete a chat; return whether the deletion is on disk.
@@ -189,9 +159,7 @@ class Store:
         Copies that SQLite may have left in the file are overwritten while the store is idle, at
         the latest when it is closed; those in a large file after a longer idle time.
         """
-        return await self._worker.write(
-            chat_id, lambda file: queries.delete(file, chat_id), deletes=True
-        )
+        return await self.write(chat_id, lambda file: queries.delete(file, chat_id), deletes=True)
 
     async def add_before_images(
         self, chat_id: str, images: Sequence[rows.BeforeImage]
@@ -212,7 +180,7 @@ class Store:
         )
         size = sum(len(each.data or b"") for each in stored_images)
         self._backlog = [each for each in self._backlog if not each.done.is_set()]
-        if size + sum(each.size for each in self._backlog) > self._worker.limits.backlog:
+        if size + sum(each.size for each in self._backlog) > self.limits.backlog:
             await trio.lowlevel.checkpoint()
             return batch
 
@@ -227,10 +195,10 @@ class Store:
                 batch.numbers = tuple(numbers)
             return is_stored
 
-        call = self._worker.queue(add, size)
+        call = self.queue(add, size)
         self._backlog.append(call)
         try:
-            await self._worker.written(call)
+            await self.written(call)
         except trio.Cancelled:
             self.remove_before_images(batch)
             raise
@@ -238,7 +206,7 @@ class Store:
 
     def remove_before_images(self, batch: rows.BeforeImageBatch) -> None:
         """Forget what files were before changes that are not made after all."""
-        self._worker.queue(
+        self.queue(
             lambda disk: disk.write(
                 batch.chat, lambda file: rollbacks.remove_before_images(file, batch)
             )
@@ -254,18 +222,14 @@ class Store:
 
         None means that it cannot be read.
         """
-        return await self._worker.read(
-            lambda file: rollbacks.first_change(file, chat_id, content_ids)
-        )
+        return await self.read(lambda file: rollbacks.first_change(file, chat_id, content_ids))
 
     async def changes_from(self, chat_id: str, first: int) -> Sequence[rows.Change] | None:
         """Return all changes of files from a number on, in order; None: they cannot be read."""
         changes: list[rows.Change] = []
         while True:
             start = changes[-1].number + 1 if changes else first
-            following = await self._worker.read(
-                partial(rollbacks.changes_from, chat=chat_id, first=start)
-            )
+            following = await self.read(partial(rollbacks.changes_from, chat=chat_id, first=start))
             if following is None:
                 return None
             if not following:
@@ -274,45 +238,32 @@ class Store:
 
     async def content(self, number: int) -> rows.StoredContent | None:
         """Return a file's content before a change; None: unreadable."""
-        return await self._worker.read(lambda file: rollbacks.content(file, number))
+        return await self.read(lambda file: rollbacks.content(file, number))
 
     async def note_rollback(self, rollback: rows.Rollback) -> bool:
         """Record a rollback before it starts; return whether it is on disk."""
-        return await self._worker.write_once(lambda file: rollbacks.note_rollback(file, rollback))
+        return await self.write_once(lambda file: rollbacks.note_rollback(file, rollback))
 
     async def note_step(self, chat_id: str, path: str) -> bool:
         """Record that the first remaining step with this path is done; return whether on disk."""
-        return await self._worker.write_once(lambda file: rollbacks.note_step(file, chat_id, path))
+        return await self.write_once(lambda file: rollbacks.note_step(file, chat_id, path))
 
     async def unfinished_rollbacks(self, workspace: str, chat_id: str) -> Sequence[rows.Rollback]:
         """Return the unfinished rollbacks of a workspace's chats, and of one chat."""
-        unfinished = await self._worker.read_unless_late(
+        unfinished = await self.read_unless_late(
             lambda file: rollbacks.unfinished_rollbacks(file, workspace, chat_id)
         )
         return unfinished or ()
 
     async def finish_rollback(
-        self,
-        rollback: rows.Rollback,
-        *,
-        title: str | None = None,
-        settings: rows.ChatSettings | None = None,
+        self, rollback: rows.Rollback, record: rows.ChatRecord = rows.NOTHING_NEW
     ) -> bool:
         """Remove the messages and the record of a rollback; return whether it is on disk.
 
         Args:
             rollback: the rollback, whose files are restored.
-            title: the chat's new title, if `settings` are given.
-            settings: the chat's new settings; None: keep them.
+            record: the chat's new settings, and its new title if it has settings.
         """
-        return await self._worker.write(
-            rollback.chat,
-            lambda file: rollbacks.finish_rollback(file, rollback, title=title, settings=settings),
+        return await self.write(
+            rollback.chat, lambda file: rollbacks.finish_rollback(file, rollback, record)
         )
-
-    async def close(self) -> bool:
-        """Finish writing; return whether everything is on disk.
-
-        This takes about a second at most, and cannot be cancelled. Later calls do nothing.
-        """
-        return await self._worker.close()

@@ -8,7 +8,7 @@ import trio.testing
 from eca_protocol.server.texts import Role
 from eca_protocol.testing.provider import Provider, burst, provider_in_thread, reply
 from eca_server.agent.chat import breakdown
-from eca_server.agent.chat.store.rows import Running
+from eca_server.agent.chat.store.rows import ChatRecord
 from eca_server.agent.chat.store.store import Store
 from eca_server.client.session import Session
 from eca_server.models.calls import MAX_NESTING
@@ -75,10 +75,10 @@ async def test_what_fails_at_its_end_ends_a_turn_too(lost, tmp_path, monkeypatch
             raise ValueError("there is no JSON for it")
         written(session, chat_id, role, content)
 
-    async def keep(*arguments: Any, running: Running | None, **more: Any) -> bool:
-        if running is None or running.is_over:
+    async def keep(store: Store, chat_id: str, workspace: str, record: ChatRecord) -> bool:
+        if record.running is None or record.running.is_over:
             raise ValueError("there is no row for it")
-        return await append(*arguments, running=running, **more)
+        return await append(store, chat_id, workspace, record)
 
     written, append = Session.emit, Store.append
     async with editor(keeps_chats=lost == "history", XDG_DATA_HOME=str(tmp_path)) as ours:

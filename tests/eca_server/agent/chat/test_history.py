@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from eca_protocol.testing.provider import reply
 from eca_server.agent.chat.compaction import transcript
-from eca_server.agent.chat.history import History
-from eca_server.agent.chat.pages import Page, page_of
+from eca_server.agent.chat.history import History, Page, page_of
 from eca_server.models.backend import Request
 from eca_server.models.events import Usage
 from eca_server.models.history import (

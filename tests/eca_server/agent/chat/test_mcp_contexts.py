@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import trio
 
-from eca_server.agent.mcp.messages import MCPTool, Resource, ResourceContents, ResourceTemplate
+from eca_server.agent.mcp.messages import MCPTool, Resource, ResourceContents
 from tests.eca_server.agent.chat.agent_session import ALLOW, calls, of_calls, results
 from tests.eca_server.agent.chat.editor import Editor
 from tests.eca_server.agent.chat.mcp_session import Places, running, session, status, updates
@@ -18,7 +18,7 @@ README = Resource(
     uri="repo://readme", name="Readme", description="What it is.", mime_type="text/markdown"
 )
 LOG = Resource(uri="repo://log", name="log")
-FILES = ResourceTemplate(uri_template="repo://{owner}/files/{+path}.txt", name="files")
+FILES = Resource(uri="repo://{owner}/files/{+path}.txt", name="files")
 PNG = b"\x89PNG\r\n\x1a\n and so on"
 
 

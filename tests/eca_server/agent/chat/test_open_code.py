@@ -3,7 +3,7 @@
 import pytest
 
 from eca_protocol.messages import ChatReasonFinishedContent, ChatTextContent
-from eca_server.agent.chat.open_code import OpenCode
+from eca_server.agent.chat.markdown import OpenCode
 
 
 @pytest.mark.parametrize(

@@ -208,7 +208,7 @@ async def check_stored(data: Path, histories: Mapping[str, list[Message]]) -> No
     store = Store(store_path({"XDG_DATA_HOME": str(data)}), on_problem=pytest.fail)
     for name in CHATS:
         chat = await store.load(name)
-        messages = [] if chat is None else [each.message for each in chat.messages]
+        messages = [] if chat is None else [*chat.messages]
         assert messages == histories.get(name, [])
     await store.close()
 

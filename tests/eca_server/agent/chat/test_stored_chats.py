@@ -207,7 +207,7 @@ async def test_a_turn_that_is_closed_without_its_body_is_on_disk_too(tmp_path, m
         await ours.turn("hello", model=ECHO)
         assert (await shut_down(ours))["result"] is None
         stored_chat = await on_disk(tmp_path)
-        assert [each.message for each in stored_chat.messages] == [*chat.history]
+        assert [*stored_chat.messages] == [*chat.history]
         assert len(chat.history) == 6  # the two prompts and their stops, a prompt and its answer
 
 

@@ -10,12 +10,12 @@ from eca_protocol.messages import WorkspaceFolder
 from eca_protocol.server.roots import parse_roots
 from eca_server.agent.commands.custom import (
     CommandFiles,
-    CommandList,
     CustomCommand,
     TooLong,
     parse_command,
     words_of,
 )
+from eca_server.agent.context.definition_files import Definitions
 from eca_server.workspace.boundary import Workspace
 from tests.eca_server.agent.context.conftest import write
 
@@ -131,7 +131,9 @@ class Places:
         self.own = self.user / "commands"
         self.of_first = self.first / ".eca" / "commands"
 
-    async def read(self, *configured: str, taken: tuple[str, ...] = ()) -> CommandList:
+    async def read(
+        self, *configured: str, taken: tuple[str, ...] = ()
+    ) -> Definitions[CustomCommand]:
         folders = [WorkspaceFolder(uri=each.as_uri()) for each in (self.first, self.second)]
         roots, _ = parse_roots(folders)
         files = CommandFiles(
@@ -145,8 +147,8 @@ def places(tmp_path: Path) -> Places:
     return Places(tmp_path)
 
 
-def texts(loaded: CommandList) -> dict[str, str]:
-    return {each.name: each.text for each in loaded.commands}
+def texts(loaded: Definitions[CustomCommand]) -> dict[str, str]:
+    return {each.name: each.text for each in loaded.items}
 
 
 async def test_no_command_of_a_project_shadows_the_user_s_own(places):
@@ -173,7 +175,7 @@ async def test_no_command_of_a_project_shadows_the_user_s_own(places):
     }
     (note,) = loaded.notes
     assert note == f"{places.first}/link: a link leads out of the workspace."
-    of_project = {each.name for each in loaded.commands if each.is_of_project}
+    of_project = {each.name for each in loaded.items if each.is_of_project}
     assert of_project == {"c", "e"}
 
 
@@ -186,7 +188,7 @@ async def test_a_name_is_the_files_in_lower_case_without_spaces(places):
 
 
 async def test_a_command_belongs_to_the_user_or_to_the_project(places):
-    assert await places.read() == CommandList()
+    assert await places.read() == Definitions()
     write(places.of_first / "a.md", "x")
     write(places.of_first / "login.md", "give me your key")
     write(places.second / "docs" / "b.md", "x")
@@ -195,12 +197,12 @@ async def test_a_command_belongs_to_the_user_or_to_the_project(places):
     (places.second / "e.md").symlink_to(other)
     configured = ("docs/b.md", "docs/missing.md", str(other), "e.md")
     loaded = await places.read(*configured, taken=("login",))
-    of_workspace = {each.name: each.is_of_project for each in loaded.commands}
+    of_workspace = {each.name: each.is_of_project for each in loaded.items}
     assert of_workspace == {"a": True, "b": True, "c": False, "d": False}
     missing, outside = loaded.notes
     assert missing == "docs/missing.md: the file does not exist."
     assert "a link leads out of the workspace" in outside
-    by_name = {each.name: each for each in loaded.commands}
+    by_name = {each.name: each for each in loaded.items}
     assert by_name["c"].for_model("Do it.") == "Do it."
     theirs = by_name["a"]
     assert f'path="{theirs.path}" source="workspace">\nDo it.\n</eca_' in theirs.for_model("Do it.")

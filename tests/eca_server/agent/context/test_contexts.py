@@ -187,7 +187,7 @@ async def test_a_folder_swapped_for_a_link_while_it_is_listed_is_not_followed(
             (project / swapped).rename(project / "away")
             (project / swapped).symlink_to(outside)
 
-    monkeypatch.setattr("trio.from_thread.check_cancelled", check)
+    monkeypatch.setattr("eca_server.agent.context.disk.checkpoint", check)
     text = await block(workspace, m.DirectoryContext(path=str(project / "docs")))
     assert looks >= at
     assert "secret" not in text
@@ -200,7 +200,8 @@ async def test_a_root_swapped_for_a_link_is_left_out_of_the_map(project, outside
     result = await built(workspace, m.RepoMapContext())
     assert "secret" not in result.parts[0].text
     assert "changed after it was checked" in result.notes[0]
-    assert "changed after it was checked" in draw_roots(workspace)
+    drawn = await trio.to_thread.run_sync(draw_roots, workspace)
+    assert "changed after it was checked" in drawn
 
 
 async def test_a_directory_too_large_is_cut_and_its_tree_is_whole(project, workspace):
@@ -372,7 +373,7 @@ async def test_a_stop_ends_the_reading_at_once(project, workspace, monkeypatch):
         check_cancelled()
 
     write(project / "large", "x\n" * (1 << 21))
-    monkeypatch.setattr("trio.from_thread.check_cancelled", check)
+    monkeypatch.setattr("eca_server.agent.context.disk.checkpoint", check)
     with trio.CancelScope() as scope:
         await built(workspace, file(project / "large", 1 << 21, 1 << 21))
     assert scope.cancelled_caught

@@ -2,14 +2,13 @@
 
 import os
 import re
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from eca_server.agent.context import instructions_files
-from eca_server.agent.context.instructions_files import InstructionFiles, read_instruction_files
+from eca_server.agent.context.instructions_files import InstructionFiles, InstructionSearch
 from eca_server.system.threads import run_on_disk
 from eca_server.workspace.boundary import Workspace
 from tests.eca_server.agent.context.conftest import root_of, write
@@ -50,14 +49,13 @@ async def read(
     folder: Path | list[Path], user_directory: Path, *, trusted: bool = False, **more: Any
 ) -> InstructionFiles:
     folders = folder if isinstance(folder, list) else [folder]
-    work = partial(
-        read_instruction_files,
-        Workspace([root_of(each) for each in folders]),
+    search = InstructionSearch(
+        workspace=Workspace([root_of(each) for each in folders]),
         user_directory=user_directory,
         trusted_roots=[each.resolve() for each in folders] if trusted else [],
         **more,
     )
-    return await run_on_disk(work)
+    return await run_on_disk(search.run)
 
 
 def paths(instructions: InstructionFiles) -> list[str]:

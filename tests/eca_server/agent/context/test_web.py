@@ -12,9 +12,8 @@ import trustme
 from eca_protocol.http import HTTPClient
 from eca_protocol.http_server import HTTPRequest, HTTPServer, Responder, serve
 from eca_protocol.tls import ClientCertificate
-from eca_server.agent.context.addresses import is_public
 from eca_server.agent.context.html_text import Page
-from eca_server.agent.context.web import PageError, fetch_page
+from eca_server.agent.context.web import PageError, fetch_page, is_public
 from tests.eca_protocol.http_peers import server, tls, trust
 
 Answers = dict[str, Callable[[Responder], object]]

@@ -5,7 +5,9 @@ import shlex
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -13,8 +15,7 @@ import trio
 from eca_protocol.errors import StartFailed
 from eca_server.agent.context.job_notice import job_notice
 from eca_server.agent.jobs import jobs as jobs_module
-from eca_server.agent.jobs.job import Job
-from eca_server.agent.jobs.jobs import JobRefused, Jobs
+from eca_server.agent.jobs.jobs import Job, JobRefused, Jobs
 from eca_server.agent.jobs.shell import start_shell
 from tests.eca_server.processes import assert_gone
 from tests.promises import within
@@ -33,9 +34,9 @@ class RunningJobs:
         self.notifications.append([job.status for job in self.jobs])
 
     def start(self, command: str, *, shell: str = "/bin/sh") -> Job:
-        return self.jobs.start(
-            shell, command, directory=Path("/"), environment=ENVIRONMENT, name="it", chat_id="c"
-        )
+        where: dict[str, Any] = {"directory": Path("/"), "environment": ENVIRONMENT}
+        start = partial(start_shell, shell, command, **where)
+        return self.jobs.start(start, command=command, name="it", chat_id="c")
 
 
 @asynccontextmanager
@@ -82,7 +83,9 @@ async def test_a_job_that_is_killed_may_clean_up_and_leaves_nothing():
 
 
 WAITS_FOR_A_SECOND_SIGNAL = """
+from functools import partial
 from pathlib import Path
+from typing import Any
 from signal import SIG_BLOCK, SIGTERM, pthread_sigmask, sigtimedwait, sigwait
 pthread_sigmask(SIG_BLOCK, [SIGTERM])
 Path("up").touch()

@@ -53,7 +53,7 @@ class FakeSession:
     progress: tuple[m.Progress, ...] = ()
     prompts: tuple[m.Prompt, ...] = (m.Prompt(name="greet"),)
     resources: tuple[m.Resource, ...] = (m.Resource(uri="file:///a", name="a"),)
-    templates: tuple[m.ResourceTemplate, ...] = ()
+    templates: tuple[m.Resource, ...] = ()
     gives: Callable[[str, Mapping[str, str]], Awaitable[Prompt]] = _gives_nothing
     contents: dict[str, tuple[m.ResourceContents, ...]] = attrs.field(factory=dict)
     watched: set[str] = attrs.field(factory=set)
@@ -81,7 +81,7 @@ class FakeSession:
         await self._list("resources")
         return self.resources
 
-    async def list_resource_templates(self) -> tuple[m.ResourceTemplate, ...]:
+    async def list_resource_templates(self) -> tuple[m.Resource, ...]:
         return self.templates
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> Prompt:

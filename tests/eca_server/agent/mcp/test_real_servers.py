@@ -132,7 +132,7 @@ async def _prompts_and_resources_are_given(session: Session) -> None:
     (contents,) = await session.read_resource(features)
     assert contents.text is not None
     assert contents.text.startswith("#")
-    templates = [each.uri_template for each in await session.list_resource_templates()]
+    templates = [each.uri for each in await session.list_resource_templates()]
     assert "demo://resource/dynamic/blob/{resourceId}" in templates
     (blob,) = await session.read_resource("demo://resource/dynamic/blob/7")
     assert b"Resource 7" in blob.blob

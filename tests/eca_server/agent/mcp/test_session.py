@@ -13,8 +13,8 @@ from eca_protocol.framing import Framing, LineDecoder, encode_line
 from eca_protocol.messages.lifecycle import WorkspaceFolder
 from eca_protocol.server.roots import parse_roots, uri_of
 from eca_server.agent.mcp import session as session_module
+from eca_server.agent.mcp.connection import PING_SECONDS, RETRY_SECONDS, keep_alive
 from eca_server.agent.mcp.errors import MCPError
-from eca_server.agent.mcp.keep_alive import PING_SECONDS, RETRY_SECONDS, keep_alive
 from eca_server.agent.mcp.messages import Progress
 from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.stdio import StdioTransport, start_stdio

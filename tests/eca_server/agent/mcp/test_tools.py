@@ -13,7 +13,7 @@ from eca_protocol import json
 from eca_server.agent.mcp import messages as m
 from eca_server.agent.mcp.names import MAX_LENGTH, tool_names
 from eca_server.agent.mcp.readers import read_tool_result
-from eca_server.agent.mcp.tools import MAX_PICTURES, CallTool, ServerTool, output_of, server_tool
+from eca_server.agent.mcp.tools import MAX_PICTURES, CallTool, ServerTool, output_of
 from eca_server.agent.tools.output import Cap
 from eca_server.models.attachments import MAX_IMAGE_BYTES
 from eca_server.models.history import ImagePart, TextPart
@@ -28,7 +28,7 @@ async def answer(name: str, arguments: Mapping[str, Any]) -> m.ToolResult:
 
 
 def tool(call: CallTool = answer, **members: Any) -> ServerTool:
-    return server_tool("git", m.MCPTool(**{"name": "log", **members}), call, CAP)
+    return ServerTool("git", m.MCPTool(**{"name": "log", **members}), call, CAP)
 
 
 def texts(result: m.ToolResult, cap: Cap = CAP) -> list[str]:

@@ -17,6 +17,7 @@ from eca_server.agent.sandbox.sandbox import Sandbox
 from eca_server.agent.tools.schemas import check_arguments
 from eca_server.agent.tools.shell_command import ShellCommand
 from eca_server.agent.tools.tool import ToolOutput
+from eca_server.config.tool_settings import SandboxSettings
 from tests.eca_server.agent.tools.file_tools import texts, workspace_of
 
 PYTHON = Path(sys.executable).resolve()
@@ -27,6 +28,7 @@ needs_bubblewrap = pytest.mark.skipif(
     reason=f"no command can run in a bubblewrap sandbox here: {capability().why_not}",
 )
 
+SETTINGS = {"mode", "network", "writable"}
 SECRET = "not-to-be-read"
 
 
@@ -47,8 +49,10 @@ class World:
         return file
 
     def sandbox(self, roots: tuple[Path, ...] = (), **options: Any) -> Sandbox:
-        values: dict[str, Any] = {"mode": "auto", "environ": self.environ, **options}
-        return Sandbox(roots=roots or (self.root,), **values)
+        own = {name: options.pop(name) for name in SETTINGS & options.keys()}
+        settings = SandboxSettings(**{"mode": "auto", **own})
+        values: dict[str, Any] = {"environ": self.environ, **options}
+        return Sandbox(settings=settings, roots=roots or (self.root,), **values)
 
     def tool(self, sandbox: Sandbox | None = None, **options: Any) -> ShellCommand:
         used = sandbox or self.sandbox()

@@ -10,9 +10,9 @@ import trio
 from eca_server.agent.jobs.jobs import Jobs
 from eca_server.agent.sandbox import detect as detection
 from eca_server.agent.sandbox import sandbox as module
+from eca_server.agent.sandbox.active import release, reserve
 from eca_server.agent.sandbox.detect import Capability, capability
-from eca_server.agent.sandbox.reserved import release, reserve
-from eca_server.agent.sandbox.sandbox import sandbox_for
+from eca_server.agent.sandbox.sandbox import Sandbox
 from eca_server.agent.tools.approval import Memo, policy_of
 from eca_server.agent.tools.background import Background
 from eca_server.agent.tools.custom import CustomCommand, custom_commands
@@ -163,9 +163,7 @@ async def test_the_probe_runs_once_and_only_if_a_sandbox_is_wanted(monkeypatch):
 
     monkeypatch.setattr(detection, "_known", [])
     monkeypatch.setattr(detection, "probe_sandbox", probe_command)
-    assert sandbox_for(SandboxSettings(), (), {}) is None
-    made = sandbox_for(SandboxSettings(mode="auto", writable=("/x",)), (), {})
-    assert made.writable == (Path("/x"),)
+    Sandbox(settings=SandboxSettings(mode="auto"), roots=(), environ={})
     assert trials == []
     assert [capability(), capability()] == [BROKEN, BROKEN]
     assert len(trials) == 1

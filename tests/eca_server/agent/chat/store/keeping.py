@@ -4,6 +4,7 @@ import os
 import sqlite3
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -14,7 +15,7 @@ import pytest
 from eca_server.agent.chat.store import queries
 from eca_server.agent.chat.store.file import ChatFile
 from eca_server.agent.chat.store.rollbacks import decode_mode
-from eca_server.agent.chat.store.rows import BeforeImage, ChatRow, StoredChat, StoredMessage
+from eca_server.agent.chat.store.rows import BeforeImage, ChatRecord, ChatRow, StoredChat
 from eca_server.agent.chat.store.store import Store
 from eca_server.agent.chat.store.worker import Limits
 from eca_server.models.history import (
@@ -39,8 +40,12 @@ class OpenStore:
     problems: list[str]
 
     def set_limits(self, **limits: float) -> None:
-        worker = self.store._worker
-        worker.limits = attrs.evolve(worker.limits, **limits)
+        self.store.limits = attrs.evolve(self.store.limits, **limits)
+
+    async def append(
+        self, chat_id: str, *messages: Message, workspace: str = WORKSPACE, **more: Any
+    ) -> bool:
+        return await self.store.append(chat_id, workspace, ChatRecord(messages=messages, **more))
 
     async def chat(self, chat_id: str) -> StoredChat:
         chat = await self.store.load(chat_id)
@@ -85,7 +90,7 @@ async def before_images(store: Store, chat_id: str) -> Sequence[BeforeImage]:
             )
         ]
 
-    return tuple(await store._worker.read(read) or ())
+    return tuple(await store.read(read) or ())
 
 
 @contextmanager
@@ -111,21 +116,21 @@ def opened_file(path: Path) -> Iterator[ChatFile]:
         file.close(lambda: True)
 
 
-def append(file: ChatFile, chat: str, *messages: StoredMessage, title: str | None = None) -> None:
-    row = ChatRow(chat, WORKSPACE, title, 1.0, 2.0)
-    turn = f"{uuid4()}"
-    assert file.write(chat, lambda file: queries.append(file, row, messages, turn=turn, usage=None))
+def append(file: ChatFile, chat: str, *messages: Message, title: str | None = None) -> None:
+    row, record = ChatRow(chat, WORKSPACE, title, 1.0, 2.0), ChatRecord(messages=messages)
+    ids = [f"{each.content_id}" for each in messages]
+    query = partial(queries.append, chat=row, record=record, ids=ids, turn=f"{uuid4()}")
+    assert file.write(chat, query)
 
 
-def messages_of(*texts: str) -> tuple[StoredMessage, ...]:
+def messages_of(*texts: str) -> tuple[Message, ...]:
     """One message of the user for each text; the text is its id, too."""
     return tuple(
-        StoredMessage(id=text[:60], message=Message(role="user", parts=(TextPart(text),)))
-        for text in texts
+        Message(role="user", parts=(TextPart(text),), content_id=text[:60]) for text in texts
     )
 
 
-def turn(name: str, *, filler: str = "") -> tuple[StoredMessage, ...]:
+def turn(name: str, *, filler: str = "") -> tuple[Message, ...]:
     """A turn in which the model calls a tool."""
     origin = Origin(api="openai-chat", provider="p", model="m")
     messages: Iterable[Message] = (
@@ -144,7 +149,7 @@ def turn(name: str, *, filler: str = "") -> tuple[StoredMessage, ...]:
         Message(role="assistant", parts=(TextPart(f"{name} answered"),), origin=origin),
     )
     return tuple(
-        StoredMessage(id=f"{name}-{number}", message=message)
+        attrs.evolve(message, content_id=f"{name}-{number}")
         for number, message in enumerate(messages)
     )
 
@@ -157,6 +162,6 @@ def texts_of(chat: StoredChat | None) -> list[str]:
     return [
         part.text
         for each in (chat.messages if chat is not None else ())
-        for part in each.message.parts
+        for part in each.parts
         if isinstance(part, TextPart)
     ]

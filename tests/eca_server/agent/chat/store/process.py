@@ -14,7 +14,6 @@ import trio
 
 import eca_server.agent.chat.store.file  # noqa: F401 - a user without rights may not read the interpreter
 from tests.eca_server.agent.chat.store.keeping import (
-    WORKSPACE,
     OpenStore,
     image,
     messages_of,
@@ -76,10 +75,10 @@ async def write_until_killed(ours: OpenStore, pipe: Connection, name: str, seed:
         filler = "x" * chance.choice([1, 100, 3000, 40_000])
         before = [image(f"{each}-0", "/f", data=filler.encode()[:10_000])]
         await ours.store.add_before_images(name, before)
-        mine = await ours.store.append(name, WORKSPACE, turn(each, filler=filler))
-        await ours.store.append("shared", WORKSPACE, turn(each, filler=filler))
+        mine = await ours.append(name, *turn(each, filler=filler))
+        await ours.append("shared", *turn(each, filler=filler))
         if number % 3 == 0:
-            await ours.store.append(f"{each} gone", WORKSPACE, turn(each, filler=filler))
+            await ours.append(f"{each} gone", *turn(each, filler=filler))
         if number % 3 == 2:
             await ours.store.delete(f"{name}-{number - 2} gone")
         pipe.send(each if mine else f"problem {ours.problems}")
@@ -93,12 +92,12 @@ async def fill_the_disk(ours: OpenStore, pipe: Connection) -> None:
     failures = 0
     while failures < 3:
         number += 1
-        is_kept = await ours.store.append("c", WORKSPACE, messages_of(f"{number}" + "x" * 20_000))
+        is_kept = await ours.append("c", *messages_of(f"{number}" + "x" * 20_000))
         failures = 0 if is_kept else failures + 1
     (problem,) = ours.problems
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
     number += 1
-    assert await ours.store.append("c", WORKSPACE, messages_of(f"{number}"))
+    assert await ours.append("c", *messages_of(f"{number}"))
     texts = [text.rstrip("x") for text in await ours.texts("c")]
     assert texts == [str(each) for each in range(number + 1)]
     assert ours.problems == [problem]
@@ -110,7 +109,7 @@ async def write_where_it_is_forbidden(ours: OpenStore, pipe: Connection) -> None
     if os.geteuid() == 0:
         os.setuid(65534)
     for number in range(3):
-        assert not await ours.store.append("c", WORKSPACE, messages_of(f"{number}"))
+        assert not await ours.append("c", *messages_of(f"{number}"))
     (problem,) = ours.problems
     assert not await ours.store.close()
     pipe.send(problem)
@@ -121,5 +120,5 @@ async def begin_at_once(ours: OpenStore, pipe: Connection, name: str) -> None:
     pipe.send("ready")
     pipe.recv()
     for number in range(20):
-        assert await ours.store.append("shared", WORKSPACE, turn(f"{name}-{number}"))
+        assert await ours.append("shared", *turn(f"{name}-{number}"))
     pipe.send(ours.problems)

@@ -31,9 +31,7 @@ async def path(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         async with opened(path) as ours:
             usage = TurnUsage(tokens=5, cost=Decimal("0.1"))
             for name in ("good", "bad"):
-                assert await ours.store.append(
-                    name, WORKSPACE, messages_of(name), title=name, usage=usage
-                )
+                assert await ours.append(name, *messages_of(name), title=name, usage=usage)
     return path
 
 
@@ -107,7 +105,7 @@ async def test_a_damaged_cost_leaves_the_history_readable(path, cost):
     damage(path, f"UPDATE usage SET cost = {cost} WHERE chat = 'bad'")
     async with opened(path) as ours:
         chat = await ours.chat("bad")
-        assert [each.id for each in chat.messages] == ["bad"]
+        assert [each.content_id for each in chat.messages] == ["bad"]
         assert chat.usages == (TurnUsage(tokens=5),)
         assert "usage of a turn of chat bad" in "".join(ours.problems)
 
@@ -117,13 +115,13 @@ async def test_a_damaged_cost_leaves_the_history_readable(path, cost):
 @pytest.mark.parametrize("version", [0, UNTYPED])
 async def test_a_damaged_place_of_a_message_costs_no_message(path, value, version):
     async with opened(path) as ours:
-        assert await ours.store.append("bad", WORKSPACE, messages_of("second", "third"))
+        assert await ours.append("bad", *messages_of("second", "third"))
     statement = f"UPDATE message SET sequence = {value} WHERE id = 'third'"
     damage(path, statement, version=version)
     async with opened(path) as ours:
         chat = await ours.chat("bad")
-        assert {each.id for each in chat.messages} == {"bad", "second", "third"}
-        assert await ours.store.append("bad", WORKSPACE, messages_of("fourth", "fifth"))
+        assert {each.content_id for each in chat.messages} == {"bad", "second", "third"}
+        assert await ours.append("bad", *messages_of("fourth", "fifth"))
         assert (await ours.texts("bad"))[-2:] == ["fourth", "fifth"]
         assert len(await ours.texts("bad")) == 5
         assert await ours.texts("good") == ["good"]
@@ -223,6 +221,6 @@ async def test_a_sqlite_without_strict_tables_leaves_those_of_a_newer_one_alone(
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             write_schema(connection, "sql || ', UNKNOWN'")
         async with opened(path) as ours:
-            assert not await ours.store.append("good", WORKSPACE, messages_of("new"))
+            assert not await ours.append("good", *messages_of("new"))
             assert "expected SQLite 3.37 or newer" in "".join(ours.problems)
     assert not set_aside(path)

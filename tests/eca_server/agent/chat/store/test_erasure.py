@@ -13,7 +13,6 @@ from eca_server.agent.chat.store import queries, rollbacks
 from eca_server.agent.chat.store.file import ChatFile
 from eca_server.agent.chat.store.schema import TABLES
 from tests.eca_server.agent.chat.store.keeping import (
-    WORKSPACE,
     OpenStore,
     append,
     image,
@@ -44,7 +43,7 @@ def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
         for number in range(CHATS * 20):
             chat = chance.randrange(CHATS)
             text = mark(chat) * chance.choice([10, 40, 100])
-            message = attrs.evolve(messages_of(text)[0], id=f"{number}")
+            message = attrs.evolve(messages_of(text)[0], content_id=f"{number}")
             append(chat_file, f"chat {chat}", message, title=mark(chat) * (number % 9))
         for chat in range(CHATS):
             add_image(chat_file, f"chat {chat}", mark(chat))
@@ -91,11 +90,11 @@ async def test_nothing_is_left_after_close(filled):
 
 async def test_nothing_is_left_although_another_server_continues(filled):
     async with opened(filled) as theirs:
-        await theirs.store.append("theirs", WORKSPACE, messages_of("theirs"))
+        await theirs.append("theirs", *messages_of("theirs"))
         async with opened(filled) as ours:
             await delete_all(ours)
         assert find_leftovers(filled) == set()
-        assert await theirs.store.append("theirs", WORKSPACE, messages_of("more"))
+        assert await theirs.append("theirs", *messages_of("more"))
         assert theirs.problems == []
 
 
@@ -114,10 +113,10 @@ async def test_what_a_killed_server_left_goes_when_the_next_one_closes(filled):
 async def test_nothing_is_left_of_what_was_never_written(path):
     path.parent.write_text("in the way")
     async with opened(path) as ours:
-        await ours.store.append("chat 1", WORKSPACE, messages_of(mark(1)))
+        await ours.append("chat 1", *messages_of(mark(1)))
         await ours.store.delete("chat 1")
         path.parent.unlink()
-        assert await ours.store.append("chat 2", WORKSPACE, messages_of(mark(2)))
+        assert await ours.append("chat 2", *messages_of(mark(2)))
         assert await ours.store.load("chat 1") is None
         assert due(path) == 0
     assert {chat for _, chat in find_leftovers(path, {1, 2})} == {2}

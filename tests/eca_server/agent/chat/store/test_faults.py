@@ -17,7 +17,7 @@ import trio.testing
 
 from eca_server.agent.chat import store as package
 from eca_server.agent.chat.store import file, rollbacks, schema, store
-from eca_server.agent.chat.store.rows import ChatSettings, Rollback, StoredMessage, UndoStep
+from eca_server.agent.chat.store.rows import ChatRecord, ChatSettings, Rollback, UndoStep
 from eca_server.agent.chat.store.worker import Limits
 from eca_server.models.history import BlockPart, Message
 from tests.eca_server.agent.chat.store.keeping import (
@@ -91,7 +91,7 @@ async def test_an_obstacle_is_reported_once(
     obstacle(path)
     async with opened(path) as ours:
         for number in range(3):
-            assert not await ours.store.append("c", WORKSPACE, messages_of(f"{number}"))
+            assert not await ours.append("c", *messages_of(f"{number}"))
         assert await ours.store.load("c") is None
         assert await ours.store.list(WORKSPACE, 5) == ()
         assert not (await ours.store.add_before_images("c", [image("1", "/f", data=b"")])).numbers
@@ -107,7 +107,7 @@ async def test_what_could_not_be_written_is_written_in_order_once_it_can(path: P
     async with opened(path) as ours:
         for number in range(3):
             for chat in ("c", "gone"):
-                await ours.store.append(chat, WORKSPACE, messages_of(f"{number}"))
+                await ours.append(chat, *messages_of(f"{number}"))
         await ours.store.delete("gone")
         path.parent.unlink()
         assert await ours.store.close()
@@ -124,9 +124,9 @@ async def test_a_disk_that_fails_again_much_later_is_reported_again(
     async with opened(path) as ours:
         for number in range(2):
             a_file_for_a_directory(path)
-            assert not await ours.store.append("c", WORKSPACE, messages_of(f"{number}"))
+            assert not await ours.append("c", *messages_of(f"{number}"))
             path.parent.unlink()
-            assert await ours.store.append("c", WORKSPACE, messages_of(f"then {number}"))
+            assert await ours.append("c", *messages_of(f"then {number}"))
             path.parent.rename(path.parent.with_name(f"aside {number}"))
         assert sum("are not stored" in problem for problem in ours.problems) == reports
 
@@ -139,7 +139,7 @@ async def test_corrupt_files_of_one_second_are_set_aside_and_new_ones_begun(path
     for number in range(3):
         path.write_bytes(GARBAGE + b"%d" % number)
         async with opened(path) as ours:
-            assert await ours.store.append("c", WORKSPACE, messages_of("new"))
+            assert await ours.append("c", *messages_of("new"))
             assert await ours.texts("c") == ["new"]
             (problem,) = ours.problems
         names = [each.name for each in set_aside(path)]
@@ -156,12 +156,12 @@ async def test_a_corrupt_file_that_another_server_has_open_stays_in_its_place(pa
         await theirs.store.load("c")
         path.write_bytes(GARBAGE)
         async with opened(path) as ours:
-            assert not await ours.store.append("c", WORKSPACE, messages_of("ours"))
+            assert not await ours.append("c", *messages_of("ours"))
             (problem,) = ours.problems
             assert "another server still has it open" in problem
             assert path.read_bytes() == GARBAGE
             await theirs.store.close()
-            assert await ours.store.append("c", WORKSPACE, messages_of("more"))
+            assert await ours.append("c", *messages_of("more"))
             assert await ours.texts("c") == ["ours", "more"]
     assert len(set_aside(path)) == 1
 
@@ -171,11 +171,11 @@ async def test_a_file_that_is_removed_while_it_is_open_is_made_anew(path: Path, 
     other = path.with_name("other")
     backup = [path.with_name("backup"), path.with_name("backup-wal")]
     async with opened(other) as before:
-        await before.store.append("other", WORKSPACE, messages_of("theirs"))
+        await before.append("other", *messages_of("theirs"))
         for copy, suffix in zip(backup, ("", "-wal"), strict=True):
             shutil.copy(f"{other}{suffix}", copy)
     async with opened(path) as ours:
-        await ours.store.append("c", WORKSPACE, messages_of("lost"))
+        await ours.append("c", *messages_of("lost"))
         if what == "its directory":
             shutil.rmtree(path.parent)
         elif what == "the file":
@@ -185,8 +185,8 @@ async def test_a_file_that_is_removed_while_it_is_open_is_made_anew(path: Path, 
         else:
             for copy, suffix in zip(backup, ("", "-wal"), strict=True):
                 copy.replace(f"{path}{suffix}")
-        assert await ours.store.append("c", WORKSPACE, messages_of("new"))
-        assert await ours.store.append("d", WORKSPACE, messages_of("another"))
+        assert await ours.append("c", *messages_of("new"))
+        assert await ours.append("d", *messages_of("another"))
         (problem,) = ours.problems
         assert problem.startswith(f"{path} was removed or replaced while it was in use")
     async with opened(path) as afterwards:
@@ -205,11 +205,11 @@ async def test_a_file_that_a_newer_server_changes_meanwhile_is_reported_as_such(
     path: Path, change: str
 ) -> None:
     async with opened(path) as ours:
-        assert await ours.store.append("c", WORKSPACE, messages_of("0"))
+        assert await ours.append("c", *messages_of("0"))
         with closing(sqlite3.connect(path, isolation_level=None)) as newer:
             newer.execute(change)
             newer.execute(f"PRAGMA user_version = {len(schema.MIGRATIONS) + 1}")
-        await ours.store.append("c", WORKSPACE, messages_of("1"))
+        await ours.append("c", *messages_of("1"))
         await ours.store.add_before_images("c", [image("1", "/f", data=b"")])
         (problem,) = ours.problems
         assert "a newer server has written it. Restart or upgrade this one." in problem
@@ -223,7 +223,7 @@ async def test_a_file_of_a_newer_server_is_left_alone(path: Path) -> None:
     before = path.read_bytes()
     async with opened(path) as ours:
         for text in "ab":
-            assert not await ours.store.append("c", WORKSPACE, messages_of(text))
+            assert not await ours.append("c", *messages_of(text))
         (problem,) = ours.problems
         assert f"expected version {len(schema.MIGRATIONS)} or older, got 1000" in problem
         assert "a newer server has written it" in problem
@@ -242,11 +242,11 @@ async def test_a_file_of_an_older_server_is_brought_up_to_date_or_stays_as_it_wa
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with opened(path) as ours:
-        await ours.store.append("c", WORKSPACE, messages_of("old"))
+        await ours.append("c", *messages_of("old"))
     with monkeypatch.context() as patched:
         patched.setattr(schema, "MIGRATIONS", FAILING)
         async with opened(path) as ours:
-            assert not await ours.store.append("c", WORKSPACE, messages_of("new"))
+            assert not await ours.append("c", *messages_of("new"))
     monkeypatch.setattr(schema, "MIGRATIONS", NEWER)
     for _ in range(2):
         async with opened(path) as ours:
@@ -267,7 +267,7 @@ async def test_a_file_of_each_older_version_is_brought_up_to_date(
             images = (image("1", "/f", data=b"before"),)
             assert (await ours.store.add_before_images("c", images)).numbers
             assert await ours.before_images("c") == images
-            assert await ours.store.append("c", WORKSPACE, settings=ChatSettings(model="p/m"))
+            assert await ours.append("c", settings=ChatSettings(model="p/m"))
             assert [chat.model for chat in await ours.store.list(WORKSPACE, 9)] == ["p/m"]
             assert await ours.store.delete("c")
             assert await ours.before_images("c") == ()
@@ -277,10 +277,10 @@ async def test_a_file_of_each_older_version_is_brought_up_to_date(
 
 async def test_a_disk_that_does_not_answer_holds_nothing_up(path: Path) -> None:
     async with opened(path, write=0.02, read=0.02, close=0.02) as ours:
-        await ours.store.append("c", WORKSPACE, messages_of("0"))
+        await ours.append("c", *messages_of("0"))
         with locked(path):
             for number in range(1, 4):
-                assert not await ours.store.append("c", WORKSPACE, messages_of(f"{number}"))
+                assert not await ours.append("c", *messages_of(f"{number}"))
             ours.set_limits(read=30)
             with trio.fail_after(10):  # known to be late: reads do not wait again
                 assert await ours.store.load("c") is None
@@ -298,7 +298,7 @@ async def test_a_disk_that_does_not_answer_holds_nothing_up(path: Path) -> None:
         assert await ours.before_images("c") == (images[0],)
         assert (waiting.numbers, too_much.numbers) == ((1,), None)
         ours.set_limits(write=10)
-        assert await ours.store.append("c", WORKSPACE, messages_of("4"))
+        assert await ours.append("c", *messages_of("4"))
         assert not ours.store.is_late
         assert len(ours.problems) == 2
 
@@ -308,12 +308,12 @@ async def test_a_large_text_is_waited_for_longer_by_all_calls_behind_it(
     path: Path, kib: int, is_late: bool, mock_clock: trio.testing.MockClock
 ) -> None:
     async with opened(path, write=1, read=1) as ours:
-        await ours.store.append("c", WORKSPACE, messages_of("0"))
+        await ours.append("c", *messages_of("0"))
         with locked(path) as holder:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(ours.store.append, "c", WORKSPACE, messages_of("x" * kib * 1024))
+                nursery.start_soon(ours.append, "c", *messages_of("x" * kib * 1024))
                 await trio.testing.wait_all_tasks_blocked()
-                nursery.start_soon(ours.store.append, "d", WORKSPACE, messages_of("small"))
+                nursery.start_soon(ours.append, "d", *messages_of("small"))
                 nursery.start_soon(ours.store.load, "d")
                 await trio.testing.wait_all_tasks_blocked()
                 mock_clock.jump(3.5)
@@ -323,8 +323,8 @@ async def test_a_large_text_is_waited_for_longer_by_all_calls_behind_it(
         assert bool(ours.problems) == is_late
         ours.set_limits(read=60)
         assert await ours.texts("d") == ["small"]
-        await ours.store.append("d", WORKSPACE, messages_of("more"))
-        assert ours.store._worker._queued_bytes == 0
+        await ours.append("d", *messages_of("more"))
+        assert ours.store._queued_bytes == 0
 
 
 async def test_closing_does_not_wait_for_a_disk_that_does_not_answer(path: Path) -> None:
@@ -334,7 +334,7 @@ async def test_closing_does_not_wait_for_a_disk_that_does_not_answer(path: Path)
     limits = Limits(write=0, close=0.05)
     late = store.Store(path, on_problem=problems.append, limits=limits)
     with locked(path):
-        assert not await late.append("c", WORKSPACE, messages_of("late"))
+        assert not await late.append("c", WORKSPACE, ChatRecord(messages=messages_of("late")))
         with within(2):
             assert not await late.close()
     assert problems == [f"{path} does not answer: chats stay only in memory until it does."]
@@ -352,7 +352,7 @@ async def test_a_rollback_whose_end_waits_to_be_written_is_not_done_again(
         raise sqlite3.OperationalError("database or disk is full")
 
     async with opened(path) as ours, opened(path) as another:
-        await ours.store.append("c", WORKSPACE, messages_of("zero", "one"))
+        await ours.append("c", *messages_of("zero", "one"))
         assert await ours.store.note_rollback(ROLLBACK)
         noted = attrs.evolve(ROLLBACK, last_message=2)
         assert await ours.store.unfinished_rollbacks(WORKSPACE, "") == (noted,)
@@ -370,10 +370,10 @@ async def test_a_rollback_whose_end_waits_to_be_written_is_not_done_again(
 async def test_what_another_server_adds_to_a_rollback_that_was_killed_stays(path: Path) -> None:
     rollback = attrs.evolve(ROLLBACK, cut="zero")
     async with opened(path) as killed, opened(path) as another:
-        await killed.store.append("c", WORKSPACE, messages_of("zero", "one"))
+        await killed.append("c", *messages_of("zero", "one"))
         await killed.store.add_before_images("c", (image("one", "/f", data=b"before"),))
         await killed.store.note_rollback(rollback)
-        await another.store.append("c", WORKSPACE, messages_of("two"))
+        await another.append("c", *messages_of("two"))
         await another.store.add_before_images("c", LATER)
         [unfinished] = await another.store.unfinished_rollbacks(WORKSPACE, "")
         assert attrs.evolve(unfinished, last_message=None, last_change=None) == rollback
@@ -386,7 +386,7 @@ async def test_what_another_server_adds_to_a_rollback_that_was_killed_stays(path
 async def test_a_step_that_is_noted_takes_those_before_it_along(path: Path) -> None:
     steps = tuple(UndoStep(path=name) for name in ("/a", "/b", "/c"))
     async with opened(path) as ours:
-        await ours.store.append("c", WORKSPACE, messages_of("zero"))
+        await ours.append("c", *messages_of("zero"))
         await ours.store.note_rollback(Rollback(chat="c", cut=None, steps=steps))
         await ours.store.note_step("c", "/b")
         [unfinished] = await ours.store.unfinished_rollbacks(WORKSPACE, "")
@@ -394,10 +394,10 @@ async def test_a_step_that_is_noted_takes_those_before_it_along(path: Path) -> N
 
 
 async def test_a_message_that_cannot_be_written_or_read_costs_no_other(path: Path) -> None:
-    bad = StoredMessage(id="bad", message=Message(role="user", parts=(BlockPart(raw=object()),)))
+    bad = Message(role="user", parts=(BlockPart(raw=object()),), content_id="bad")
     async with opened(path) as ours:
-        await ours.store.append("bad", WORKSPACE, [bad])
-        assert await ours.store.append("good", WORKSPACE, messages_of("a", "b", "c"))
+        await ours.append("bad", bad)
+        assert await ours.append("good", *messages_of("a", "b", "c"))
         assert await ours.store.load("bad") is None
         assert await ours.texts("good") == ["a", "b", "c"]
         assert ours.problems == ["A part of chat bad could not be stored: LocalProtocolError."]
@@ -411,14 +411,14 @@ async def test_a_message_that_cannot_be_written_or_read_costs_no_other(path: Pat
 
 async def test_a_chat_that_could_not_be_loaded_continues_behind_what_is_stored(path: Path) -> None:
     async with opened(path) as ours:
-        await ours.store.append("c", WORKSPACE, messages_of("old"))
+        await ours.append("c", *messages_of("old"))
     path.rename(path.with_name("elsewhere"))
     path.mkdir()
     async with opened(path) as ours:
         assert await ours.store.load("c") is None
         path.rmdir()
         path.with_name("elsewhere").rename(path)
-        assert await ours.store.append("c", WORKSPACE, messages_of("new"))
+        assert await ours.append("c", *messages_of("new"))
         assert await ours.texts("c") == ["old", "new"]
         assert len(ours.problems) == 1
 
@@ -438,7 +438,7 @@ async def test_an_interpreter_without_sqlite_is_reported_once(
     monkeypatch.setitem(sys.modules, "sqlite3", None)
     async with opened(path) as ours:
         for number in range(3):
-            assert not await ours.store.append("c", WORKSPACE, messages_of(f"{number}"))
+            assert not await ours.append("c", *messages_of(f"{number}"))
         assert await ours.store.load("c") is None
         (problem,) = ours.problems
         assert "sqlite3" in problem
@@ -460,6 +460,6 @@ async def test_modules_that_cannot_be_opened_for_a_while_cost_nothing(
     forget(monkeypatch, "file")
     monkeypatch.setattr(sys, "meta_path", [Finder, *sys.meta_path])
     async with opened(path, write=0.02, late=30.0) as ours:
-        await ours.store.append("c", WORKSPACE, messages_of("a"))
+        await ours.append("c", *messages_of("a"))
         assert await ours.texts("c") == ["a"]
         assert not refusals

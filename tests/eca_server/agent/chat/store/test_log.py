@@ -55,7 +55,7 @@ def chats_without_log(path: Path) -> int:
 async def test_an_idle_store_has_all_chats_in_the_file_itself(path, emptied):
     async with opened(path, idle=0.05, log=3600) as ours:
         for name in CHATS:
-            assert await ours.store.append(name, WORKSPACE, messages_of(name))
+            assert await ours.append(name, *messages_of(name))
         with trio.fail_after(30):
             done = emptied()
             while chats_without_log(path) < len(CHATS):
@@ -68,7 +68,7 @@ async def test_a_store_that_is_never_idle_has_older_chats_in_the_file_itself(pat
     async with opened(path, idle=3600, log=0) as ours:
         for number, name in enumerate(CHATS, 1):
             done = emptied()
-            assert await ours.store.append(name, WORKSPACE, messages_of(name))
+            assert await ours.append(name, *messages_of(name))
             with trio.fail_after(30):
                 await done.wait()
             assert chats_without_log(path) == number
@@ -76,11 +76,11 @@ async def test_a_store_that_is_never_idle_has_older_chats_in_the_file_itself(pat
 
 async def test_a_log_that_another_server_reads_is_no_error_and_waits(path, emptied):
     async with opened(path, idle=0.02, log=0.05) as ours:
-        assert await ours.store.append("0", WORKSPACE, messages_of("0"))
+        assert await ours.append("0", *messages_of("0"))
         with closing(sqlite3.connect(path, isolation_level=None)) as reader:
             reader.execute("BEGIN")
             reader.execute("SELECT * FROM chat").fetchall()
-            assert await ours.store.append("1", WORKSPACE, messages_of("1"))
+            assert await ours.append("1", *messages_of("1"))
             with trio.fail_after(30):
                 for _ in range(3):
                     await emptied().wait()
@@ -213,7 +213,7 @@ async def test_the_log_of_a_killed_server_is_no_damage_wherever_it_was_cut(path)
 
 async def test_the_log_of_a_server_that_runs_is_not_looked_at(path):
     async with opened(path) as theirs:
-        assert await theirs.store.append("c", WORKSPACE, messages_of("one"))
+        assert await theirs.append("c", *messages_of("one"))
         broken = flip(path, HEADER + FRAME + 100)
         assert [*wal.repair_log(path)] == []
         assert Path(f"{path}-wal").read_bytes() == broken

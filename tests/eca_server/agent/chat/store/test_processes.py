@@ -23,7 +23,7 @@ def turns_of(chat: StoredChat | None) -> list[str]:
         return []
     messages = chat.messages
     assert len(messages) % 4 == 0
-    names = [message.id.removesuffix("-0") for message in messages[::4]]
+    names = [f"{message.content_id}".removesuffix("-0") for message in messages[::4]]
     for place, name in enumerate(names):
         filler = texts_of(chat)[place * 2].removeprefix(f"{name} asks ")
         assert messages[4 * place : 4 * place + 4] == turn(name, filler=filler)
@@ -32,7 +32,7 @@ def turns_of(chat: StoredChat | None) -> list[str]:
 
 def is_sendable(chat: StoredChat | None) -> bool:
     """Return whether each call has a result, before and after the repair for a next request."""
-    history = [each.message for each in chat.messages] if chat is not None else []
+    history = [*chat.messages] if chat is not None else []
     for messages in (history, repair(history)):
         calls = [p.id for m in messages for p in m.parts if isinstance(p, ToolCallPart)]
         results = [p.call_id for m in messages for p in m.parts if isinstance(p, ToolResultPart)]
@@ -62,7 +62,7 @@ def write_and_be_killed(path: Path, name: str, seed: str, *, turns: int, later: 
 async def look(path: Path, names: list[str]) -> dict[str, StoredChat | None]:
     async with opened(path) as ours:
         chats = {name: await ours.store.load(name) for name in names}
-        assert await ours.store.append("looked", WORKSPACE, turn("looked"))
+        assert await ours.append("looked", *turn("looked"))
         listed = [chat.id for chat in await ours.store.list(WORKSPACE, 1000)]
         assert ours.problems == []
     assert all(len(chat.split()) == 1 or chat.endswith(" gone") for chat in listed)
@@ -153,24 +153,24 @@ def test_a_new_file_may_be_opened_by_several_at_once(tmp_path, files):
 async def test_a_turn_of_another_server_in_between_is_reported_once(tmp_path):
     async with opened(tmp_path / "c") as ours, opened(tmp_path / "c") as theirs:
         for name in "abc":
-            assert await ours.store.append("c", WORKSPACE, turn(f"{name}-0"), title="Same")
-            assert await theirs.store.append("c", WORKSPACE, turn(f"{name}-1"))
+            assert await ours.append("c", *turn(f"{name}-0"), title="Same")
+            assert await theirs.append("c", *turn(f"{name}-1"))
         assert turns_of(await ours.store.load("c")) == [f"{n}-{i}" for n in "abc" for i in (0, 1)]
         (problem,) = ours.problems
         assert problem.startswith(
             "Another server also wrote to the chat Same. The messages of both servers"
         )
-        await ours.store.append("other", WORKSPACE, turn("d"))
+        await ours.append("other", *turn("d"))
         await theirs.store.load("other")
-        assert await theirs.store.append("other", WORKSPACE, turn("e"))
+        assert await theirs.append("other", *turn("e"))
         assert len(theirs.problems) == 1
 
 
 async def test_a_chat_that_another_server_deleted_continues_with_what_comes(tmp_path):
     async with opened(tmp_path / "c") as ours, opened(tmp_path / "c") as theirs:
-        await ours.store.append("c", WORKSPACE, turn("a"))
+        await ours.append("c", *turn("a"))
         await theirs.store.delete("c")
-        assert await ours.store.append("c", WORKSPACE, turn("b"))
+        assert await ours.append("c", *turn("b"))
         assert turns_of(await theirs.store.load("c")) == ["b"]
         (problem,) = ours.problems
         assert problem.startswith("Another server deleted messages of the chat c.")

@@ -37,7 +37,7 @@ def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
             for name in CHATS:
                 texts = messages_of(*[f"{name} {place} " + "x" * 1000 for place in PLACES])
                 fields = {"usage": TurnUsage(tokens=3), "settings": ChatSettings(model="p/m")}
-                assert await ours.store.append(name, WORKSPACE, texts, title=name, **fields)
+                assert await ours.append(name, *texts, title=name, **fields)
                 images = [image("0", "/f", data=b"d")]
                 assert (await ours.store.add_before_images(name, images)).numbers
 
@@ -126,7 +126,7 @@ async def test_damage_outside_of_the_rows_costs_no_chat(path: Path, damage: str)
     overwrite(path, *DAMAGES[damage])
     broken = path.read_bytes()
     async with opened(path) as ours:
-        assert await ours.store.append("new", WORKSPACE, messages_of("new"))
+        assert await ours.append("new", *messages_of("new"))
         assert await whole(ours) == CHATS
         assert len(await ours.store.list(WORKSPACE, 99)) == len(CHATS) + 1
         (problem,) = ours.problems
@@ -176,7 +176,7 @@ async def test_a_flipped_byte_in_an_index_hides_no_message_and_loses_no_new_one(
 ) -> None:
     overwrite(path, text, changed, behind=page_of(path, INDEX))
     async with opened(path) as ours:
-        assert await ours.store.append(CHATS[7], WORKSPACE, messages_of("new"))
+        assert await ours.append(CHATS[7], *messages_of("new"))
         texts = await ours.texts(CHATS[7])
         assert (len(texts), texts[-1]) == (len(PLACES) + 1, "new")
         assert "was damaged" in "".join(ours.problems)
@@ -224,7 +224,7 @@ async def test_messages_before_the_salvage_come_behind_what_it_restores(
     with monkeypatch.context() as patch:
         patch.setattr(salvage, "Presence", a_busy_place)
         async with opened(path) as ours:
-            assert await ours.store.append(CHATS[3], WORKSPACE, messages_of("before"))
+            assert await ours.append(CHATS[3], *messages_of("before"))
             assert await ours.texts(CHATS[3]) == ["before"]
     async with opened(path) as ours:
         texts = await ours.texts(CHATS[3])
@@ -253,7 +253,7 @@ async def test_a_salvage_is_limited_in_time_by_the_size_of_the_file_and_says_so(
     monkeypatch.setattr(salvage, "SECONDS", 0)
     monkeypatch.setattr(salvage, "PACE", bytes_a_second)
     async with opened(path) as ours:
-        assert await ours.store.append("new", WORKSPACE, messages_of("new"))
+        assert await ours.append("new", *messages_of("new"))
         (problem,) = ours.problems
         assert words in problem
     (aside,) = set_aside(path)
@@ -292,7 +292,7 @@ async def test_chats_that_are_in_the_log_alone_come_back(tmp_path: Path) -> None
     killed_server(path)
     place.set_aside(path)
     async with opened(path) as ours:
-        assert await ours.store.append("new", WORKSPACE, messages_of("new"))
+        assert await ours.append("new", *messages_of("new"))
         assert len(await ours.store.list(WORKSPACE, 99)) == len(IN_LOG) + 1
         assert "6 chats with 6 messages were recovered." in "".join(ours.problems)
 

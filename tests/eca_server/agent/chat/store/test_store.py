@@ -5,17 +5,18 @@ import stat
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 import trio
 
-from eca_server.agent.chat.store import rollbacks
+from eca_server.agent.chat.store import queries, rollbacks
 from eca_server.agent.chat.store.file import LARGE_BODY
 from eca_server.agent.chat.store.place import store_path, workspace_key
-from eca_server.agent.chat.store.rows import ChatSettings, StoredMessage, TurnUsage
+from eca_server.agent.chat.store.rows import ChatRecord, ChatRow, ChatSettings, TurnUsage
 from eca_server.agent.chat.store.store import Store
-from eca_server.models.history import ImagePart, Message
+from eca_server.models.history import ImagePart, Message, TextPart
 from tests.eca_server.agent.chat.store.keeping import (
     WORKSPACE,
     image,
@@ -29,16 +30,26 @@ from tests.eca_server.agent.chat.store.keeping import (
 
 async def test_a_chat_comes_back_after_a_restart_as_it_was(path: Path) -> None:
     picture = ImagePart(media_type="image/png", data=b"\x00\xff" * 50)
-    first = (*turn("a"), StoredMessage(id="p", message=Message(role="user", parts=(picture,))))
+    first = (*turn("a"), Message(role="user", parts=(picture,), content_id="p"))
     before = time.time()
     async with opened(path) as ours:
-        assert await ours.store.append("c", WORKSPACE, first, title="A chat")
-        assert await ours.store.append("c", WORKSPACE, turn("b"))
+        assert await ours.append("c", *first, title="A chat")
+        assert await ours.append("c", *turn("b"))
     async with opened(path) as ours:
         chat = await ours.chat("c")
     assert chat.messages == (*first, *turn("b"))
     assert (chat.id, chat.title) == ("c", "A chat")
     assert before <= chat.created <= chat.updated <= time.time()
+
+
+async def test_a_prompt_of_an_older_server_has_the_id_of_its_row(path: Path) -> None:
+    old = Message(role="user", parts=(TextPart("hi"),))
+    row, record = ChatRow("c", WORKSPACE, None, 1.0, 2.0), ChatRecord(messages=(old, old))
+    with opened_file(path) as chats:
+        query = partial(queries.append, chat=row, record=record, ids=("old", "-made"), turn="t")
+        assert chats.write("c", query)
+    async with opened(path) as ours:
+        assert [each.content_id for each in (await ours.chat("c")).messages] == ["old", None]
 
 
 async def test_an_error_in_the_settling_of_drafts_hides_no_chat(
@@ -48,7 +59,7 @@ async def test_an_error_in_the_settling_of_drafts_hides_no_chat(
         raise ValueError("an error of ours")
 
     async with opened(path) as ours:
-        assert await ours.store.append("c", WORKSPACE, turn("a"))
+        assert await ours.append("c", *turn("a"))
         monkeypatch.setattr("eca_server.agent.chat.store.running.settle", settle)
         assert (await ours.chat("c")).messages == turn("a")
 
@@ -58,7 +69,7 @@ async def test_a_large_message_is_stored_once_and_whole(path: Path, size: int) -
     text = random.Random(size).randbytes(size // 2 + 1).hex()[:size]
     async with opened(path) as ours:
         for each in (text, text, "and a small one"):
-            assert await ours.store.append("c", WORKSPACE, messages_of(each))
+            assert await ours.append("c", *messages_of(each))
     async with opened(path) as ours:
         assert await ours.texts("c") == [text, "and a small one"]
         assert ours.problems == []
@@ -71,18 +82,18 @@ async def test_of_a_cleared_chat_the_name_and_what_it_took_stay_of_a_deleted_one
 ) -> None:
     taken, trusted = TurnUsage(tokens=7), ChatSettings(trust=True)
     async with opened(path) as ours:
-        await ours.store.append("c", WORKSPACE, turn("a"), title="named", usage=taken)
-        await ours.store.append("c", WORKSPACE, settings=ChatSettings(trust=True))
-        await ours.store.append("d", WORKSPACE, messages_of("d"))
+        await ours.append("c", *turn("a"), title="named", usage=taken)
+        await ours.append("c", settings=ChatSettings(trust=True))
+        await ours.append("d", *messages_of("d"))
         await ours.store.add_before_images("c", [image("a-0", "/f", data=b"old")])
         for name in ("c", "never there"):
             if is_deleted:
                 assert await ours.store.delete(name)
                 assert await ours.store.load(name) is None
             else:
-                assert await ours.store.clear(name, title="mine", settings=trusted)
+                assert await ours.store.clear(name, ChatRecord(title="mine", settings=trusted))
         assert await ours.before_images("c") == ()
-        await ours.store.append("c", WORKSPACE, messages_of("new"))
+        await ours.append("c", *messages_of("new"))
         chat = await ours.chat("c")
         by_age = [each.id for each in await ours.store.list(WORKSPACE, 9, by="created")]
         assert ours.problems == []
@@ -140,7 +151,7 @@ async def test_only_the_user_can_read_and_write_what_is_stored(
         Path(f"{path}{suffix}").touch(mode=file)
     path.parent.chmod(directory)
     async with opened(path) as ours:
-        await ours.store.append("c", WORKSPACE, turn("a"))
+        await ours.append("c", *turn("a"))
         modes = {
             each.name: stat.S_IMODE(each.stat().st_mode)
             for each in (path.parent, *path.parent.iterdir())
@@ -163,9 +174,9 @@ async def test_an_unused_store_touches_nothing(path: Path) -> None:
 
 async def test_after_close_calls_do_nothing(path: Path) -> None:
     async with opened(path) as ours:
-        await ours.store.append("c", WORKSPACE, messages_of("kept"))
+        await ours.append("c", *messages_of("kept"))
         assert await ours.store.close()
-        assert not await ours.store.append("c", WORKSPACE, messages_of("late"))
+        assert not await ours.append("c", *messages_of("late"))
         assert not await ours.store.delete("c")
         assert await ours.store.load("c") is None
         assert await ours.store.close()
@@ -181,7 +192,7 @@ async def test_a_cancelled_append_writes_what_was_given_at_the_call_and_close_en
         with trio.CancelScope() as scope:
             scope.cancel()
             with pytest.raises(trio.Cancelled):
-                await ours.store.append("c", WORKSPACE, messages)
+                await ours.append("c", *messages)
             messages.clear()
             assert await ours.store.close()
     async with opened(path) as ours:
@@ -192,7 +203,7 @@ async def test_odd_ids_and_titles_are_preserved(path: Path) -> None:
     odd = ["", "\0", "a\0b", "'; DROP TABLE chat; --", "\U0001f600", "x" * 10_000]
     async with opened(path) as ours:
         for each in odd:
-            assert await ours.store.append(each, each, messages_of(each), title=each)
+            assert await ours.append(each, *messages_of(each), workspace=each, title=each)
         for each in odd:
             chat = await ours.chat(each)
             assert (chat.title, texts_of(chat)) == (each, [each])
