@@ -17,8 +17,7 @@ from typing_extensions import override
 
 from eca_protocol import json
 from eca_protocol.ecp.connection import AgentConnection, AgentLimits
-from eca_protocol.ecp.errors import AgentError, AgentErrorKind, answered_error
-from eca_protocol.ecp.excerpts import first_words
+from eca_protocol.ecp.errors import AgentError, AgentErrorKind, answered_error, first_words
 from eca_protocol.ecp.lines import envelope_fault
 from eca_protocol.ecp.messages import InitializeResult
 from eca_protocol.ecp.methods import ECP_CODEC, RAW_CODEC

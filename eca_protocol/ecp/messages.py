@@ -18,6 +18,9 @@ from eca_protocol.errors import DecodeError
 
 StepStatus: TypeAlias = Literal["done", "paused"]
 
+_NOTHING: Final = object()
+"""The value of an absent member, which no field accepts."""
+
 _VERSION: Final = re.compile(r"(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})")
 _ModelT = TypeVar("_ModelT")
 
@@ -28,8 +31,8 @@ def is_version(text: str) -> bool:
 
 
 def _shown(value: Any) -> str:
-    if value is None:
-        return "null"
+    if value is None or value is _NOTHING:
+        return "null" if value is None else "nothing"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Mapping):
@@ -124,9 +127,7 @@ def _tool_call(value: Any, path: str) -> ToolCall:
     if isinstance(value, ToolCall):
         return value
     known, extra = _parts(value, path, ("name", "arguments"))
-    if "name" not in known:
-        raise TypeError(f"{path}.name: expected a string that is not empty, got nothing")
-    return _under(path, lambda: ToolCall(**known, extra=extra))
+    return _under(path, lambda: ToolCall(**{"name": _NOTHING, **known}, extra=extra))
 
 
 def _tool_calls(value: Any) -> tuple[ToolCall, ...] | None:
@@ -207,26 +208,14 @@ class StepParams:
     input: str = attrs.field(validator=_text)
 
 
-_EXPECTED: Final = {
-    "name": "a string that is not empty",
-    "capabilities": "an object",
-    "input": "a string",
-    "status": '"done" or "paused"',
-}
-"""The expected values of required members."""
-
-
 def _read(path: str, raw: Any, model: type[_ModelT], *required: str) -> _ModelT:
     """Read an object; null means the same as an absent member, unless the member is required."""
     if not isinstance(raw, Mapping):
         raise DecodeError(path=path, expected="an object", got=_shown(raw))
-    for name in required:
-        if name not in raw:
-            raise DecodeError(path=f"{path}.{name}", expected=_EXPECTED[name], got="nothing")
     names = {field.name for field in attrs.fields(model)}  # type: ignore[arg-type]  # of attrs
-    values = {name: raw[name] for name in names & raw.keys()}
+    values = {name: raw[name] for name in names & raw.keys() if raw[name] is not None}
     try:
-        return model(**{n: v for n, v in values.items() if v is not None or n in required})
+        return model(**values, **{n: raw.get(n, _NOTHING) for n in required if n not in values})
     except (TypeError, ValueError) as error:
         where, _, rest = str(error).partition(": expected ")
         expected, _, got = rest.rpartition(", got ")

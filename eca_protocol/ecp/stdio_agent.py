@@ -17,8 +17,7 @@ import anyio
 from typing_extensions import override
 
 from eca_protocol.ecp.connection import AgentConnection, AgentLimits
-from eca_protocol.ecp.errors import AgentError, answered_error
-from eca_protocol.ecp.excerpts import last_words
+from eca_protocol.ecp.errors import AgentError, answered_error, last_words
 from eca_protocol.ecp.lines import AgentLineReader
 from eca_protocol.ecp.methods import ECP, ECP_CODEC, ECP_DIALECT, RAW_CODEC
 from eca_protocol.errors import (
