@@ -57,8 +57,9 @@ def _unchanged(value: Any) -> Any:
 def _convert(writes: Mapping[str, Callable[[Any], Any]], method: str, value: Any) -> Any:
     try:
         return writes.get(method, _unchanged)(value)
-    except AttributeError as error:
-        raise LocalProtocolError(f"{method}: {error}") from error
+    except (AttributeError, TypeError, Mismatch) as error:
+        why = str(error) or "a member has a wrong type"
+        raise LocalProtocolError(f"{method}: {why}") from error
 
 
 class DraftCodec:

@@ -7,30 +7,22 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
+
 from eca_protocol import messages as m
 from eca_protocol.codec import converter
 from eca_protocol.codec.read import Mismatch
 from eca_protocol.draft import models as d
 from eca_protocol.revisions import Revision
 
+_DRAFT, _OCTOBER = converter(Revision.DRAFT), converter(Revision.R2025_10)
+
 
 def read_initialize(params: d.InitializeParams) -> m.InitializeParams:
     """Convert a draft client's params."""
-    info, assistant = params.client_info, params.capabilities.code_assistant
-    return m.InitializeParams(
-        process_id=params.process_id,
-        client_info=None if info is None else m.ClientInfo(name=info.name, version=info.version),
-        initialization_options=_read_options(params.initialization_options),
-        capabilities=m.ClientCapabilities(
-            code_assistant=None
-            if assistant is None
-            else m.CodeAssistantCapabilities(chat=assistant.chat)
-        ),
-        workspace_folders=tuple(
-            m.WorkspaceFolder(uri=folder.uri, name=folder.name)
-            for folder in params.workspace_folders
-        ),
-    )
+    raw = _DRAFT.unstructure(attrs.evolve(params, initialization_options=None))
+    read = _OCTOBER.structure(raw, m.InitializeParams)
+    return attrs.evolve(read, initialization_options=_read_options(params.initialization_options))
 
 
 def _read_options(raw: Any) -> m.InitializationOptions | None:
@@ -38,7 +30,7 @@ def _read_options(raw: Any) -> m.InitializationOptions | None:
     if not isinstance(raw, dict):
         return None
     try:
-        return converter(Revision.R2025_10).structure(raw, m.InitializationOptions)
+        return _OCTOBER.structure(raw, m.InitializationOptions)
     except Mismatch:
         return m.InitializationOptions(extras=raw)
 
@@ -49,21 +41,13 @@ def write_initialize(params: m.InitializeParams) -> d.InitializeParams:
     The only true capability is `chat`; servers recognize a draft client by the presence of `doc`,
     `edit` and `fix` (W-12).
     """
-    info, assistant = params.client_info, params.capabilities.code_assistant
-    options = params.initialization_options
-    return d.InitializeParams(
-        process_id=params.process_id,
-        client_info=None if info is None else d.ClientInfo(name=info.name, version=info.version),
-        initialization_options=None
-        if options is None
-        else converter(Revision.R2025_10).unstructure(options),
-        capabilities=d.ClientCapabilities(
-            code_assistant=d.CodeAssistantCapabilities(
-                chat=None if assistant is None else assistant.chat, doc=False, edit=False, fix=False
-            )
-        ),
-        workspace_folders=tuple(
-            d.WorkspaceFolder(uri=folder.uri, name=folder.name)
-            for folder in params.workspace_folders
-        ),
+    assistant, options = params.capabilities.code_assistant, params.initialization_options
+    capabilities = d.CodeAssistantCapabilities(
+        chat=None if assistant is None else assistant.chat, doc=False, edit=False, fix=False
+    )
+    written = _DRAFT.structure(_OCTOBER.unstructure(params), d.InitializeParams)
+    return attrs.evolve(
+        written,
+        initialization_options=None if options is None else _OCTOBER.unstructure(options),
+        capabilities=d.ClientCapabilities(code_assistant=capabilities),
     )
