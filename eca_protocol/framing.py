@@ -436,8 +436,12 @@ class LineDecoder:
         if others:
             self._end_line(output)
             rest = others.pop()
-            for whole in others:
-                self._take_line(whole, output)
+            for line in others:
+                if len(line) > self._max_line:
+                    self._take_part(line, output)
+                    self._end_line(output)
+                elif line.strip(b" \t\r"):
+                    output.append(line.removesuffix(b"\r"))
             self._take_part(rest, output)
         return output
 
@@ -448,13 +452,6 @@ class LineDecoder:
             self.closed = True
             self._end_line(output)
         return output
-
-    def _take_line(self, line: bytes, output: Frames) -> None:
-        if len(line) > self._max_line:
-            self._take_part(line, output)
-            self._end_line(output)
-        elif line.strip(b" \t\r"):
-            output.append(line.removesuffix(b"\r"))
 
     def _take_part(self, part: bytes, output: Frames) -> None:
         if self._skipping:

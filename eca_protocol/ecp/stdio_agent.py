@@ -115,9 +115,10 @@ class StdioAgent(AgentConnection):
             self._pending = frozenset({call.id})
             return await call.result(deadline=deadline)
         except DeadlineExceeded as fault:
-            raise AgentError(
-                "timeout", f"{method}: no answer in {deadline:g} s{self._noise()}"
-            ) from fault
+            noise, excerpts = self.lines.noise_count, self.lines.noise_excerpts
+            hint = f"; {noise} lines were no messages: {excerpts[0]!r}" if noise else ""
+            why = f"{method}: no answer in {deadline:g} s{hint}"
+            raise AgentError("timeout", why) from fault
         except RequestFailed as fault:
             raise answered_error(method, fault.message, fault.code, fault.data) from fault
         except RemoteProtocolError as fault:
@@ -128,12 +129,6 @@ class StdioAgent(AgentConnection):
             raise await self._closed_error(method) from fault
         finally:
             self._pending = frozenset()
-
-    def _noise(self) -> str:
-        count = self.lines.noise_count
-        return (
-            f"; {count} lines were no messages: {self.lines.noise_excerpts[0]!r}" if count else ""
-        )
 
     def _on_violation(self, rule: str) -> None:
         """Fail the current or next request; an answer received before still counts."""
