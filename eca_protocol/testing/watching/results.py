@@ -23,7 +23,6 @@ class ResultChecker:
     """Checks the responses to `initialize`, `shutdown`, prompts and queries."""
 
     def __init__(self, log: ObservationLog) -> None:
-        self.revision = Revision.R2025_10
         self._log = log
 
     def check(self, request: PendingRequest, message: Mapping[str, Any]) -> None:
@@ -52,7 +51,7 @@ class ResultChecker:
             self._check_chat_id(params, result)
 
     def _check_welcome(self, result: Any) -> None:
-        if not isinstance(result, Mapping) or self.revision is Revision.DRAFT:
+        if not isinstance(result, Mapping) or self._log.revision is Revision.DRAFT:
             return
         if not isinstance(result.get("chatWelcomeMessage"), str):
             self._log.report(

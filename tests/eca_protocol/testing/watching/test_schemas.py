@@ -43,7 +43,7 @@ def test_fast_validators_accept_what_fits_the_schema_and_the_rest_has_rows(drawn
             assert departure.ruling in WIDENED
     log = ObservationLog()
     schemas = SchemaChecker(log)
-    schemas.revision = revision
+    log.revision = revision
     schemas.check("server", name, raw, part)
     rows = [each.requirement for each in log.drain()]
     assert len(set(rows)) == len(rows)
