@@ -21,13 +21,8 @@ StepStatus: TypeAlias = Literal["done", "paused"]
 _NOTHING: Final = object()
 """The value of an absent member, which no field accepts."""
 
-_VERSION: Final = re.compile(r"(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})")
+_VERSION: Final = re.compile(r"(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})")  # two canonical integers
 _ModelT = TypeVar("_ModelT")
-
-
-def is_version(text: str) -> bool:
-    """Return True if `text` is a protocol version: two canonical integers joined by a dot."""
-    return _VERSION.fullmatch(text) is not None
 
 
 def _shown(value: Any) -> str:
@@ -47,43 +42,35 @@ def _wrong(path: str, expected: str, value: Any, *, kind: type[Exception] = Type
     return kind(f"{path}: expected {expected}, got {_shown(value)}")
 
 
-def _text_or_none(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if value is not None and not isinstance(value, str):
-        raise _wrong(attribute.name, "a string or null", value)
+def _expects(
+    expected: str, accepts: Callable[[Any], object], *, kind: type[Exception] = TypeError
+) -> Callable[[Any, attrs.Attribute[Any], Any], None]:
+    """Return a validator; its error names the field and the expected value."""
+
+    def validate(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+        if not accepts(value):
+            raise _wrong(attribute.name, expected, value, kind=kind)
+
+    return validate
 
 
-def _non_empty(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if not isinstance(value, str) or not value:
-        raise _wrong(attribute.name, "a string that is not empty", value)
-
-
-def _text(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if not isinstance(value, str):
-        raise _wrong(attribute.name, "a string", value)
-
-
-def _object(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if not isinstance(value, Mapping):
-        raise _wrong(attribute.name, "an object", value)
-
-
-def _count(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if value is None:
-        return
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise _wrong(attribute.name, "an integer or null", value)
-    if value < 0:
-        raise _wrong(attribute.name, "an integer not below zero", value, kind=ValueError)
-
-
-def _version(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if value is not None and not (isinstance(value, str) and is_version(value)):
-        raise _wrong(attribute.name, 'a version like "1.0"', value, kind=ValueError)
-
-
-def _status(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if not isinstance(value, str) or value not in {"done", "paused"}:
-        raise _wrong(attribute.name, '"done" or "paused"', value, kind=ValueError)
+_text = _expects("a string", lambda value: isinstance(value, str))
+_text_or_none = _expects("a string or null", lambda value: isinstance(value, str | None))
+_non_empty = _expects("a string that is not empty", lambda value: value and isinstance(value, str))
+_object = _expects("an object", lambda value: isinstance(value, Mapping))
+_status = _expects('"done" or "paused"', lambda value: value in ("done", "paused"), kind=ValueError)
+_version = _expects(
+    'a version like "1.0"',
+    lambda value: value is None or (isinstance(value, str) and _VERSION.fullmatch(value)),
+    kind=ValueError,
+)
+_count = [
+    _expects(
+        "an integer or null",
+        lambda value: isinstance(value, int | None) and not isinstance(value, bool),
+    ),
+    _expects("an integer not below zero", lambda value: not (value or 0) < 0, kind=ValueError),
+]
 
 
 @attrs.frozen(kw_only=True)
