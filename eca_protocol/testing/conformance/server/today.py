@@ -143,13 +143,11 @@ async def the_user_s_configuration_is_named(harness: Harness, session: ClientSes
     path = result_of(await session.initialize()).get("globalConfigPath")
     if path is None:
         raise NotApplicable("the server names no file")
-    is_right = isinstance(path, str) and _is_absolute(path)
+    is_right = isinstance(path, str) and (
+        PurePosixPath(path).is_absolute() or PureWindowsPath(path).is_absolute()
+    )
     expected = "an absolute path of the configuration file"
     harness.check("FIELD:InitializeResponse.globalConfigPath", is_right, expected, path)
-
-
-def _is_absolute(path: str) -> bool:
-    return PurePosixPath(path).is_absolute() or PureWindowsPath(path).is_absolute()
 
 
 @case("FIELD:ChatForkParams.*", "FIELD:ChatForkResponse.*", since=CURRENT, fresh=True)
