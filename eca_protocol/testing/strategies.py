@@ -227,13 +227,7 @@ def _from_shape(shape: Shape, revision: Revision, *, unknown: bool) -> st.Search
 
 
 def _choices(shape: Choice, revision: Revision, *, unknown: bool) -> st.SearchStrategy[str]:
-    known = st.sampled_from(
-        [
-            value
-            for value, within in shape.values.items()
-            if within is None or within.holds(revision)
-        ]
-    )
+    known = st.sampled_from(shape.known_in(revision))
     if not unknown:
         return known
     others = st.text().filter(lambda text: text not in shape.values)

@@ -17,7 +17,6 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing.members import text_at
 from eca_protocol.testing.watching.field_rows import row_of_path
 from eca_protocol.testing.watching.observation import ObservationLog, Side
-from eca_protocol.testing.watching.validators import validator_for
 
 Part = Literal["params", "result"]
 
@@ -90,11 +89,11 @@ class SchemaChecker:
                 expected = f"a method of revision {revision.value}"
                 self._log.report(_EDITION[revision], expected, name)
                 return
-        hint = method.params if part == "params" else method.result
         written_revision = Revision.R2025_10 if is_draft and table is ECA else revision
-        if validator_for(hint, written_revision)({} if raw is None and hint else raw):
-            return
-        for departure in explain(name, raw, written_revision, part=part, table=table):
+        departures = explain(name, raw, written_revision, part=part, table=table)
+        if raw is None and all(departure.path == part for departure in departures):
+            return  # it means the same as an object without members
+        for departure in departures:
             if self._counts(side, departure, raw, part):
                 if (row := self._row(side, method, departure, raw, part)) is not None:
                     expected = f"{departure.expected} at {departure.path}"
