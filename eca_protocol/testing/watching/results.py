@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from eca_protocol.codec import Codec
-from eca_protocol.errors import DecodeError
+from eca_protocol.errors import METHOD_NOT_FOUND, REQUEST_CANCELLED, DecodeError
 from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.members import at
@@ -15,8 +15,6 @@ from eca_protocol.testing.watching.observation import ObservationLog
 from eca_protocol.testing.watching.requests import PROMPTS, PendingRequest
 
 _MOST: Final = 200
-_CANCELLED: Final = -32800
-_UNKNOWN_METHOD: Final = -32601
 
 
 class ResultChecker:
@@ -60,8 +58,8 @@ class ResultChecker:
 
     def _check_refusal(self, method: str, params: Any, error: Any) -> None:
         code = at(error, "code")
-        is_unknown = code == _UNKNOWN_METHOD and method != "chat/prompt"
-        if code == _CANCELLED or is_unknown:
+        is_unknown = code == METHOD_NOT_FOUND and method != "chat/prompt"
+        if code == REQUEST_CANCELLED or is_unknown:
             return
         try:
             Codec(ECA, Revision.CURRENT).decode_params(method, params)
