@@ -16,7 +16,7 @@ import attrs
 
 from eca_protocol.ecp.lines import MAX_MESSAGE
 from eca_protocol.ecp.messages import InitializeParams, InitializeResult, Result, StepParams
-from eca_protocol.ecp.methods import PROTOCOL_VERSION
+from eca_protocol.ecp.methods import ECP_CODEC, PROTOCOL_VERSION, RAW_CODEC, ECPCodec
 
 
 @attrs.frozen(kw_only=True)
@@ -64,17 +64,19 @@ class AgentConnection(ABC):
         """Clear the agent's state of the conversation."""
         await self._call("agent/reset", None, deadline)
 
-    @abstractmethod
     async def request_raw(self, method: str, params: Any, *, deadline: float) -> Any:
         """Send a request without checking params or result; for conformance checks."""
+        return await self._call(method, params, deadline, codec=RAW_CODEC)
 
-    @abstractmethod
     def log(self) -> str:
-        """Return the end of the agent's error output, as far as it was read."""
+        """Return the end of the agent's error output, as far as it was read; empty for a URL."""
+        return ""
 
     @abstractmethod
-    async def _call(self, method: str, params: Any, deadline: float) -> Any:
-        """Send one request, and return its typed result."""
+    async def _call(
+        self, method: str, params: Any, deadline: float, *, codec: ECPCodec = ECP_CODEC
+    ) -> Any:
+        """Send one request, and return its result."""
 
 
 def connect_agent(

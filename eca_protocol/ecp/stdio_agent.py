@@ -19,7 +19,7 @@ from typing_extensions import override
 from eca_protocol.ecp.connection import AgentConnection, AgentLimits
 from eca_protocol.ecp.errors import AgentError, answered_error, last_words
 from eca_protocol.ecp.lines import AgentLineReader
-from eca_protocol.ecp.methods import ECP, ECP_CODEC, ECP_DIALECT, RAW_CODEC
+from eca_protocol.ecp.methods import ECP, ECP_CODEC, ECP_DIALECT, ECPCodec
 from eca_protocol.errors import (
     ConnectionClosed,
     DeadlineExceeded,
@@ -96,20 +96,16 @@ class StdioAgent(AgentConnection):
         )
 
     @override
-    async def request_raw(self, method: str, params: Any, *, deadline: float) -> Any:
-        self.peer.codec = RAW_CODEC
-        try:
-            return await self._call(method, params, deadline)
-        finally:
-            self.peer.codec = ECP_CODEC
-
-    @override
     def log(self) -> str:
         return self._tail.decode("utf-8", "replace")
 
-    async def _call(self, method: str, params: Any, deadline: float) -> Any:
+    @override
+    async def _call(
+        self, method: str, params: Any, deadline: float, *, codec: ECPCodec = ECP_CODEC
+    ) -> Any:
         if self._violation is not None:
             raise AgentError("protocol_error", self._violation)
+        self.peer.codec = codec
         try:
             call = self.peer.start_call(method, params)
             self._pending = frozenset({call.id})
