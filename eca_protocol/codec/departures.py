@@ -337,17 +337,10 @@ _TYPE_NAMES: dict[shapes.ScalarName, str] = {
 
 
 def _is(name: shapes.ScalarName, raw: Any) -> bool:
-    match name:
-        case "string":
-            return isinstance(raw, str)
-        case "boolean":
-            return isinstance(raw, bool)
-        case "number":
-            return isinstance(raw, int | float) and not isinstance(raw, bool)
-        case "integer":
-            return (isinstance(raw, int) and not isinstance(raw, bool)) or (
-                isinstance(raw, float) and raw.is_integer()
-            )
+    if isinstance(raw, bool):
+        return name == "boolean"
+    is_whole = name == "integer" and isinstance(raw, float) and raw.is_integer()
+    return is_whole or isinstance(raw, _TYPES[name])
 
 
 def _expected(shape: shapes.Shape) -> str:
