@@ -284,7 +284,10 @@ class Endpoint:
             return self._receive_request(value["id"], value)
         name = value["method"]
         if name == self.dialect.cancel_method:
-            return self._receive_cancel(value.get("params"))
+            params = value.get("params")
+            id_: Any = params.get(self.dialect.cancel_key) if isinstance(params, dict) else None
+            is_running = type(id_) in {int, str} and id_ in self._running
+            return self.cancel_running(id_) if is_running else None
         is_admitted = self.gate is None or self._admits(self.gate, value)
         method = self._served.get(name)
         if method is None or not is_admitted:
@@ -360,12 +363,6 @@ class Endpoint:
             if event is not None:
                 events.append(event)
         return events
-
-    def _receive_cancel(self, params: Any) -> RequestCancelled | None:
-        request_id = params.get(self.dialect.cancel_key) if isinstance(params, dict) else None
-        if type(request_id) not in {int, str} or request_id not in self._running:
-            return None
-        return self.cancel_running(request_id)
 
     def cancel_running(self, request_id: Id) -> RequestCancelled:
         """Remove a running request as cancelled; the event carries its reply, if any."""

@@ -16,7 +16,7 @@ import enum
 import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol, Self, TypeAlias
 
 import attrs
 
@@ -49,28 +49,6 @@ _MIN_MAX_HEADER = 64  # the shortest limit that a header block as we write it al
 _MAX_LENGTH_DIGITS = 18
 
 
-class FrameErrorKind(enum.Enum):
-    """The kinds of framing errors."""
-
-    MISSING_LENGTH = "missing length"
-    NEGATIVE_LENGTH = "negative length"
-    SIGNED_LENGTH = "signed length"
-    HEX_LENGTH = "hexadecimal length"
-    NON_ASCII_DIGITS = "non-ASCII digits"
-    NOT_A_NUMBER = "length not a number"
-    TOO_MANY_DIGITS = "too many digits"
-    TWO_LENGTHS = "two different lengths"
-    HEADER_TOO_LONG = "header too long"
-    BEYOND_SKIPPING = "body too long to be skipped"
-    EOF_IN_HEADER = "end of stream in a header"
-    EOF_IN_BODY = "end of stream in a body"
-    BODY_TOO_LONG = "body too long"
-    FOREIGN_CHARSET = "foreign charset"
-    NON_ASCII_HEADER = "non-ASCII header"
-    HEADER_WITHOUT_COLON = "header line without colon"
-    LINE_TOO_LONG = "line too long"
-
-
 @attrs.frozen(kw_only=True)
 class FrameErrorRule:
     """The treatment of one kind of framing error.
@@ -94,30 +72,45 @@ def _skipped(expected: str, *, code: int = PARSE_ERROR) -> FrameErrorRule:
     return FrameErrorRule(fatal=False, code=code, expected=expected)
 
 
-_A_LENGTH = "Content-Length to be a decimal number of bytes"
+_A_LENGTH = _fatal("Content-Length to be a decimal number of bytes")
+_FEW_DIGITS = _fatal(f"Content-Length to have at most {_MAX_LENGTH_DIGITS} digits")
+_A_BODY = "a body within its limit"
+_A_LINE = "a line within its limit"
+
+
+class FrameErrorKind(enum.Enum):
+    """The kinds of framing errors, each with its rule."""
+
+    rule: FrameErrorRule
+
+    def __new__(cls, name: str, rule: FrameErrorRule) -> Self:
+        """Make a member: its value is the name."""
+        kind = object.__new__(cls)
+        kind._value_ = name
+        kind.rule = rule
+        return kind
+
+    MISSING_LENGTH = "missing length", _fatal("a Content-Length header")
+    NEGATIVE_LENGTH = "negative length", _A_LENGTH
+    SIGNED_LENGTH = "signed length", _A_LENGTH
+    HEX_LENGTH = "hexadecimal length", _A_LENGTH
+    NON_ASCII_DIGITS = "non-ASCII digits", _A_LENGTH
+    NOT_A_NUMBER = "length not a number", _A_LENGTH
+    TOO_MANY_DIGITS = "too many digits", _FEW_DIGITS
+    TWO_LENGTHS = "two different lengths", _fatal("one Content-Length")
+    HEADER_TOO_LONG = "header too long", _fatal("a header block within its limit")
+    BEYOND_SKIPPING = "body too long to be skipped", _fatal(_A_BODY, code=INVALID_REQUEST)
+    EOF_IN_HEADER = "end of stream in a header", _fatal("the rest of a header block")
+    EOF_IN_BODY = "end of stream in a body", _fatal("the rest of a body")
+    BODY_TOO_LONG = "body too long", _skipped(_A_BODY, code=INVALID_REQUEST)
+    FOREIGN_CHARSET = "foreign charset", _skipped("charset utf-8")
+    NON_ASCII_HEADER = "non-ASCII header", _skipped("headers in ASCII")
+    HEADER_WITHOUT_COLON = "header line without colon", _skipped("header lines `name: value`")
+    LINE_TOO_LONG = "line too long", _skipped(_A_LINE, code=INVALID_REQUEST)
+
 
 FRAME_ERRORS: Final[Mapping[FrameErrorKind, FrameErrorRule]] = MappingProxyType(
-    {
-        FrameErrorKind.MISSING_LENGTH: _fatal("a Content-Length header"),
-        FrameErrorKind.NEGATIVE_LENGTH: _fatal(_A_LENGTH),
-        FrameErrorKind.SIGNED_LENGTH: _fatal(_A_LENGTH),
-        FrameErrorKind.HEX_LENGTH: _fatal(_A_LENGTH),
-        FrameErrorKind.NON_ASCII_DIGITS: _fatal(_A_LENGTH),
-        FrameErrorKind.NOT_A_NUMBER: _fatal(_A_LENGTH),
-        FrameErrorKind.TOO_MANY_DIGITS: _fatal(
-            f"Content-Length to have at most {_MAX_LENGTH_DIGITS} digits"
-        ),
-        FrameErrorKind.TWO_LENGTHS: _fatal("one Content-Length"),
-        FrameErrorKind.HEADER_TOO_LONG: _fatal("a header block within its limit"),
-        FrameErrorKind.BEYOND_SKIPPING: _fatal("a body within its limit", code=INVALID_REQUEST),
-        FrameErrorKind.EOF_IN_HEADER: _fatal("the rest of a header block"),
-        FrameErrorKind.EOF_IN_BODY: _fatal("the rest of a body"),
-        FrameErrorKind.BODY_TOO_LONG: _skipped("a body within its limit", code=INVALID_REQUEST),
-        FrameErrorKind.FOREIGN_CHARSET: _skipped("charset utf-8"),
-        FrameErrorKind.NON_ASCII_HEADER: _skipped("headers in ASCII"),
-        FrameErrorKind.HEADER_WITHOUT_COLON: _skipped("header lines `name: value`"),
-        FrameErrorKind.LINE_TOO_LONG: _skipped("a line within its limit", code=INVALID_REQUEST),
-    }
+    {kind: kind.rule for kind in FrameErrorKind}
 )
 
 
@@ -131,17 +124,17 @@ class FrameError:
     @property
     def fatal(self) -> bool:
         """True if the stream cannot be read any further."""
-        return FRAME_ERRORS[self.kind].fatal
+        return self.kind.rule.fatal
 
     @property
     def code(self) -> int:
         """The JSON-RPC error code of the reply."""
-        return FRAME_ERRORS[self.kind].code
+        return self.kind.rule.code
 
     @property
     def message(self) -> str:
         """The expected and the received input, for people."""
-        return f"expected {FRAME_ERRORS[self.kind].expected}, got {self.got}"
+        return f"expected {self.kind.rule.expected}, got {self.got}"
 
 
 Frames: TypeAlias = list[bytes | FrameError]
@@ -443,8 +436,12 @@ class LineDecoder:
         if others:
             self._end_line(output)
             rest = others.pop()
-            for whole in others:
-                self._take_line(whole, output)
+            for line in others:
+                if len(line) > self._max_line:
+                    self._take_part(line, output)
+                    self._end_line(output)
+                elif line.strip(b" \t\r"):
+                    output.append(line.removesuffix(b"\r"))
             self._take_part(rest, output)
         return output
 
@@ -455,13 +452,6 @@ class LineDecoder:
             self.closed = True
             self._end_line(output)
         return output
-
-    def _take_line(self, line: bytes, output: Frames) -> None:
-        if len(line) > self._max_line:
-            self._take_part(line, output)
-            self._end_line(output)
-        elif line.strip(b" \t\r"):
-            output.append(line.removesuffix(b"\r"))
 
     def _take_part(self, part: bytes, output: Frames) -> None:
         if self._skipping:

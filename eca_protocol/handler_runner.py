@@ -73,13 +73,6 @@ def check_names(handlers: Mapping[str, Handler], table: Table, side: Side) -> No
             raise LocalProtocolError(f"a {side} receives no method {name!r}{hint}")
 
 
-def _handler_of(handlers: Mapping[str, Handler], name: str) -> Handler:
-    handler = handlers.get(name)  # a mapping of the program's may fail
-    if handler is None:
-        raise RPCError(ErrorCode.METHOD_NOT_FOUND, f"unsupported method: {name}")
-    return handler
-
-
 @attrs.define(eq=False)
 class HandlerRunner:
     """Runs handlers, and answers the requests of the other side.
@@ -127,7 +120,11 @@ class HandlerRunner:
         if request_id is None and len(self._running) >= self._endpoint.max_running:
             return  # one with an id is refused
         try:
-            handler = _handler_of(self._handlers, name)
+            handler = self._handlers.get(name)  # a mapping of the program's may fail
+            if handler is None:
+                error = RPCError(ErrorCode.METHOD_NOT_FOUND, f"unsupported method: {name}")
+                self._refuse(request_id, error, name)
+                return
             params = self.codec.decode_params(name, event.params)
         except Exception as error:  # noqa: BLE001 - every request is answered
             if isinstance(error, RemoteProtocolError):
@@ -178,14 +175,10 @@ class HandlerRunner:
             if name != but:
                 scope.cancel()
         with anyio.move_on_after(seconds):
-            await self._wait_for_handlers(but=but)
-
-    async def _wait_for_handlers(self, *, but: str | None = None) -> None:
-        """Wait until no handler runs, except those of the method `but`."""
-        while any(name != but for name in self._running.values()):
-            if self._task_done.is_set():
-                self._task_done = anyio.Event()
-            await self._task_done.wait()
+            while any(name != but for name in self._running.values()):
+                if self._task_done.is_set():
+                    self._task_done = anyio.Event()
+                await self._task_done.wait()
 
     async def _finish_request(
         self,

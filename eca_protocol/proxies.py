@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 
 __all__ = ["PROXY_LOGIN", "explain_proxy_error", "proxy_for"]
 
+_PROXY = re.compile(r"https?://[^/\s]+")
+
 PROXY_LOGIN = (
     "put the right user name and password before the host in the proxy variable (HTTPS_PROXY)"
 )
@@ -85,13 +87,9 @@ def explain_proxy_error(error: Exception) -> str:
         spelling
         for name in names
         for spelling in (name, name.lower())
-        if os.environ.get(spelling) and _odd_proxy(os.environ[spelling])
+        if os.environ.get(spelling) and not _PROXY.match(os.environ[spelling])
     ]
     where = " and ".join(suspects) or "a proxy variable"
     if isinstance(error, ImportError):
         return f"{where} names a SOCKS proxy, which needs the package socksio (httpx[socks])"
     return f"{where} is not a proxy address: expected http://HOST:PORT"
-
-
-def _odd_proxy(address: str) -> bool:
-    return re.match(r"https?://[^/\s]+", address) is None

@@ -81,7 +81,10 @@ def make_context(
     Raises:
         HTTPError: of the kind `config`: a certificate cannot be loaded; the message names it.
     """
-    _check_variables()
+    for variable in _VARIABLES:
+        path = os.environ.get(variable)
+        if path and not Path(path).exists():
+            raise HTTPError("config", f"{variable} names {path}, which does not exist")
     try:
         context = make_default()
         if not any(map(os.environ.get, _VARIABLES)):
@@ -98,13 +101,6 @@ def make_context(
     if certificate is not None:
         _load(certificate, context)
     return context
-
-
-def _check_variables() -> None:
-    for variable in _VARIABLES:
-        path = os.environ.get(variable)
-        if path and not Path(path).exists():
-            raise HTTPError("config", f"{variable} names {path}, which does not exist")
 
 
 def _load(certificate: ClientCertificate, context: ssl.SSLContext) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from eca_protocol.acp import messages as m
 from eca_protocol.codec import Codec
-from eca_protocol.endpoint import Dialect, Direction, Method, Table
+from eca_protocol.endpoint import Dialect, Table
+from eca_protocol.methods import (
+    ClientNotification,
+    ClientRequest,
+    ServerNotification,
+    ServerRequest,
+)
 from eca_protocol.revisions import Revision
 
 PROTOCOL_VERSION: Final = 1
@@ -19,58 +24,44 @@ AUTHENTICATION_REQUIRED: Final = -32000
 RESOURCE_NOT_FOUND: Final = -32002
 """The error code of an unknown session or file."""
 
-
-_Types = Callable[[], tuple[Any, Any]]
-
-
-def _agent(name: str, types: _Types) -> Method:
-    return Method(name=name, kind="request", direction="client_to_server", types=types)
-
-
-def _client(name: str, types: _Types) -> Method:
-    return Method(name=name, kind="request", direction="server_to_client", types=types)
-
-
-def _notification(name: str, direction: Direction, types: _Types) -> Method:
-    return Method(name=name, kind="notification", direction=direction, types=types)
-
-
 ACP: Final = Table(
     [
-        _agent("initialize", lambda: (m.InitializeRequest, m.InitializeResponse)),
-        _agent("authenticate", lambda: (m.AuthenticateRequest, m.Empty)),
-        _agent("logout", lambda: (m.Empty, m.Empty)),
-        _agent("session/new", lambda: (m.NewSessionRequest, m.NewSessionResponse)),
-        _agent("session/load", lambda: (m.LoadSessionRequest, m.SessionState)),
-        _agent("session/resume", lambda: (m.ResumeSessionRequest, m.SessionState)),
-        _agent("session/list", lambda: (m.ListSessionsRequest, m.ListSessionsResponse)),
-        _agent("session/delete", lambda: (m.SessionReference, m.Empty)),
-        _agent("session/close", lambda: (m.SessionReference, m.Empty)),
-        _agent("session/set_mode", lambda: (m.SetSessionModeRequest, m.Empty)),
-        _agent(
+        ClientRequest("initialize", lambda: (m.InitializeRequest, m.InitializeResponse)),
+        ClientRequest("authenticate", lambda: (m.AuthenticateRequest, m.Empty)),
+        ClientRequest("logout", lambda: (m.Empty, m.Empty)),
+        ClientRequest("session/new", lambda: (m.NewSessionRequest, m.NewSessionResponse)),
+        ClientRequest("session/load", lambda: (m.LoadSessionRequest, m.SessionState)),
+        ClientRequest("session/resume", lambda: (m.ResumeSessionRequest, m.SessionState)),
+        ClientRequest("session/list", lambda: (m.ListSessionsRequest, m.ListSessionsResponse)),
+        ClientRequest("session/delete", lambda: (m.SessionReference, m.Empty)),
+        ClientRequest("session/close", lambda: (m.SessionReference, m.Empty)),
+        ClientRequest("session/set_mode", lambda: (m.SetSessionModeRequest, m.Empty)),
+        ClientRequest(
             "session/set_config_option",
             lambda: (m.SetSessionConfigOptionRequest, m.SetSessionConfigOptionResponse),
         ),
-        _agent("session/prompt", lambda: (m.PromptRequest, m.PromptResponse)),
-        _notification("session/cancel", "client_to_server", lambda: (m.SessionReference, None)),
-        _notification("session/update", "server_to_client", lambda: (m.SessionNotification, None)),
-        _client(
+        ClientRequest("session/prompt", lambda: (m.PromptRequest, m.PromptResponse)),
+        ClientNotification("session/cancel", lambda: m.SessionReference),
+        ServerNotification("session/update", lambda: m.SessionNotification),
+        ServerRequest(
             "session/request_permission",
             lambda: (m.RequestPermissionRequest, m.RequestPermissionResponse),
         ),
-        _client("fs/read_text_file", lambda: (m.ReadTextFileRequest, m.ReadTextFileResponse)),
-        _client("fs/write_text_file", lambda: (m.WriteTextFileRequest, m.Empty)),
-        _client("terminal/create", lambda: (m.CreateTerminalRequest, m.CreateTerminalResponse)),
-        _client("terminal/output", lambda: (m.TerminalReference, m.TerminalOutputResponse)),
-        _client("terminal/release", lambda: (m.TerminalReference, m.Empty)),
-        _client("terminal/wait_for_exit", lambda: (m.TerminalReference, m.TerminalExitStatus)),
-        _client("terminal/kill", lambda: (m.TerminalReference, m.Empty)),
-        _client(
+        ServerRequest("fs/read_text_file", lambda: (m.ReadTextFileRequest, m.ReadTextFileResponse)),
+        ServerRequest("fs/write_text_file", lambda: (m.WriteTextFileRequest, m.Empty)),
+        ServerRequest(
+            "terminal/create", lambda: (m.CreateTerminalRequest, m.CreateTerminalResponse)
+        ),
+        ServerRequest("terminal/output", lambda: (m.TerminalReference, m.TerminalOutputResponse)),
+        ServerRequest("terminal/release", lambda: (m.TerminalReference, m.Empty)),
+        ServerRequest(
+            "terminal/wait_for_exit", lambda: (m.TerminalReference, m.TerminalExitStatus)
+        ),
+        ServerRequest("terminal/kill", lambda: (m.TerminalReference, m.Empty)),
+        ServerRequest(
             "elicitation/create", lambda: (m.CreateElicitationRequest, m.CreateElicitationResponse)
         ),
-        _notification(
-            "elicitation/complete", "server_to_client", lambda: (m.CompleteElicitation, None)
-        ),
+        ServerNotification("elicitation/complete", lambda: m.CompleteElicitation),
     ]
 )
 

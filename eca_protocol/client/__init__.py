@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from eca_protocol.client.events import Event as Event
     from eca_protocol.client.events import Events as Events
     from eca_protocol.client.options import ConnectionOptions as ConnectionOptions
+    from eca_protocol.client.options import DefinitionHandler as DefinitionHandler
+    from eca_protocol.client.options import DiagnosticsHandler as DiagnosticsHandler
     from eca_protocol.client.options import InProcessServer as InProcessServer
-    from eca_protocol.client.request_handlers import DefinitionHandler as DefinitionHandler
-    from eca_protocol.client.request_handlers import DiagnosticsHandler as DiagnosticsHandler
-    from eca_protocol.client.request_handlers import QuestionHandler as QuestionHandler
-    from eca_protocol.client.request_handlers import ReferencesHandler as ReferencesHandler
+    from eca_protocol.client.options import QuestionHandler as QuestionHandler
+    from eca_protocol.client.options import ReferencesHandler as ReferencesHandler
 
 _NAMES = {
     "approvals": "ApprovalDecision ApprovalHandler OnApproval Rejection",
@@ -40,7 +40,9 @@ _NAMES = {
     "client": "Client",
     "connecting": "SERVER_COMMAND connect",
     "events": "Event Events",
-    "options": "ConnectionOptions InProcessServer",
-    "request_handlers": "DefinitionHandler DiagnosticsHandler QuestionHandler ReferencesHandler",
+    "options": (
+        "ConnectionOptions DefinitionHandler DiagnosticsHandler InProcessServer QuestionHandler "
+        "ReferencesHandler"
+    ),
 }
 export(globals(), _NAMES)

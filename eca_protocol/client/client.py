@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Self, TypeVar
 
 import anyio
@@ -13,7 +13,6 @@ from eca_protocol import methods
 from eca_protocol.client.chat import Chat
 from eca_protocol.client.events import Event, EventQueue, Events
 from eca_protocol.client.options import ConnectionOptions
-from eca_protocol.client.server_task import ServerTask
 from eca_protocol.client.session import CONFIGURED, Session
 from eca_protocol.errors import (
     AnswerNeeded,
@@ -30,6 +29,38 @@ from eca_protocol.streams import Transport
 _EventT = TypeVar("_EventT", bound=Event)
 
 _GRACE_PERIODS = GracePeriods(after_stdin=2.0, after_term=1.0, after_kill=1.0)
+
+
+LEAVE_SECONDS = 10.0
+"""The limit of the wait for the end of a server in this process after the client has left."""
+
+
+class ServerTask:
+    """A server that runs in a task of the client's."""
+
+    def __init__(
+        self, serve: Callable[[Transport], Awaitable[object]], transport: Transport
+    ) -> None:
+        self.error: Exception | None = None
+        self._serve = serve
+        self._transport = transport
+        self._ended = anyio.Event()
+
+    async def run(self) -> None:
+        """Serve the client; close the stream at the end, so that the client notices it."""
+        try:
+            await self._serve(self._transport)
+        except Exception as error:  # noqa: BLE001 - raised by the client's block
+            self.error = error
+        finally:
+            self._ended.set()
+            with anyio.CancelScope(shield=True):
+                await self._transport.aclose()
+
+    async def wait(self) -> None:
+        """Wait for the server's end, at most `LEAVE_SECONDS`."""
+        with anyio.move_on_after(LEAVE_SECONDS):
+            await self._ended.wait()
 
 
 class Client(Session):

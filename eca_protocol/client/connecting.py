@@ -11,9 +11,8 @@ from typing import Final
 import anyio
 
 from eca_protocol import messages as m
-from eca_protocol.client.client import Client
+from eca_protocol.client.client import Client, ServerTask
 from eca_protocol.client.options import ConnectionOptions
-from eca_protocol.client.server_task import ServerTask
 from eca_protocol.errors import (
     ConnectionClosed,
     DeadlineExceeded,

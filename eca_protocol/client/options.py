@@ -2,22 +2,46 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import attrs
 
 from eca_protocol import messages as m
+from eca_protocol import methods
 from eca_protocol.client.approvals import OnApproval, check_handler
-from eca_protocol.client.request_handlers import RequestHandlers
 from eca_protocol.codec.codec import check_revision
 from eca_protocol.errors import LocalProtocolError
 from eca_protocol.revisions import Revision
 from eca_protocol.streams import Transport
+
+_Params = TypeVar("_Params")
+_Result = TypeVar("_Result")
+_Handler: TypeAlias = "Callable[[_Params], _Result | Awaitable[_Result]]"
+
+DiagnosticsHandler: TypeAlias = (
+    "_Handler[m.EditorGetDiagnosticsParams, m.EditorGetDiagnosticsResponse]"
+)
+DefinitionHandler: TypeAlias = (
+    "_Handler[m.EditorGetDefinitionParams, m.EditorGetDefinitionResponse]"
+)
+ReferencesHandler: TypeAlias = (
+    "_Handler[m.EditorGetReferencesParams, m.EditorGetReferencesResponse]"
+)
+QuestionHandler: TypeAlias = "_Handler[m.ChatAskQuestionParams, str | None]"
+
+_EDITOR_METHODS: Final = {
+    "diagnostics": methods.EDITOR_GET_DIAGNOSTICS.name,
+    "definition": methods.EDITOR_GET_DEFINITION.name,
+    "references": methods.EDITOR_GET_REFERENCES.name,
+}
+"""The options that handle requests for the editor; a capability has the name of its option."""
 
 
 class InProcessServer(Protocol):
@@ -32,7 +56,7 @@ class InProcessServer(Protocol):
 
 
 @attrs.define(kw_only=True, slots=False, eq=False, repr=False)
-class ConnectionOptions(RequestHandlers):
+class ConnectionOptions:
     """The options of `eca_protocol.connect` and of `eca_protocol.sync.connect`.
 
     Attributes:
@@ -81,7 +105,11 @@ class ConnectionOptions(RequestHandlers):
     client_info: m.ClientInfo | None = None
     initialization_options: m.InitializationOptions | None = None
     revision: Revision | None = None
+    diagnostics: DiagnosticsHandler | None = None
+    definition: DefinitionHandler | None = None
+    references: ReferencesHandler | None = None
     on_approval: OnApproval = None
+    on_question: QuestionHandler | None = None
     cwd: str | os.PathLike[str] | None = None
     env: Mapping[str, str] | None = None
     start_deadline: float = 60.0
@@ -113,23 +141,46 @@ class ConnectionOptions(RequestHandlers):
             raise LocalProtocolError(f"connect: expected server as a Server object, got {server!r}")
         check_revision(self.revision)
         check_handler(self.on_approval)
-        for name in ("diagnostics", "definition", "references", "on_question"):
+        for name in (*_EDITOR_METHODS, "on_question"):
             handler = getattr(self, name)
             if handler is not None and not callable(handler):
                 raise LocalProtocolError(f"{name}: expected a function, got {handler!r}")
 
+    def handlers(
+        self, begin_question: Callable[[str], Callable[[], None]]
+    ) -> Iterator[tuple[str, Callable[[Any], Any]]]:
+        """Yield the handlers with their methods' names; other requests are refused.
+
+        `begin_question` is called with the chat's id of each question, and its result behind the
+        answer.
+        """
+        for option, method in _EDITOR_METHODS.items():
+            if (handler := getattr(self, option)) is not None:
+                yield method, handler
+        if self.on_question is not None:
+            yield methods.CHAT_ASK_QUESTION.handled_by(
+                partial(_answer_question, self.on_question, begin_question)
+            )
+
     def hello(self) -> m.InitializeParams:
-        """Return the params of `initialize`."""
+        """Return the params of `initialize`; an older server ignores unknown capabilities."""
         options = self.initialization_options
         if self.revision is not None:
             options = attrs.evolve(
                 options or m.InitializationOptions(), protocol_revision=self.revision.value
             )
+        editor = {name: True for name in _EDITOR_METHODS if getattr(self, name) is not None}
+        assistant = m.CodeAssistantCapabilities(
+            chat=True,
+            rewrite=True,
+            editor=m.EditorCapabilities(**editor) if editor else None,
+            chat_capabilities=m.ChatCapabilities(ask_question=self.on_question is not None),
+        )
         return m.InitializeParams(
             process_id=os.getpid(),
             client_info=self.client_info or m.ClientInfo(name="eca-protocol"),
             initialization_options=options,
-            capabilities=self.capabilities(),
+            capabilities=m.ClientCapabilities(code_assistant=assistant),
             workspace_folders=tuple(map(_folder, self.workspace_folders)),
         )
 
@@ -139,3 +190,29 @@ def _folder(folder: m.WorkspaceFolder | str | os.PathLike[str]) -> m.WorkspaceFo
         return folder
     path = Path(folder).absolute()
     return m.WorkspaceFolder(uri=path.as_uri(), name=path.name or str(path))
+
+
+def _answer_question(
+    on_question: QuestionHandler,
+    begin_question: Callable[[str], Callable[[], None]],
+    params: m.ChatAskQuestionParams,
+) -> m.ChatAskQuestionResponse | Awaitable[m.ChatAskQuestionResponse]:
+    with contextlib.ExitStack() as exits:
+        exits.callback(begin_question(params.chat_id))
+        answer = on_question(params)
+        if isinstance(answer, Awaitable):
+            return _later_response(answer, exits.pop_all())
+        return _response(answer)
+
+
+async def _later_response(
+    answer: Awaitable[str | None], exits: contextlib.ExitStack
+) -> m.ChatAskQuestionResponse:
+    with exits:
+        return _response(await answer)
+
+
+def _response(answer: object) -> m.ChatAskQuestionResponse:
+    if not isinstance(answer, str | None):
+        raise LocalProtocolError(f"on_question: expected a text or None, got {answer!r}")
+    return m.ChatAskQuestionResponse(answer=answer, cancelled=answer is None)

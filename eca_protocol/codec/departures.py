@@ -6,9 +6,10 @@ lists the departures that are read, with the ruling that allows them.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterator
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
@@ -175,9 +176,9 @@ class _Walk:
         if not isinstance(raw, str):
             yield _refused(path, "a string", raw)
             return
-        known = shape.known_in(self.revision)
-        if raw in known:
+        if shape.has_in(self.revision, raw):
             return
+        known = shape.known_in(self.revision)
         yield Departure(
             path,
             "other revision" if raw in shape.values else "unknown value",
@@ -230,16 +231,14 @@ class _Walk:
     def _fields(
         self, cls: shapes.ModelClass, raw: dict[str, Any], path: str, claimed: set[str]
     ) -> Iterator[Departure]:
-        fields = shapes.fields_of(cls)
-        for field in fields:
-            if not field.rules.rest:
+        fields, known = _plan(cls, self.revision)
+        for field, fitting in fields:
+            if raw.get(field.wire, _ABSENT).__class__ not in fitting:
                 yield from self._field(field, raw, f"{path}.{field.wire}")
-        if any(field.rules.rest for field in fields):
+        if known is None:
             return
-        claimed = claimed | {field.wire for field in fields}
-        claimed |= {field.rules.alias for field in fields if field.rules.alias}
         for key, entry in raw.items():
-            if key not in claimed:
+            if key not in known and key not in claimed:
                 yield Departure(
                     f"{path}.{key}" if key.isidentifier() else f"{path}[{_describe(key)}]",
                     "unknown key",
@@ -291,6 +290,44 @@ class _Walk:
         )
 
 
+class _Absent:
+    """The type of an absent entry."""
+
+
+_ABSENT: Final = _Absent()
+_TYPES: Final[dict[shapes.ScalarName, tuple[type, ...]]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+}
+
+
+@functools.cache
+def _plan(
+    cls: shapes.ModelClass, revision: Revision
+) -> tuple[list[tuple[shapes.Field, frozenset[type]]], frozenset[str] | None]:
+    """Return the fields of a model and its known keys; None if any key may come.
+
+    With each field come the types of entries that depart in no way: most need no further look.
+    """
+    fields, plan, known = shapes.fields_of(cls), [], set[str]()
+    for field in fields:
+        rules, fitting = field.rules, set[type]()
+        shape = field.shape.inner if isinstance(field.shape, shapes.Nullable) else field.shape
+        is_known = field.window.holds(revision) and rules.written
+        if is_known and isinstance(shape, shapes.Scalar):
+            fitting.update(*(_TYPES[name] for name in shape.names))
+        if not rules.alias and not (
+            rules.required_in(revision) and (is_known or not field.has_default)
+        ):
+            fitting.add(_Absent)
+        if not rules.rest:
+            plan.append((field, frozenset(fitting)))
+            known |= {field.wire, rules.alias or field.wire}
+    return plan, frozenset(known) if len(plan) == len(fields) else None
+
+
 _TYPE_NAMES: dict[shapes.ScalarName, str] = {
     "string": "a string",
     "integer": "an integer",
@@ -300,17 +337,10 @@ _TYPE_NAMES: dict[shapes.ScalarName, str] = {
 
 
 def _is(name: shapes.ScalarName, raw: Any) -> bool:
-    match name:
-        case "string":
-            return isinstance(raw, str)
-        case "boolean":
-            return isinstance(raw, bool)
-        case "number":
-            return isinstance(raw, int | float) and not isinstance(raw, bool)
-        case "integer":
-            return (isinstance(raw, int) and not isinstance(raw, bool)) or (
-                isinstance(raw, float) and raw.is_integer()
-            )
+    if isinstance(raw, bool):
+        return name == "boolean"
+    is_whole = name == "integer" and isinstance(raw, float) and raw.is_integer()
+    return is_whole or isinstance(raw, _TYPES[name])
 
 
 def _expected(shape: shapes.Shape) -> str:

@@ -16,11 +16,12 @@ from eca_protocol.codec.read import Mismatch
 from eca_protocol.draft import models as d
 from eca_protocol.draft.chat_reader import ChatReader
 from eca_protocol.draft.code_blocks import CodeBlocks
-from eca_protocol.draft.handshake import read_initialize, write_initialize
 from eca_protocol.draft.methods import DRAFT
-from eca_protocol.draft.prompts import (
+from eca_protocol.draft.requests import (
+    read_initialize,
     read_prompt,
     read_response,
+    write_initialize,
     write_prompt,
     write_response,
 )
@@ -57,8 +58,9 @@ def _unchanged(value: Any) -> Any:
 def _convert(writes: Mapping[str, Callable[[Any], Any]], method: str, value: Any) -> Any:
     try:
         return writes.get(method, _unchanged)(value)
-    except AttributeError as error:
-        raise LocalProtocolError(f"{method}: {error}") from error
+    except (AttributeError, TypeError, Mismatch) as error:
+        why = str(error) or "a member has a wrong type"
+        raise LocalProtocolError(f"{method}: {why}") from error
 
 
 class DraftCodec:

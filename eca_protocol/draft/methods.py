@@ -2,37 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
-
 from eca_protocol.draft import models as d
-from eca_protocol.endpoint import Direction, Method, Table
-
-
-def _row(
-    name: str,
-    kind: Literal["request", "notification"],
-    params: Any = None,
-    result: Any = None,
-    *,
-    direction: Direction = "client_to_server",
-) -> Method:
-    return Method(
-        name=name, kind=kind, direction=direction, types=lambda: (params, result), window=d.IN_DRAFT
-    )
-
+from eca_protocol.draft.models import IN_DRAFT
+from eca_protocol.endpoint import Table
+from eca_protocol.methods import ClientNotification, ClientRequest, ServerNotification
 
 DRAFT = Table(
     [
-        _row("initialize", "request", d.InitializeParams, d.InitializedResult),
-        _row("initialized", "notification", d.InitializedParams),
-        _row("shutdown", "request"),
-        _row("exit", "notification"),
-        _row("chat/prompt", "request", d.ChatPromptParams, d.ChatPromptResponse),
-        _row(
-            "chat/contentReceived",
-            "notification",
-            d.ChatContentReceivedParams,
-            direction="server_to_client",
-        ),
+        ClientRequest("initialize", lambda: (d.InitializeParams, d.InitializedResult), IN_DRAFT),
+        ClientNotification("initialized", lambda: d.InitializedParams, IN_DRAFT),
+        ClientRequest("shutdown", lambda: (None, None), IN_DRAFT),
+        ClientNotification("exit", lambda: None, IN_DRAFT),
+        ClientRequest("chat/prompt", lambda: (d.ChatPromptParams, d.ChatPromptResponse), IN_DRAFT),
+        ServerNotification("chat/contentReceived", lambda: d.ChatContentReceivedParams, IN_DRAFT),
     ]
 )

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from eca_protocol.ecp.authoring import on_reset as on_reset
     from eca_protocol.ecp.authoring import on_step as on_step
     from eca_protocol.ecp.chats import chat_agent as chat_agent
-    from eca_protocol.ecp.connecting import connect_agent as connect_agent
     from eca_protocol.ecp.connection import AgentConnection as AgentConnection
     from eca_protocol.ecp.connection import AgentLimits as AgentLimits
+    from eca_protocol.ecp.connection import connect_agent as connect_agent
     from eca_protocol.ecp.errors import AgentError as AgentError
     from eca_protocol.ecp.messages import InitializeResult as InitializeResult
     from eca_protocol.ecp.messages import Result as Result
@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "authoring": "Agent agent as_agent on_initialize on_reset on_step",
     "chats": "chat_agent",
-    "connecting": "connect_agent",
-    "connection": "AgentConnection AgentLimits",
+    "connection": "AgentConnection AgentLimits connect_agent",
     "errors": "AgentError",
     "messages": "InitializeResult Result ToolCall Usage",
     "methods": "ECP PROTOCOL_VERSION",

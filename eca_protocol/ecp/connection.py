@@ -1,4 +1,4 @@
-"""The evaluator's connection to an agent, whatever its transport.
+"""The evaluator's connection to an agent, whatever its transport: a command, or a URL.
 
 One deadline holds for each request, from its first byte to the end of its answer. A request that
 fails raises `AgentError`; `AgentConnection.log` has the agent's error output.
@@ -7,14 +7,16 @@ fails raises `AgentError`; `AgentConnection.log` has the agent's error output.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from os import PathLike
 from typing import Any
 
 import attrs
 
 from eca_protocol.ecp.lines import MAX_MESSAGE
 from eca_protocol.ecp.messages import InitializeParams, InitializeResult, Result, StepParams
-from eca_protocol.ecp.methods import PROTOCOL_VERSION
+from eca_protocol.ecp.methods import ECP_CODEC, PROTOCOL_VERSION, RAW_CODEC, ECPCodec
 
 
 @attrs.frozen(kw_only=True)
@@ -62,14 +64,44 @@ class AgentConnection(ABC):
         """Clear the agent's state of the conversation."""
         await self._call("agent/reset", None, deadline)
 
-    @abstractmethod
     async def request_raw(self, method: str, params: Any, *, deadline: float) -> Any:
         """Send a request without checking params or result; for conformance checks."""
+        return await self._call(method, params, deadline, codec=RAW_CODEC)
 
-    @abstractmethod
     def log(self) -> str:
-        """Return the end of the agent's error output, as far as it was read."""
+        """Return the end of the agent's error output, as far as it was read; empty for a URL."""
+        return ""
 
     @abstractmethod
-    async def _call(self, method: str, params: Any, deadline: float) -> Any:
-        """Send one request, and return its typed result."""
+    async def _call(
+        self, method: str, params: Any, deadline: float, *, codec: ECPCodec = ECP_CODEC
+    ) -> Any:
+        """Send one request, and return its result."""
+
+
+def connect_agent(
+    target: Sequence[str] | str,
+    *,
+    cwd: str | PathLike[str] | None = None,
+    env: Mapping[str, str] | None = None,
+    limits: AgentLimits | None = None,
+) -> AbstractAsyncContextManager[AgentConnection]:
+    """Connect to an agent while the block runs; leaving it ends the agent's process group.
+
+    Args:
+        target: the command with its arguments, or an `http` or `https` URL.
+        cwd: the command's working directory; the current one by default.
+        env: the command's whole environment; this process's by default.
+        limits: sizes and times.
+
+    Raises:
+        AgentError: on entering, if the command cannot be started or the URL cannot be used.
+    """
+    limits = limits or AgentLimits()
+    if isinstance(target, str):
+        from eca_protocol.ecp.http_agent import connect_http  # noqa: PLC0415 - HTTP only if used
+
+        return connect_http(target, limits=limits)
+    from eca_protocol.ecp.stdio_agent import connect_stdio  # noqa: PLC0415 - as above
+
+    return connect_stdio(target, cwd=cwd, env=env, limits=limits)

@@ -1,7 +1,11 @@
-"""The error of a request to an agent: one exception with a kind."""
+"""The error of a request to an agent: one exception with a kind; and excerpts for its message.
+
+Excerpts are cut between words: half a key would escape the masking.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal, TypeAlias
 
 from eca_protocol.errors import ECAError
@@ -40,3 +44,19 @@ class AgentError(ECAError):
 def answered_error(method: str, message: str, code: int, data: Any) -> AgentError:
     """Make the error of a request that the agent answered with an error."""
     return AgentError("agent_error", f"{method}: {message} ({code})", code=code, data=data)
+
+
+def first_words(text: str | bytes, longest: int) -> str:
+    """Return a text, or its first words and `...` if it has more than `longest` characters."""
+    if isinstance(text, bytes):
+        text = text[: 4 * (longest + 1)].decode("utf-8", "replace")
+    if len(text) <= longest:
+        return text
+    return re.sub(r"\S*\Z", "", text[:longest], count=1) + "..."
+
+
+def last_words(text: str, longest: int) -> str:
+    """Return a text, or its last words if it has more than `longest` characters."""
+    if len(text) <= longest:
+        return text
+    return re.sub(r"\A\S+\s+(?=\S)", "", text[-longest:])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import anyio
@@ -17,17 +17,13 @@ from typing_extensions import override
 
 from eca_protocol import json
 from eca_protocol.ecp.connection import AgentConnection, AgentLimits
-from eca_protocol.ecp.errors import AgentError, AgentErrorKind, answered_error
-from eca_protocol.ecp.excerpts import first_words
+from eca_protocol.ecp.errors import AgentError, AgentErrorKind, answered_error, first_words
 from eca_protocol.ecp.lines import envelope_fault
 from eca_protocol.ecp.messages import InitializeResult
-from eca_protocol.ecp.methods import ECP_CODEC, RAW_CODEC
+from eca_protocol.ecp.methods import ECP_CODEC, ECPCodec
 from eca_protocol.errors import HTTPError, InvalidJSON, RemoteProtocolError
 from eca_protocol.http import Deadlines, HTTPClient, HTTPResponse
 from eca_protocol.sse import SSEDecoder
-
-if TYPE_CHECKING:  # saves importing the models of ECA
-    from eca_protocol.codec import MessageCodec
 
 _SESSION: Final = "ecp-session-id"
 _HEADERS: Final = {
@@ -87,16 +83,8 @@ class HTTPAgent(AgentConnection):
         return await super().initialize(config, deadline=deadline)
 
     @override
-    async def request_raw(self, method: str, params: Any, *, deadline: float) -> Any:
-        return await self._call(method, params, deadline, codec=RAW_CODEC)
-
-    @override
-    def log(self) -> str:
-        """Return an empty text: the agent's log is out of reach."""
-        return ""
-
     async def _call(
-        self, method: str, params: Any, deadline: float, *, codec: MessageCodec = ECP_CODEC
+        self, method: str, params: Any, deadline: float, *, codec: ECPCodec = ECP_CODEC
     ) -> Any:
         self._last_id += 1
         request = _Request(method, self._last_id)

@@ -22,6 +22,7 @@ from eca_protocol.ecp.methods import ECP, ECP_CODEC, ECP_DIALECT
 from eca_protocol.endpoint import Endpoint, NotificationReceived, Reply, RequestReceived
 from eca_protocol.errors import InvalidJSON, RemoteProtocolError, RPCError
 from eca_protocol.http_server import HTTPRequest, Responder
+from eca_protocol.jsonrpc import ErrorResponse
 from eca_protocol.sse import encode_comment, encode_event
 
 SESSION_HEADER: Final = "ecp-session-id"
@@ -53,7 +54,8 @@ class AgentEndpoint:
         try:
             value = json.loads(request.body, duplicate_keys="refuse")
         except InvalidJSON as fault:
-            await _respond_json(responder, 400, _error(None, fault))
+            refusal = ErrorResponse(None, fault.code, fault.message)
+            await _respond_json(responder, 400, refusal.to_json())
             return
         session = request.headers.get(SESSION_HEADER)
         if session is not None and session not in self._sessions:
@@ -171,14 +173,6 @@ def _has_initialize(messages: list[Any]) -> bool:
 
 def _media_types(header: str) -> set[str]:
     return {part.partition(";")[0].strip().lower() for part in header.split(",")}
-
-
-def _error(request_id: Any, fault: RemoteProtocolError) -> dict[str, Any]:
-    return {
-        "jsonrpc": "2.0",
-        "id": request_id,
-        "error": {"code": fault.code, "message": fault.message},
-    }
 
 
 async def _respond_json(

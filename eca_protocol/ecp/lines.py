@@ -15,7 +15,7 @@ from typing import Any, Final
 import attrs
 
 from eca_protocol import json
-from eca_protocol.ecp.excerpts import first_words
+from eca_protocol.ecp.errors import first_words
 from eca_protocol.errors import InvalidJSON
 from eca_protocol.framing import FrameError, Frames
 

@@ -18,18 +18,16 @@ from eca_protocol.errors import DecodeError
 
 StepStatus: TypeAlias = Literal["done", "paused"]
 
-_VERSION: Final = re.compile(r"(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})")
+_NOTHING: Final = object()
+"""The value of an absent member, which no field accepts."""
+
+_VERSION: Final = re.compile(r"(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})")  # two canonical integers
 _ModelT = TypeVar("_ModelT")
 
 
-def is_version(text: str) -> bool:
-    """Return True if `text` is a protocol version: two canonical integers joined by a dot."""
-    return _VERSION.fullmatch(text) is not None
-
-
 def _shown(value: Any) -> str:
-    if value is None:
-        return "null"
+    if value is None or value is _NOTHING:
+        return "null" if value is None else "nothing"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Mapping):
@@ -44,43 +42,35 @@ def _wrong(path: str, expected: str, value: Any, *, kind: type[Exception] = Type
     return kind(f"{path}: expected {expected}, got {_shown(value)}")
 
 
-def _text_or_none(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if value is not None and not isinstance(value, str):
-        raise _wrong(attribute.name, "a string or null", value)
+def _expects(
+    expected: str, accepts: Callable[[Any], object], *, kind: type[Exception] = TypeError
+) -> Callable[[Any, attrs.Attribute[Any], Any], None]:
+    """Return a validator; its error names the field and the expected value."""
+
+    def validate(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+        if not accepts(value):
+            raise _wrong(attribute.name, expected, value, kind=kind)
+
+    return validate
 
 
-def _non_empty(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if not isinstance(value, str) or not value:
-        raise _wrong(attribute.name, "a string that is not empty", value)
-
-
-def _text(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if not isinstance(value, str):
-        raise _wrong(attribute.name, "a string", value)
-
-
-def _object(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if not isinstance(value, Mapping):
-        raise _wrong(attribute.name, "an object", value)
-
-
-def _count(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if value is None:
-        return
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise _wrong(attribute.name, "an integer or null", value)
-    if value < 0:
-        raise _wrong(attribute.name, "an integer not below zero", value, kind=ValueError)
-
-
-def _version(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if value is not None and not (isinstance(value, str) and is_version(value)):
-        raise _wrong(attribute.name, 'a version like "1.0"', value, kind=ValueError)
-
-
-def _status(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if not isinstance(value, str) or value not in {"done", "paused"}:
-        raise _wrong(attribute.name, '"done" or "paused"', value, kind=ValueError)
+_text = _expects("a string", lambda value: isinstance(value, str))
+_text_or_none = _expects("a string or null", lambda value: isinstance(value, str | None))
+_non_empty = _expects("a string that is not empty", lambda value: value and isinstance(value, str))
+_object = _expects("an object", lambda value: isinstance(value, Mapping))
+_status = _expects('"done" or "paused"', lambda value: value in ("done", "paused"), kind=ValueError)
+_version = _expects(
+    'a version like "1.0"',
+    lambda value: value is None or (isinstance(value, str) and _VERSION.fullmatch(value)),
+    kind=ValueError,
+)
+_count = [
+    _expects(
+        "an integer or null",
+        lambda value: isinstance(value, int | None) and not isinstance(value, bool),
+    ),
+    _expects("an integer not below zero", lambda value: not (value or 0) < 0, kind=ValueError),
+]
 
 
 @attrs.frozen(kw_only=True)
@@ -124,9 +114,7 @@ def _tool_call(value: Any, path: str) -> ToolCall:
     if isinstance(value, ToolCall):
         return value
     known, extra = _parts(value, path, ("name", "arguments"))
-    if "name" not in known:
-        raise TypeError(f"{path}.name: expected a string that is not empty, got nothing")
-    return _under(path, lambda: ToolCall(**known, extra=extra))
+    return _under(path, lambda: ToolCall(**{"name": _NOTHING, **known}, extra=extra))
 
 
 def _tool_calls(value: Any) -> tuple[ToolCall, ...] | None:
@@ -207,26 +195,14 @@ class StepParams:
     input: str = attrs.field(validator=_text)
 
 
-_EXPECTED: Final = {
-    "name": "a string that is not empty",
-    "capabilities": "an object",
-    "input": "a string",
-    "status": '"done" or "paused"',
-}
-"""The expected values of required members."""
-
-
 def _read(path: str, raw: Any, model: type[_ModelT], *required: str) -> _ModelT:
     """Read an object; null means the same as an absent member, unless the member is required."""
     if not isinstance(raw, Mapping):
         raise DecodeError(path=path, expected="an object", got=_shown(raw))
-    for name in required:
-        if name not in raw:
-            raise DecodeError(path=f"{path}.{name}", expected=_EXPECTED[name], got="nothing")
     names = {field.name for field in attrs.fields(model)}  # type: ignore[arg-type]  # of attrs
-    values = {name: raw[name] for name in names & raw.keys()}
+    values = {name: raw[name] for name in names & raw.keys() if raw[name] is not None}
     try:
-        return model(**{n: v for n, v in values.items() if v is not None or n in required})
+        return model(**values, **{n: raw.get(n, _NOTHING) for n in required if n not in values})
     except (TypeError, ValueError) as error:
         where, _, rest = str(error).partition(": expected ")
         expected, _, got = rest.rpartition(", got ")

@@ -95,33 +95,39 @@ _RESULTS: Final[Mapping[str, tuple[_Read, _Read]]] = {
 }
 
 
-class _ECPCodec:
-    """A codec between raw JSON and ECP's models, with the methods of `codec.MessageCodec`."""
+class ECPCodec:
+    """A codec between raw JSON and ECP's models, with the interface of `codec.MessageCodec`."""
 
     def decode_params(self, method: str, raw: Any) -> Any:
+        """Return the typed params of a request."""
         if isinstance(raw, list) and raw:
             raise DecodeError(path="params", expected="an object", got="an array")
         return _PARAMS[method][0](raw or None)
 
     def encode_params(self, method: str, params: Any) -> Any:
+        """Return the raw params of a request."""
         if method not in _PARAMS:
             raise LocalProtocolError(f"the table has no method {method}")
         return _PARAMS[method][1](params)
 
     def decode_result(self, method: str, raw: Any) -> Any:
+        """Return the typed result of a request."""
         return _RESULTS[method][0](raw)
 
     def encode_result(self, method: str, result: Any) -> Any:
+        """Return the raw result of a request."""
         return _RESULTS[method][1](result)
 
     def incoming(self, method: str, raw: Any) -> Sequence[tuple[str, Any]]:
+        """Return a raw notification as typed ones."""
         return ((method, self.decode_params(method, raw)),)
 
     def outgoing(self, method: str, params: Any) -> Sequence[tuple[str, Any]]:
+        """Return a typed notification as raw ones."""
         return ((method, self.encode_params(method, params)),)
 
 
-class _RawCodec(_ECPCodec):
+class _RawCodec(ECPCodec):
     """A codec that converts and checks nothing; for conformance checks."""
 
     def encode_params(self, method: str, params: Any) -> Any:
@@ -131,5 +137,5 @@ class _RawCodec(_ECPCodec):
         return raw
 
 
-ECP_CODEC: Final = _ECPCodec()
+ECP_CODEC: Final = ECPCodec()
 RAW_CODEC: Final = _RawCodec()

@@ -19,8 +19,7 @@ import attrs
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from eca_protocol.ecp.connecting import connect_agent
-from eca_protocol.ecp.connection import AgentConnection
+from eca_protocol.ecp.connection import AgentConnection, connect_agent
 from eca_protocol.ecp.errors import AgentError
 from eca_protocol.ecp.messages import InitializeResult, Result
 from eca_protocol.errors import METHOD_NOT_FOUND

@@ -17,10 +17,9 @@ import anyio
 from typing_extensions import override
 
 from eca_protocol.ecp.connection import AgentConnection, AgentLimits
-from eca_protocol.ecp.errors import AgentError, answered_error
-from eca_protocol.ecp.excerpts import last_words
+from eca_protocol.ecp.errors import AgentError, answered_error, last_words
 from eca_protocol.ecp.lines import AgentLineReader
-from eca_protocol.ecp.methods import ECP, ECP_CODEC, ECP_DIALECT, RAW_CODEC
+from eca_protocol.ecp.methods import ECP, ECP_CODEC, ECP_DIALECT, ECPCodec
 from eca_protocol.errors import (
     ConnectionClosed,
     DeadlineExceeded,
@@ -97,28 +96,25 @@ class StdioAgent(AgentConnection):
         )
 
     @override
-    async def request_raw(self, method: str, params: Any, *, deadline: float) -> Any:
-        self.peer.codec = RAW_CODEC
-        try:
-            return await self._call(method, params, deadline)
-        finally:
-            self.peer.codec = ECP_CODEC
-
-    @override
     def log(self) -> str:
         return self._tail.decode("utf-8", "replace")
 
-    async def _call(self, method: str, params: Any, deadline: float) -> Any:
+    @override
+    async def _call(
+        self, method: str, params: Any, deadline: float, *, codec: ECPCodec = ECP_CODEC
+    ) -> Any:
         if self._violation is not None:
             raise AgentError("protocol_error", self._violation)
+        self.peer.codec = codec
         try:
             call = self.peer.start_call(method, params)
             self._pending = frozenset({call.id})
             return await call.result(deadline=deadline)
         except DeadlineExceeded as fault:
-            raise AgentError(
-                "timeout", f"{method}: no answer in {deadline:g} s{self._noise()}"
-            ) from fault
+            noise, excerpts = self.lines.noise_count, self.lines.noise_excerpts
+            hint = f"; {noise} lines were no messages: {excerpts[0]!r}" if noise else ""
+            why = f"{method}: no answer in {deadline:g} s{hint}"
+            raise AgentError("timeout", why) from fault
         except RequestFailed as fault:
             raise answered_error(method, fault.message, fault.code, fault.data) from fault
         except RemoteProtocolError as fault:
@@ -129,12 +125,6 @@ class StdioAgent(AgentConnection):
             raise await self._closed_error(method) from fault
         finally:
             self._pending = frozenset()
-
-    def _noise(self) -> str:
-        count = self.lines.noise_count
-        return (
-            f"; {count} lines were no messages: {self.lines.noise_excerpts[0]!r}" if count else ""
-        )
 
     def _on_violation(self, rule: str) -> None:
         """Fail the current or next request; an answer received before still counts."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from eca_protocol.messages.editor import Position, Range
-from eca_protocol.messages.marks import with_alias
+from eca_protocol.messages.marks import lenient
 
 
 @attrs.frozen(kw_only=True)
@@ -15,8 +15,8 @@ class CompletionInlineParams:
     Some clients spell the keys `doc-text` and `doc-version` (W-3).
     """
 
-    doc_text: str = attrs.field(metadata=with_alias("doc-text", "W-3"))
-    doc_version: int = attrs.field(metadata=with_alias("doc-version", "W-3"))
+    doc_text: str = attrs.field(metadata=lenient("W-3", alias="doc-text"))
+    doc_version: int = attrs.field(metadata=lenient("W-3", alias="doc-version"))
     position: Position
 
 

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-from eca_protocol.messages.marks import UnknownValue, lenient, marked, with_alias
+from eca_protocol.messages.marks import UnknownValue, lenient, marked
 from eca_protocol.revisions import Revision, mark
 
 JobStatus: TypeAlias = Literal["running", "completed", "failed", "killed"] | UnknownValue
@@ -56,7 +56,7 @@ class JobsUpdatedParams:
 class JobsKillParams:
     """`jobs/kill`: end a job."""
 
-    job_id: str = attrs.field(metadata=with_alias("job-id", "W-3"))
+    job_id: str = attrs.field(metadata=lenient("W-3", alias="job-id"))
 
 
 @attrs.frozen(kw_only=True)
@@ -70,7 +70,7 @@ class JobsKillResult:
 class JobsReadOutputParams:
     """`jobs/readOutput`: a job's output so far."""
 
-    job_id: str = attrs.field(metadata=with_alias("job-id", "W-3"))
+    job_id: str = attrs.field(metadata=lenient("W-3", alias="job-id"))
 
 
 @attrs.frozen(kw_only=True)

@@ -96,34 +96,13 @@ def marked(marks: Mapping[str, Any], *, default: Any = None, **options: Any) -> 
     return attrs.field(metadata=marks, **options)
 
 
-def lenient(
-    ruling: str,
-    *,
-    nullable: bool = False,
-    null_items: bool = False,
-    incomplete: bool = False,
-    list_as_empty: bool = False,
-    optional_since: Revision | None = None,
-    omit_default: bool = False,
-    alias: str | None = None,
-) -> dict[str, Any]:
+def lenient(ruling: str, **rules: Any) -> dict[str, Any]:
     """Return metadata of a required field that is read as its default if absent or null.
 
     The field is always written, unless `omit_default` is set and the edition does not require it.
-    See `WireRules` for the other arguments.
+    `rules` are further members of `WireRules`.
     """
-    rules = WireRules(
-        ruling=ruling,
-        required=True,
-        nullable=nullable,
-        null_items=null_items,
-        incomplete_items=ruling if incomplete else None,
-        list_as_empty=list_as_empty,
-        optional_since=optional_since,
-        omit_default=omit_default,
-        alias=alias,
-    )
-    return {_KEY: rules}
+    return {_KEY: WireRules(ruling=ruling, required=True, **rules)}
 
 
 def by_ruling(ruling: str, *, fallback_key: str | None = None) -> dict[str, Any]:
@@ -152,11 +131,6 @@ def null_as_empty(ruling: str) -> dict[str, Any]:
 def legacy(ruling: str) -> dict[str, Any]:
     """Return metadata of a field that no edition has, but old servers write."""
     return {_KEY: WireRules(ruling=ruling, written=False)}
-
-
-def with_alias(key: str, ruling: str) -> dict[str, Any]:
-    """Return metadata of a field that some clients write under a different key."""
-    return {_KEY: WireRules(ruling=ruling, required=True, alias=key)}
 
 
 def rest() -> dict[str, Any]:

@@ -27,7 +27,7 @@ class ChatQueryContextParams:
 
     chat_id: str | None = None
     query: str = marked(lenient("W-3"), default="")
-    contexts: tuple[ChatContext, ...] = marked(lenient("W-3", incomplete=True), default=())
+    contexts: tuple[ChatContext, ...] = marked(lenient("W-3", incomplete_items="W-3"), default=())
 
 
 @attrs.frozen(kw_only=True)

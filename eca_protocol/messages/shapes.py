@@ -54,9 +54,12 @@ class Choice:
 
     def known_in(self, revision: Revision) -> list[str]:
         """Return the strings that the text of the edition has."""
-        return [
-            each for each, window in self.values.items() if not window or window.holds(revision)
-        ]
+        return [value for value in self.values if self.has_in(revision, value)]
+
+    def has_in(self, revision: Revision, value: str) -> bool:
+        """Return True if the text of the edition has this string."""
+        window = self.values.get(value)
+        return value in self.values and (window is None or window.holds(revision))
 
 
 @attrs.frozen

@@ -291,8 +291,6 @@ def hidden_input(descriptor: int, *, by_key: bool = False) -> Iterator[None]:
         by_key: also let it store each key as it is typed, Ctrl-D included; Ctrl-C and Ctrl-Z
             remain signals.
     """
-    import termios  # noqa: PLC0415 - a start needs no terminal
-
     before = termios.tcgetattr(descriptor)
     hidden = termios.tcgetattr(descriptor)
     hidden[3] &= ~termios.ECHO
@@ -309,6 +307,4 @@ def hidden_input(descriptor: int, *, by_key: bool = False) -> Iterator[None]:
 
 def discard_input(descriptor: int) -> None:
     """Discard what was typed at a terminal and is not read yet."""
-    import termios  # noqa: PLC0415 - as above
-
     termios.tcflush(descriptor, termios.TCIFLUSH)

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, NoReturn, TypeVar
 
 import anyio
+import anyio.abc
 
 from eca_protocol import messages as m
+from eca_protocol import platforms
 from eca_protocol.codec.codec import check_revision
-from eca_protocol.errors import LocalProtocolError
+from eca_protocol.errors import LocalProtocolError, StartFailed
 from eca_protocol.revisions import Revision
 from eca_protocol.server.connection import Connection
 from eca_protocol.server.declarations import Command, Declarations, PromptHandler
-from eca_protocol.server.stdio import serve_stdio
+from eca_protocol.server.endings import leave_in_time
 from eca_protocol.server.values import ContextQueryHandler, Tool, Work, check_list
-from eca_protocol.streams import Transport
+from eca_protocol.streams import FdTransport, Transport, owned_stdio
 
 __all__ = ["Server"]
 
@@ -197,7 +200,32 @@ class Server:
         Raises:
             SystemExit: always, with the exit code.
         """
-        raise SystemExit(anyio.run(serve_stdio, self._connect, backend=backend))
+        raise SystemExit(anyio.run(self._serve_stdio, backend=backend))
+
+    async def _serve_stdio(self) -> int:
+        """Serve the client at stdin and stdout, and return the exit code."""
+        try:
+            with owned_stdio(for_good=True) as (read_fd, write_fd):
+                connection = self._connect(FdTransport(read_fd, write_fd), on_ending=leave_in_time)
+                async with anyio.create_task_group() as tasks:
+                    if os.name != "nt":
+                        await tasks.start(_end_by_signals, connection)
+                    code = await connection.serve()
+                    tasks.cancel_scope.cancel()
+                return code
+        except StartFailed as error:
+            os.write(2, f"{error}\n".encode())
+            return 1
+
+
+async def _end_by_signals(
+    connection: Connection, *, task_status: anyio.abc.TaskStatus[None]
+) -> None:
+    """End the connection at the first signal; ignore further ones."""
+    with anyio.open_signal_receiver(*platforms.ENDING_SIGNALS) as signals:
+        task_status.started()
+        async for number in signals:
+            connection.end_by_signal(number)
 
 
 def _add(registry: dict[Any, Any], name: str, value: object, *, what: str = "") -> None:

@@ -227,13 +227,7 @@ def _from_shape(shape: Shape, revision: Revision, *, unknown: bool) -> st.Search
 
 
 def _choices(shape: Choice, revision: Revision, *, unknown: bool) -> st.SearchStrategy[str]:
-    known = st.sampled_from(
-        [
-            value
-            for value, within in shape.values.items()
-            if within is None or within.holds(revision)
-        ]
-    )
+    known = st.sampled_from(shape.known_in(revision))
     if not unknown:
         return known
     others = st.text().filter(lambda text: text not in shape.values)
@@ -266,7 +260,8 @@ def _members(shape: Tagged, revision: Revision, *, unknown: bool) -> st.SearchSt
         if window_of_class(cls).written_in(revision)
     ]
     if unknown:
-        members.append(_unknown_objects(shape).map(lambda raw: _unknown_member(shape, raw)))
+        raws = _unknown_objects(shape)
+        members.append(raws.map(lambda raw: shape.unknown(type=raw.get(shape.key), raw=raw)))
     return st.one_of(members)
 
 
@@ -275,10 +270,6 @@ def _unknown_objects(shape: Tagged) -> st.SearchStrategy[dict[str, Any]]:
     typed = st.builds(lambda tag, rest: {**rest, shape.key: tag}, st.none() | tags, json_objects())
     untyped = json_objects().filter(lambda raw: shape.key not in raw)
     return untyped | typed
-
-
-def _unknown_member(shape: Tagged, raw: dict[str, Any]) -> Any:
-    return shape.unknown(type=raw.get(shape.key), raw=raw)
 
 
 @st.composite

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from eca_protocol.client import Client, connect
 from eca_protocol.client.approvals import OnApproval
-from eca_protocol.client.request_handlers import QuestionHandler
+from eca_protocol.client.options import QuestionHandler
 from eca_protocol.messages import ClientInfo, InitializationOptions, ShowMessageParams
 from eca_server.connection.features.host import Options
 from eca_server.connection.features.lifecycle import Connection

@@ -95,9 +95,8 @@ class Harness(Judge):
             yield session
         finally:
             if alone:
-                wire.process.stop()
                 with anyio.CancelScope(shield=True):
-                    await wire.process.gone.wait()
+                    await session.end()
             else:
                 self.died = not wire.leave(self.case) or self.died
             session.close()

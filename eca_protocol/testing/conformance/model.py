@@ -236,7 +236,9 @@ class Model:
         named = [f"[k{number}]" for number in _MARKER.findall("\n".join(_user_texts(body)))]
         for marker in {*named} & self._chats.keys():
             self._chats[marker].companions.update({*named} - {marker})
-        call = _CALL_ID.search(_last_result(body))
+        messages = list_at(body, "messages")
+        last = messages[-1] if messages else None
+        call = _CALL_ID.search(text_at(last, "tool_call_id"))  # empty if it is no result
         owner = f"[k{call[1]}]" if call else ""
         if owner not in named:
             owner = named[-1] if named else ""
@@ -279,12 +281,6 @@ def _user_texts(body: Any) -> Iterator[str]:
     for message in list_at(body, "messages"):
         if at(message, "role") == "user":
             yield from _texts_in(message.get("content"))
-
-
-def _last_result(body: Any) -> str:
-    """Return the id of the call whose result is the last message; empty if that is no result."""
-    messages = list_at(body, "messages")
-    return text_at(messages[-1], "tool_call_id") if messages else ""
 
 
 def _texts_in(content: Any) -> Iterator[str]:

@@ -12,17 +12,21 @@ import attrs
 
 from eca_protocol import json
 from eca_protocol.framing import encode_frame
+from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.observed_fields import ObservedFields
 from eca_protocol.testing.conformance.verdicts import Transmission
 from eca_protocol.testing.members import object_at, text_at
 from eca_protocol.testing.watching import Observation, Watcher
+from eca_protocol.testing.watching.field_rows import rows_used
 from eca_protocol.testing.watching.observation import other_side
 from eca_protocol.transcript import Side
 from eca_protocol.transcript.splitter import Splitter, message_in
 
 MOST_OBSERVATIONS: Final = 100
 """The observations of one row that are kept of a conversation; the first ones say it all."""
+
+
+_NATIVE_OR_MCP: Final = "ToolServerUpdatedParams"
 
 
 def id_key(id_: object) -> str:
@@ -98,6 +102,37 @@ class MessageWatcher(Protocol):
 
     def finish(self) -> list[Observation]:
         """Judge missing messages, after the last one."""
+
+
+class ObservedFields:
+    """The rows of the fields and values that occurred in a conversation; they pass unless broken.
+
+    A server's field counts when it occurs. A client's field counts when the server accepts it: in
+    a request with its result, in a notification at once.
+    """
+
+    def __init__(self) -> None:
+        self.rows: set[str] = set()
+        self._pending: dict[tuple[Side, str], tuple[str, set[str]]] = {}
+
+    def take(self, side: Side, message: Mapping[str, Any], key: str) -> None:
+        """Take the next message."""
+        method = message.get("method")
+        if not isinstance(method, str):
+            method, rows = self._pending.pop((other_side(side), key), ("", set()))
+            if method and "result" in message:
+                self.rows |= rows
+                self.rows |= set(rows_used(_interface(ECA[method].result), message["result"]))
+        elif method in ECA:
+            rows = set(rows_used(_interface(ECA[method].params), message.get("params")))
+            if "id" in message and side == "client":
+                self._pending[side, key] = (method, rows)
+            else:
+                self.rows |= rows
+
+
+def _interface(hint: object) -> str:
+    return hint.__name__ if isinstance(hint, type) else _NATIVE_OR_MCP
 
 
 class Recorder:

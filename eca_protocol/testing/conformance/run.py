@@ -152,7 +152,7 @@ class Run:
                 edition=str(head["edition"]),
                 started=datetime.fromisoformat(head["started"]),
                 seconds=float(head["seconds"]),
-                findings=tuple(map(_finding, (r for r in records if r["id"] in ALL_REQUIREMENTS))),
+                findings=tuple(_finding(r) for r in records if r["id"] in ALL_REQUIREMENTS),
             )
         except InvalidJSON as error:
             raise ValueError(f"expected the records of a run: {error}") from error

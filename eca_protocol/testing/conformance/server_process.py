@@ -6,7 +6,7 @@ import contextlib
 import os
 import traceback
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Literal
 
 import anyio
@@ -15,7 +15,7 @@ import attrs
 
 from eca_protocol.process import Child, GracePeriods, spawn
 from eca_protocol.streams import FdTransport, Transport, memory_pair
-from eca_protocol.testing.conformance.target import Directories, Target
+from eca_protocol.testing.conformance.target import Directories, Serve, Target
 from eca_protocol.testing.conformance.verdicts import (
     OUT_OF_STEP,
     OutOfStep,
@@ -164,7 +164,7 @@ class ServerProcess:
         """
         try:
             if self._target.serve is not None:
-                await self._run_inside(task_status)
+                await self._run_inside(self._target.serve, task_status)
             else:
                 await self._run_process(task_status)
         finally:
@@ -272,15 +272,7 @@ class ServerProcess:
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._read_errors, errors)
-                with self._scope:
-                    task_status.started()
-                    async with anyio.create_task_group() as transfers:
-                        transfers.start_soon(self._read)
-                        transfers.start_soon(self._write)
-                        await child.wait()
-                        self._ended(child.returncode)
-                        await self._until_the_output_ends()
-                        transfers.cancel_scope.cancel()
+                await self._serve_until(child.wait, task_status)
                 with anyio.CancelScope(shield=True):
                     if self.exit_code is None:
                         await self._streams.note_closed(child, has_output=not self.output_ended)
@@ -291,29 +283,37 @@ class ServerProcess:
                 await child.end(_CANCELLED_GRACE_PERIODS)
                 await errors.aclose()
 
-    async def _until_the_output_ends(self) -> None:
-        """Read the last output of an ended process; a grandchild may hold the pipe open."""
-        with anyio.move_on_after(1.0):
-            while not self.output_ended:
-                await self.changed.wait()
-
-    async def _run_inside(self, task_status: anyio.abc.TaskStatus[None]) -> None:
-        assert self._target.serve is not None
+    async def _run_inside(self, serve: Serve, task_status: anyio.abc.TaskStatus[None]) -> None:
         ours, theirs = memory_pair()
         self._transport, self._end_of_input = ours, ours.close_writing
+
+        async def run() -> int:
+            try:
+                return await serve(theirs, self._target.configuration(*self._arguments[1:]))
+            except Exception:  # noqa: BLE001 - a process would have crashed
+                self._errors = traceback.format_exc().encode()
+                return 1
+            finally:
+                theirs.close_writing()
+
+        await self._serve_until(run, task_status)
+
+    async def _serve_until(
+        self, end: Callable[[], Awaitable[int]], task_status: anyio.abc.TaskStatus[None]
+    ) -> None:
+        """Transfer bytes until `end` returns the exit code; then read the last output.
+
+        A grandchild may hold the pipe of an ended process open.
+        """
         with self._scope:
             task_status.started()
             async with anyio.create_task_group() as transfers:
                 transfers.start_soon(self._read)
                 transfers.start_soon(self._write)
-                config = self._target.configuration(*self._arguments[1:])
-                try:
-                    code = await self._target.serve(theirs, config)
-                except Exception:  # noqa: BLE001 - a process would have crashed
-                    code, self._errors = 1, traceback.format_exc().encode()
-                theirs.close_writing()
-                self._ended(code)
-                await self._until_the_output_ends()
+                self._ended(await end())
+                with anyio.move_on_after(1.0):
+                    while not self.output_ended:
+                        await self.changed.wait()
                 transfers.cancel_scope.cancel()
 
     def _ended(self, code: int | None) -> None:

@@ -25,7 +25,6 @@ from eca_protocol.testing.conformance.judge import (
     unjudged,
 )
 from eca_protocol.testing.conformance.model import Model
-from eca_protocol.testing.conformance.observations import finding_of
 from eca_protocol.testing.conformance.recorder import Recorder
 from eca_protocol.testing.conformance.run import Incident, Run, SuiteError, binds
 from eca_protocol.testing.conformance.server import RUN_ORDER
@@ -186,7 +185,7 @@ class Suite:
         findings = []
         for wire in tuple(self.servers.started):
             findings += [
-                finding_of(wire, observation)
+                wire.finding(observation)
                 for observation in wire.recorder.take_observations()
                 if observation.side == "server"
             ]

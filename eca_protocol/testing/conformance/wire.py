@@ -15,12 +15,15 @@ from eca_protocol.framing import encode_frame
 from eca_protocol.testing.conformance.recorder import ReceivedMessage, Recorder, id_key
 from eca_protocol.testing.conformance.server_process import ServerProcess
 from eca_protocol.testing.conformance.target import Directories, Target
-from eca_protocol.testing.conformance.verdicts import Unmet
+from eca_protocol.testing.conformance.verdicts import Finding, Unmet, failing
 from eca_protocol.testing.members import text_at
+from eca_protocol.testing.watching import Observation
 
 __all__ = ["Wire"]
 
 _SHUTDOWN_SECONDS: Final = 3.0
+_BEFORE: Final = 20  # entries of an exchange
+_AFTER: Final = 5
 
 
 class Listener(Protocol):
@@ -150,15 +153,35 @@ class Wire:
             if other is not session:
                 other.messages[:] = [each for each in other.messages if each.chat_id != chat_id]
 
-    def owner_of_chat(self, chat_id: str) -> Listener | None:
-        """Return the session that has claimed a chat."""
-        return self._chat_owners.get(chat_id)
-
     def owner(self, received: ReceivedMessage) -> Listener | None:
         """Return the only session that a message concerns."""
         if received.method or not received.message:
             return self._chat_owners.get(received.chat_id)
         return self._id_owners.get(id_key(received.message.get("id")))
+
+    def finding(self, observation: Observation) -> Finding:
+        """Return an observation of the watcher as a finding with the messages around it."""
+        record = self.recorder.record
+        entry = record[observation.index] if observation.index < len(record) else None
+        chat_id = observation.chat_id or (entry.chat_id if entry else "")
+        owner = self._chat_owners.get(chat_id)
+        first = max(0, observation.index - 4 * _BEFORE)
+        around = [
+            recorded.transmission
+            for recorded in record[first : observation.index + 4 * _AFTER + 1]
+            if not chat_id or recorded.chat_id in ("", chat_id)
+        ]
+        place = sum(entry is not None and each.at <= entry.at for each in around)
+        first = max(0, place - _BEFORE)
+        return Finding(
+            id=observation.requirement,
+            verdict=failing(observation.requirement),
+            case=self.case if owner is None else owner.case,
+            expected=observation.expected,
+            got=observation.got,
+            exchange=around[first : place + _AFTER],
+            breach=place - 1 - first if place else None,
+        )
 
     def _deliver(self, received: ReceivedMessage) -> bytes:
         """Deliver a message of the server; return the bytes that answer it, if any."""

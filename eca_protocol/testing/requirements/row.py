@@ -66,7 +66,7 @@ def rows(table: str) -> tuple[Requirement, ...]:
             section = line.removeprefix("# ")
         elif match := _ROW.fullmatch(line):
             id_, side, columns, statement = match.groups()
-            options = dict(map(_option, columns.split()))
+            options: dict[str, Any] = dict(map(_option, columns.split()))
             window = Window(
                 since=Revision(options.pop("since", Window().since)),
                 until=Revision(options.pop("until", Window().until)),
@@ -79,7 +79,7 @@ def rows(table: str) -> tuple[Requirement, ...]:
                 statement=statement,
                 side=cast("Side", side),
                 window=window,
-                **cast("Any", options),
+                **options,
             )
             result.append(requirement)
         elif line:

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from eca_protocol.testing.sessions.actions import ERRORS, NONSENSE, QUERIES, replies, texts
-from eca_protocol.testing.sessions.model import Reply
 from eca_protocol.testing.sessions.rules import Turn
 from eca_protocol.testing.sessions.run import KnownViolation, Run
 from eca_protocol.testing.sessions.session import DRAFT
@@ -80,7 +79,11 @@ class SessionMachine(RuleBasedStateMachine):
             return
         mark = f"mark-{self.run.number()}"
         drawn = data.draw(replies(edition=self.run.edition))
-        self._do("replies", mark, [_with_gates(reply, self.run) for reply in drawn])
+        gated = [
+            [{"wait": f"gate-{self.run.number()}"} if "wait" in step else step for step in reply]
+            for reply in drawn
+        ]
+        self._do("replies", mark, gated)
         params = {"message": f"{mark} {text}"}
         if self.run.edition != DRAFT:
             params["model"] = "scripted/any"
@@ -272,10 +275,6 @@ class SessionMachine(RuleBasedStateMachine):
 
 def _chosen(known: Sequence[T], which: int) -> T:
     return known[which % len(known)]
-
-
-def _with_gates(reply: Reply, run: Run) -> Reply:
-    return [{"wait": f"gate-{run.number()}"} if "wait" in step else step for step in reply]
 
 
 def _message(method: str, params: Any) -> dict[str, Any]:

@@ -146,14 +146,12 @@ class Rules:
         if self.null_errors_due:
             return Violation("W-5a", "an error with id null", "none")
         for chat_id, turn in self.running():
-            if turn.started if turn.stopped else not self._waits(turn):
+            waits = turn.mark in self.model.waits or turn.awaiting_approval
+            if turn.started if turn.stopped else not waits:
                 return Violation(
                     "CHAT-14", f"`finished` for the turn of {turn.mark} in chat {chat_id}", "none"
                 )
         return None
-
-    def _waits(self, turn: Turn) -> bool:
-        return turn.mark in self.model.waits or bool(turn.awaiting_approval)
 
     def remove_dropped(self) -> None:
         """Remove prompts that a stop has dropped; the server is idle."""
@@ -232,14 +230,11 @@ class Rules:
         if not self.pending[request_id]:
             del self.pending[request_id]
         if method == "chat/delete":
-            self._deleted(_id_in(params))
+            if chat := self.chats.get(_id_in(params) or ""):
+                chat.turns.clear()
+                chat.silence_row = "W-24a"
         elif method == "chat/prompt":
             self._prompted(params, message)
-
-    def _deleted(self, chat_id: str | None) -> None:
-        if chat := self.chats.get(chat_id or ""):
-            chat.turns.clear()
-            chat.silence_row = "W-24a"
 
     def _prompted(self, params: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
         chat_id = _id_in(params)

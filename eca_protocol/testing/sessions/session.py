@@ -134,13 +134,12 @@ class Session:
         if isinstance(message, bytes):
             return message
         text = self.name(self._here(json.dumps(message)))
-        return json.loads(_CALL.sub(self._call, text))
+        return json.loads(
+            _CALL.sub(lambda call: _at(list(self.rules.chat(call[1]).calls), int(call[2])), text)
+        )
 
     def _here(self, text: str) -> str:
         return text.replace("{{workspace}}", str(self.folder))
-
-    def _call(self, match: re.Match[str]) -> str:
-        return _at(list(self.rules.chat(match[1]).calls), int(match[2]))
 
     def open(self, gate: str) -> None:
         """Step: open a gate of the model."""

@@ -42,7 +42,6 @@ class Announcements:
     """Checks `config/updated`, `tool/serverUpdated`, `$/progress` and `$/showMessage`."""
 
     def __init__(self, log: ObservationLog) -> None:
-        self.revision = Revision.R2025_10
         self.native_tools: frozenset[str] = frozenset()
         self.mcp_servers: frozenset[str] = frozenset()
         self.has_unreadable = False
@@ -77,8 +76,12 @@ class Announcements:
                     self._log.note("W-11g", expected, f"`{key}` again, unchanged")
                     break
         announced = {**(self._announced or {}), **chat}
-        self._check_models(chat)
-        if self.revision is Revision.CURRENT and isinstance(variants := chat.get("variants"), list):
+        for model in (*list_at(chat, "models"), chat.get("selectModel", "-/-")):
+            if not is_model(model):
+                self._log.report("W-21b", "models named provider/model", repr(model))
+                break
+        variants = chat.get("variants")
+        if self._log.revision is Revision.CURRENT and isinstance(variants, list):
             selected = announced.get("selectVariant")
             if selected not in (None, *variants):
                 expected = "null or one of `variants` as `selectVariant`"
@@ -98,18 +101,12 @@ class Announcements:
             self._log.note("W-11a", expected, f"no {', '.join(missing)}")
 
     def _check_nulls(self, chat: Mapping[str, Any]) -> None:
-        nullable = _NULLABLE if self.revision is Revision.CURRENT else frozenset()
+        nullable = _NULLABLE if self._log.revision is Revision.CURRENT else frozenset()
         nulls = [key for key, value in chat.items() if value is None and key not in nullable]
         if nulls:
             is_first = self._announced is None and not set(nulls).isdisjoint(AT_FIRST)
             row = "W-11a" if is_first else "W-11g"
             self._log.report(row, "no null members", f"null as {', '.join(nulls)}")
-
-    def _check_models(self, chat: Mapping[str, Any]) -> None:
-        for model in (*list_at(chat, "models"), chat.get("selectModel", "-/-")):
-            if not is_model(model):
-                self._log.report("W-21b", "models named provider/model", repr(model))
-                return
 
     def _check_selection(self, one: str, selected: Any, known: Any) -> None:
         if self.has_unreadable or not isinstance(known, list):
@@ -151,12 +148,12 @@ class Announcements:
         tools = list_at(params, "tools")
         names = {at(each, "name") for each in tools if isinstance(at(each, "name"), str)}
         self.native_tools |= names
-        reserved = {"eca_task"} if self.revision is Revision.CURRENT else {"task", "eca_task"}
+        reserved = {"eca_task"} if self._log.revision is Revision.CURRENT else {"task", "eca_task"}
         if taken := names & reserved:
             expected = "no tool named task, except CURRENT's task list"
             self._log.note("W-35b", expected, min(taken))
         names -= reserved
-        if self.revision < Revision.CURRENT:
+        if self._log.revision < Revision.CURRENT:
             if plain := sorted(name for name in names if not name.startswith("eca_")):
                 self._log.report("W-33c", "native tools with the prefix `eca_`", plain[0])
         elif prefixed := sorted(name for name in names if name.startswith("eca_")):

@@ -57,7 +57,6 @@ class Calls:
         self,
         log: ObservationLog,
         chat_id: str,
-        revision: Revision,
         *,
         native: Collection[str],
         mcp_servers: Collection[str],
@@ -67,7 +66,6 @@ class Calls:
         self._log = log
         self._note = functools.partial(log.note, chat_id=chat_id)
         self._report = functools.partial(log.report, chat_id=chat_id)
-        self._revision = revision
         self._native = native
         self._mcp_servers = mcp_servers
         self._calls: dict[str, _Call] = {}
@@ -135,7 +133,7 @@ class Calls:
             )
         elif isinstance(server, str) and server and server != "eca":
             self._note("W-33a", "the server eca for a native tool", repr(server))
-        if self._revision < Revision.CURRENT:
+        if self._log.revision < Revision.CURRENT:
             if f"eca_{name}" in self._native and name not in self._native:
                 call.misnamed = "W-33c", f"eca_{name}"
         elif name.startswith("eca_") and name[4:] in self._native:
@@ -174,7 +172,9 @@ class Calls:
             self._report(
                 _TWICE[kind], f"exactly one `{kind}` for {call.id!r}", f"a second `{kind}`"
             )
-        elif state not in FOLLOWING[call.state] or _never_ran(call, kind, content):
+        elif state not in FOLLOWING[call.state] or (
+            kind == "toolCalled" and not content.get("error") and call.state != "running"
+        ):
             self._report_misplaced(call, kind)
         else:
             if content.get("server") == "":
@@ -259,7 +259,3 @@ def _was_whole(pieces: list[str], arguments: dict[str, Any]) -> bool:
     filled = [piece for piece in pieces if piece]
     repeats = len(filled) > 1 and filled[-1].startswith(filled[0])
     return repeats or starts in whole
-
-
-def _never_ran(call: _Call, kind: str, content: Mapping[str, Any]) -> bool:
-    return kind == "toolCalled" and not content.get("error") and call.state != "running"

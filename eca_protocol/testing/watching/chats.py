@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from eca_protocol.messages import ChatUsageContent
-from eca_protocol.revisions import Revision
 from eca_protocol.testing.members import at, text_at
 from eca_protocol.testing.watching.announcements import Announcements
 from eca_protocol.testing.watching.calls import Calls
@@ -27,7 +26,6 @@ class Chats:
     """Checks all messages about chats, in every edition but the draft."""
 
     def __init__(self, log: ObservationLog, announcements: Announcements) -> None:
-        self.revision = Revision.R2025_10
         self.has_finished_turn: bool = False
         self._log = log
         self._announcements = announcements
@@ -134,7 +132,6 @@ class Chats:
         calls = Calls(
             self._log,
             chat_id,
-            self.revision,
             native=self._announcements.native_tools,
             mcp_servers=self._announcements.mcp_servers,
         )
@@ -325,7 +322,8 @@ class Chats:
 
     def _check_tokens(self, chat_id: str, usage: Mapping[str, Any]) -> None:
         tokens, before = usage.get("sessionTokens"), self._tokens.get(chat_id, 0)
-        if not isinstance(tokens, int | float) or not ChatUsageContent.sums.holds(self.revision):
+        are_sums = ChatUsageContent.sums.holds(self._log.revision)
+        if not (are_sums and isinstance(tokens, int | float)):
             return
         if tokens < before:
             expected = f"`sessionTokens` of at least {before}, the previous value"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from typing import Any, Final
 
 from eca_protocol.json import MAX_VALUES, holds_too_many_values
@@ -30,14 +31,13 @@ class Frames:
             self._report_no_frame(side, data)
             return None
         end, length = header
+        report, got = partial(self._log.report, side=side), _shown(data[:end])
         if not _is_header(data[:end]):
-            self._log.report("BASE-2", "only messages in the stream", _shown(data[:end]), side=side)
+            report("BASE-2", "only messages in the stream", got)
         elif length is None and _NAME.search(data[:end]):
-            self._log.report("BASE-6", "the length of a body", _shown(data[:end]), side=side)
+            report("BASE-6", "the length of a body", got)
         elif not _PLAIN.fullmatch(data, 0, end):
-            self._log.report(
-                "W-1", "`Content-Length` as the only header", _shown(data[:end]), side=side
-            )
+            report("W-1", "`Content-Length` as the only header", got)
         if length is None:
             return None
         message = message_in(data[end:])
@@ -51,9 +51,8 @@ class Frames:
         if side in self._truncated:  # the rest of a frame with a wrong length
             return
         if _is_header(data):
-            self._log.report(
-                "BASE-6", "a complete message", f"only its beginning, {_shown(data)}", side=side
-            )
+            got = f"only its beginning, {_shown(data)}"
+            self._log.report("BASE-6", "a complete message", got, side=side)
         else:
             self._log.report("BASE-2", "only messages in the stream", _shown(data), side=side)
 

@@ -7,6 +7,8 @@ from typing import Any, Literal, TypeAlias
 
 import attrs
 
+from eca_protocol.revisions import Revision
+
 Side: TypeAlias = Literal["client", "server"]
 
 
@@ -39,15 +41,17 @@ class Observation:
 
 @attrs.define
 class ObservationLog:
-    """The observations about a conversation, and the current entry.
+    """The observations about a conversation, its edition and the current entry.
 
     Attributes:
+        revision: the edition, as far as it is known.
         index: the index of the current entry.
         at: its time in seconds; None if it was not measured.
         is_ambiguous: whether a violation makes the meaning of the entry uncertain. Further
             violations may follow from it and are suppressed.
     """
 
+    revision: Revision = Revision.R2025_10
     index: int = -1
     at: float | None = None
     is_ambiguous: bool = False

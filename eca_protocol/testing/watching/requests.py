@@ -137,9 +137,9 @@ class RequestTracker:
             return None
         if (changed := _changed_id(sent, raw_id)) is not None:
             row, original, how = changed
-            self._log.note(
-                row, f"the request's id {_shown(original[1])}, {how}", repr(raw_id), side=side
-            )
+            text = repr(original[1])
+            id_ = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+            self._log.note(row, f"the request's id {id_}, {how}", repr(raw_id), side=side)
             return _take_answered(sent, original, message)
         if key is not None and key in sent.answered_ids:
             expected = "exactly one response to each request"
@@ -165,7 +165,10 @@ class RequestTracker:
         """Return `initialize` if it is pending: a response with a wrong id counts as its own."""
         for key, waiting in sent.pending.items():
             if waiting[0].method == "initialize":
-                return _take_pending(sent, key)
+                request = waiting.popleft()
+                if not waiting:
+                    del sent.pending[key]
+                return request
         sent.stray_count += 1
         return None
 
@@ -207,13 +210,6 @@ def _take_answered(
     return None if key in sent.shared_ids else request
 
 
-def _take_pending(sent: _SentRequests, key: Key) -> PendingRequest:
-    request = sent.pending[key].popleft()
-    if not sent.pending[key]:
-        del sent.pending[key]
-    return request
-
-
 def _changed_id(sent: _SentRequests, raw_id: Any) -> tuple[str, Key, str] | None:
     """Return the pending id that was changed into this one: the broken row, the id, and how."""
     for type_ in (str, int):
@@ -239,11 +235,6 @@ def _twin(type_: type, raw_id: Any) -> Key:
         return (type_, type_(raw_id))
     except (ValueError, OverflowError):
         return (type(None), None)
-
-
-def _shown(id_: Any) -> str:
-    text = repr(id_)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def _key(raw_id: Any) -> Key | None:
@@ -292,18 +283,8 @@ def _violation_of_response(message: Mapping[str, Any]) -> tuple[str, str, str] |
     if has_result is has_error:
         got = "both" if has_result else f"only {', '.join(message) or 'an empty object'}"
         return "W-2a", "either `result` or `error`", got
-    if has_error and not _is_error(message["error"]):
-        return (
-            "BASE-19",
-            "an error with an integer `code` and a string `message`",
-            repr(message["error"])[:60],
-        )
+    code, text = at(message, "error", "code"), at(message, "error", "message")
+    if has_error and not (type(code) is int and isinstance(text, str)):
+        expected = "an error with an integer `code` and a string `message`"
+        return "BASE-19", expected, repr(message["error"])[:60]
     return None
-
-
-def _is_error(error: Any) -> bool:
-    return (
-        isinstance(error, Mapping)
-        and type(error.get("code")) is int
-        and isinstance(error.get("message"), str)
-    )

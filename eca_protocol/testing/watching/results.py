@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from eca_protocol.codec import Codec
-from eca_protocol.errors import DecodeError
+from eca_protocol.errors import METHOD_NOT_FOUND, REQUEST_CANCELLED, DecodeError
 from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.members import at
@@ -15,15 +15,12 @@ from eca_protocol.testing.watching.observation import ObservationLog
 from eca_protocol.testing.watching.requests import PROMPTS, PendingRequest
 
 _MOST: Final = 200
-_CANCELLED: Final = -32800
-_UNKNOWN_METHOD: Final = -32601
 
 
 class ResultChecker:
     """Checks the responses to `initialize`, `shutdown`, prompts and queries."""
 
     def __init__(self, log: ObservationLog) -> None:
-        self.revision = Revision.R2025_10
         self._log = log
 
     def check(self, request: PendingRequest, message: Mapping[str, Any]) -> None:
@@ -52,7 +49,7 @@ class ResultChecker:
             self._check_chat_id(params, result)
 
     def _check_welcome(self, result: Any) -> None:
-        if not isinstance(result, Mapping) or self.revision is Revision.DRAFT:
+        if not isinstance(result, Mapping) or self._log.revision is Revision.DRAFT:
             return
         if not isinstance(result.get("chatWelcomeMessage"), str):
             self._log.report(
@@ -61,8 +58,8 @@ class ResultChecker:
 
     def _check_refusal(self, method: str, params: Any, error: Any) -> None:
         code = at(error, "code")
-        is_unknown = code == _UNKNOWN_METHOD and method != "chat/prompt"
-        if code == _CANCELLED or is_unknown:
+        is_unknown = code == METHOD_NOT_FOUND and method != "chat/prompt"
+        if code == REQUEST_CANCELLED or is_unknown:
             return
         try:
             Codec(ECA, Revision.CURRENT).decode_params(method, params)

@@ -17,7 +17,6 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing.members import text_at
 from eca_protocol.testing.watching.field_rows import row_of_path
 from eca_protocol.testing.watching.observation import ObservationLog, Side
-from eca_protocol.testing.watching.validators import validator_for
 
 Part = Literal["params", "result"]
 
@@ -68,7 +67,6 @@ class SchemaChecker:
     """Checks the params and the result of each message."""
 
     def __init__(self, log: ObservationLog) -> None:
-        self.revision = Revision.R2025_10
         self.client_goes_beyond: bool = False
         """True if the client called methods outside the edition: their notifications may come."""
         self.is_unreadable: bool = False
@@ -78,26 +76,29 @@ class SchemaChecker:
     def check(self, side: Side, name: str, raw: Any, part: Part = "params") -> None:
         """Check the params or the result of a method, written by `side`."""
         self.is_unreadable = False
-        is_draft = self.revision is Revision.DRAFT
+        revision = self._log.revision
+        is_draft = revision is Revision.DRAFT
         table = DRAFT if is_draft and name in DRAFT else ECA
         if name not in table:
             return
         method = table[name]
-        if not method.window.written_in(self.revision):
+        if not method.window.written_in(revision):
             if side == "client":
                 self.client_goes_beyond = True
             elif part == "params" and not self.client_goes_beyond:
-                self._log.report(
-                    _EDITION[self.revision], f"a method of revision {self.revision.value}", name
-                )
+                expected = f"a method of revision {revision.value}"
+                self._log.report(_EDITION[revision], expected, name)
                 return
-        hint = method.params if part == "params" else method.result
-        written_revision = Revision.R2025_10 if is_draft and table is ECA else self.revision
-        if validator_for(hint, written_revision)({} if raw is None and hint else raw):
-            return
-        for departure in explain(name, raw, written_revision, part=part, table=table):
+        written_revision = Revision.R2025_10 if is_draft and table is ECA else revision
+        departures = explain(name, raw, written_revision, part=part, table=table)
+        if raw is None and all(departure.path == part for departure in departures):
+            return  # it means the same as an object without members
+        for departure in departures:
             if self._counts(side, departure, raw, part):
-                self._report(side, method, departure, raw, part)
+                if (row := self._row(side, method, departure, raw, part)) is not None:
+                    expected = f"{departure.expected} at {departure.path}"
+                    chat_id = text_at(raw, "chatId")
+                    self._log.note(row, expected, departure.got, side=side, chat_id=chat_id)
                 self._log.mark_invalid(departure.path)
                 self.is_unreadable = (
                     self.is_unreadable or _MEANING.fullmatch(departure.path) is not None
@@ -111,7 +112,7 @@ class SchemaChecker:
         if _is_of_offers(departure, raw) or (departure.path, departure.kind) == ("params", "null"):
             return False
         if departure.kind == "unknown key":
-            return side == "server" and self.revision is Revision.DRAFT
+            return side == "server" and self._log.revision is Revision.DRAFT
         if side == "client":
             is_value = departure.kind in {"unknown value", "unknown type"}
             return (is_value and departure.ruling is None) or departure.path == "params.processId"
@@ -119,20 +120,11 @@ class SchemaChecker:
             return departure.path != part and departure.ruling not in WIDENED
         return True
 
-    def _report(
-        self, side: Side, method: Method, departure: Departure, raw: Any, part: Part
-    ) -> None:
-        row = self._row(side, method, departure, raw, part)
-        if row is not None:
-            expected = f"{departure.expected} at {departure.path}"
-            chat_id = text_at(raw, "chatId")
-            self._log.note(row, expected, departure.got, side=side, chat_id=chat_id)
-
     def _row(
         self, side: Side, method: Method, departure: Departure, raw: Any, part: Part
     ) -> str | None:
         place = f"{method.name} {departure.path}"
-        if self.revision is Revision.DRAFT:
+        if self._log.revision is Revision.DRAFT:
             return {"client": None, "server": "W-50a" if part == "result" else "W-50b"}[side]
         for pattern, row, kinds in _SPECIFIC:
             if pattern.fullmatch(place) and (not kinds or departure.kind in kinds):
@@ -141,7 +133,7 @@ class SchemaChecker:
         interface = hint.__name__ if isinstance(hint, type) else "ToolServerUpdatedParams"
         is_value = departure.kind == "other revision" and " in revision " not in departure.expected
         path = departure.path.removeprefix(part)
-        return row_of_path(interface, path, raw, is_value=is_value) or _EDITION[self.revision]
+        return row_of_path(interface, path, raw, is_value=is_value) or _EDITION[self._log.revision]
 
 
 def _is_of_offers(departure: Departure, raw: Any) -> bool:

@@ -50,13 +50,15 @@ class Watcher:
         self._results = ResultChecker(log)
         self._decide(revision or Revision.R2025_10)
 
+    @property
+    def revision(self) -> Revision:
+        """The edition, as far as it is known."""
+        return self._log.revision
+
     def _decide(self, revision: Revision) -> None:
-        self.revision = revision
-        self._schemas.revision = self._announcements.revision = self._results.revision = revision
+        self._log.revision = revision
         if revision is Revision.DRAFT:
             self._chats = DraftChats(self._log)
-        elif isinstance(self._chats, Chats):
-            self._chats.revision = revision
 
     def feed(
         self, side: Side, message: Mapping[str, Any], *, at: float | None = None

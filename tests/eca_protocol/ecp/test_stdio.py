@@ -10,7 +10,7 @@ import pytest
 
 from eca_protocol import json
 from eca_protocol.ecp import AgentError, AgentLimits, connect_agent, stdio_agent
-from eca_protocol.ecp.excerpts import first_words
+from eca_protocol.ecp.errors import first_words
 from eca_protocol.ecp.lines import AgentLineReader, envelope_fault
 from eca_protocol.ecp.stdio_agent import StdioAgent
 from tests import promises

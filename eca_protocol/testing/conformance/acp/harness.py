@@ -200,7 +200,6 @@ class AcpHarness(Harness):
                 await agent.handshake()
             yield agent
         finally:
-            wire.process.stop()
             with anyio.CancelScope(shield=True):
-                await wire.process.gone.wait()
+                await agent.end()
             agent.close()

@@ -138,7 +138,8 @@ async def settings_are_changed(harness: AcpHarness, agent: AgentSession) -> None
         if option.get("type") != "select":
             continue
         change = {"sessionId": session_id, "configId": option["id"]}
-        value = _last_value(option["options"][-1])
+        last = option["options"][-1]  # or a group of them
+        value = last["options"][-1]["value"] if "options" in last else last["value"]
         result = await agent.result("session/set_config_option", {**change, "value": value})
         values = {each["id"]: each.get("currentValue") for each in result["configOptions"]}
         harness.check("ACP-27", values.get(option["id"]) == value, f"the value {value!r}", values)
@@ -146,7 +147,3 @@ async def settings_are_changed(harness: AcpHarness, agent: AgentSession) -> None
     for method, params in wrong.items():
         answer = await agent.ask(method, {"sessionId": session_id, **params}, seconds=PATIENCE)
         harness.check("ACP-28", "error" in answer, "an error", answer)
-
-
-def _last_value(entry: Mapping[str, Any]) -> Any:
-    return entry["options"][-1]["value"] if "options" in entry else entry["value"]

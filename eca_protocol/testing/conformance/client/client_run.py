@@ -7,7 +7,7 @@ import hmac
 import os
 import secrets
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -82,8 +82,8 @@ async def run_client(
     """
     servers: list[ScriptedServer] = []
     failure: StartFailed | None = None
-    async with _listen_for_relay(make_server, servers) as listener:
-        command, env = _prepare(target, directories, listener)
+    async with _listen_for_relay(make_server, servers) as address:
+        command, env = _prepare(target, directories, address)
         try:
             child = spawn(command, cwd=target.cwd, env=env, stderr="pipe")
         except StartFailed as error:
@@ -139,12 +139,12 @@ async def _wait_for_end(child: Child, servers: list[ScriptedServer]) -> None:
 
 
 def _prepare(
-    target: Target, directories: Directories, listener: _RelayAddress
+    target: Target, directories: Directories, address: Sequence[str]
 ) -> tuple[list[str], dict[str, str]]:
     """Write the program that the client starts; return the client's command and environment."""
     script = directories.root / "bin" / "eca-server"
     relay = Path(__file__).with_name("relay.py")
-    words = [sys.executable, "-I", str(relay), str(listener.port), listener.secret]
+    words = [sys.executable, "-I", str(relay), *address]
     script.parent.mkdir(parents=True, exist_ok=True)
     quoted = " ".join(f"'{secret}'" for secret in words)
     script.write_text(f'#!/bin/sh\nexec {quoted} "$@"\n', "utf-8")
@@ -154,19 +154,11 @@ def _prepare(
     return [secret.replace(SERVER, str(script)) for secret in command], env
 
 
-@attrs.frozen
-class _RelayAddress:
-    """The address that the relay connects to, and its secret."""
-
-    port: int
-    secret: str
-
-
 @asynccontextmanager
 async def _listen_for_relay(
     make_server: MakeServer, servers: list[ScriptedServer]
-) -> AsyncIterator[_RelayAddress]:
-    """Serve the first connection that knows the secret; close all others."""
+) -> AsyncIterator[Sequence[str]]:
+    """Serve the first connection that knows the secret; yield the port and the secret."""
     secret = secrets.token_hex(16)
 
     async def accept(stream: anyio.abc.SocketStream) -> None:
@@ -182,7 +174,7 @@ async def _listen_for_relay(
         port = listener.extra_attributes[anyio.abc.SocketAttribute.local_port]()
         async with anyio.create_task_group() as group:
             group.start_soon(listener.serve, accept)
-            yield _RelayAddress(port, secret)
+            yield str(port), secret
             group.cancel_scope.cancel()
 
 

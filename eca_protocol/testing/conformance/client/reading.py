@@ -172,10 +172,9 @@ class _LostStream(Scenario):
     async def after_greeting(self) -> None:
         await self.write(b"%b\r\n\r\n%b" % (self.header, self.payload))
         self.was_sent = True
-        self.was_ignored = not await self.until_answered(self._has_said_so)
-
-    def _has_said_so(self) -> bool:
-        return any(each.side == "client" and "error" in each.message for each in self.record)
+        self.was_ignored = not await self.until_answered(
+            lambda: any(each.side == "client" and "error" in each.message for each in self.record)
+        )
 
     def judge(self, harness: ClientHarness) -> None:
         for row in self.rows if self.was_sent else ():

@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import anyio
-
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.recorder import ReceivedMessage
+from eca_protocol.testing.conformance.server.children import becomes_true
 from eca_protocol.testing.conformance.server.reading import INTRODUCTION_SECONDS
 from eca_protocol.testing.conformance.target import Directories
 from eca_protocol.testing.conformance.verdicts import Unmet
@@ -122,20 +121,13 @@ async def an_mcp_server_holds_nothing_up(harness: Harness) -> None:
         await _check_mute_server(harness, Path(folder) / "started")
 
 
-async def _appears(path: Path) -> bool:
-    file = anyio.Path(path)
-    with anyio.move_on_after(_EARLY_SECONDS):
-        while not await file.exists():  # noqa: ASYNC110 - another process creates the file
-            await anyio.sleep(0.02)
-    return await file.exists()
-
-
 async def _check_mute_server(harness: Harness, started: Path) -> None:
     mute_server = {"command": sys.executable, "args": ["-ISc", _MUTE, str(started)]}
     config = {"mcpServers": {"mute": mute_server}}
     async with harness.session(config=config, handshake=False) as session:
         await session.initialize()
-        is_early = await _appears(started) and not session.config
+        has_started = await becomes_true(started.exists, seconds=_EARLY_SECONDS)
+        is_early = has_started and not session.config
         expected = "no process of an MCP server before the first `config/updated`"
         harness.check("LIFE-17", not is_early, expected, "a process" if is_early else "no process")
         update = await _wait_for_introduction(session)

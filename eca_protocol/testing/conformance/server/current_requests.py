@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from eca_protocol.errors import METHOD_NOT_FOUND
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.message_session import MessageSession
@@ -14,7 +15,6 @@ from eca_protocol.testing.conformance.verdicts import NotApplicable, Unmet
 from eca_protocol.testing.script import Reply
 
 CURRENT: Final = Revision.CURRENT
-UNKNOWN_METHOD: Final = -32601
 RANGE: Final = {
     "start": {"line": 7, "character": 1},
     "end": {"line": 7, "character": 5},
@@ -48,7 +48,7 @@ async def request_result(
     """
     answer = await session.ask(method, params)
     error = answer.get("error")
-    if isinstance(error, Mapping) and error.get("code") == UNKNOWN_METHOD:
+    if isinstance(error, Mapping) and error.get("code") == METHOD_NOT_FOUND:
         raise NotApplicable(f"the server does not know {method}")
     if error is not None:
         raise Unmet(f"a result of {method}", error)

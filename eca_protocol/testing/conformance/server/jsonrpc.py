@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from eca_protocol.errors import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    REQUEST_CANCELLED,
+)
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
@@ -22,11 +28,6 @@ from eca_protocol.testing.conformance.server.asking import (
 )
 from eca_protocol.testing.conformance.server.ends import busy
 from eca_protocol.testing.script import reply, wait
-
-INVALID_REQUEST: Final = -32600
-METHOD_NOT_FOUND: Final = -32601
-INVALID_PARAMS: Final = -32602
-CANCELLED: Final = -32800
 
 NUMBERS: Final = (0, -1, 7, 1 - 2**53, 2**53 - 1)
 """Ids that every language reads exactly; W-5c has the longer ones."""
@@ -90,7 +91,7 @@ def _check_cancelled(harness: Harness, answer: Mapping[str, Any] | None) -> None
     if answer is not None and "result" in answer:
         harness.untestable("BASE-31", "The request was answered before it was cancelled.")
         return
-    is_right = answer is not None and code_of(answer) == CANCELLED
+    is_right = answer is not None and code_of(answer) == REQUEST_CANCELLED
     expected = "the error -32800 for a request that was cancelled while it ran"
     harness.check("BASE-31", is_right, expected, answer or "no answer")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from eca_protocol.errors import INVALID_REQUEST, SERVER_NOT_INITIALIZED
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
@@ -20,21 +21,18 @@ from eca_protocol.testing.conformance.server.asking import (
 from eca_protocol.testing.conformance.server.reading import INTRODUCTION_SECONDS
 from eca_protocol.testing.members import at
 
-NOT_INITIALIZED = -32002
-INVALID_REQUEST = -32600
-
 
 @case("LIFE-2", "LIFE-3", "LIFE-4", "W-10a", "W-10d", since=Revision.DRAFT, handshake=False)
 async def initialize_comes_once_and_first(harness: Harness, session: ClientSession) -> None:
     """Send requests before `initialize` and before `initialized`, and `initialize` twice."""
     for method in (QUERY, "chat/queryCommands"):
         got = await answer_to(session, method, {"query": ""})
-        expected = f"the error {NOT_INITIALIZED} for {method} before `initialize`"
-        harness.check("LIFE-2", code_of(got) == NOT_INITIALIZED, expected, got)
+        expected = f"the error {SERVER_NOT_INITIALIZED} for {method} before `initialize`"
+        harness.check("LIFE-2", code_of(got) == SERVER_NOT_INITIALIZED, expected, got)
     await _check_welcome(harness, session)
     got = await answer_to(session, QUERY, {"query": "early"})
     expected = "a result for a query after the answer to `initialize`"
-    harness.check("W-10d", is_read(got) and code_of(got) != NOT_INITIALIZED, expected, got)
+    harness.check("W-10d", is_read(got) and code_of(got) != SERVER_NOT_INITIALIZED, expected, got)
     got = await answer_to(session, "initialize", INITIALIZE_PARAMS)
     expected = f"the error {INVALID_REQUEST} for a second `initialize`"
     harness.check("LIFE-4", code_of(got) == INVALID_REQUEST, expected, got)

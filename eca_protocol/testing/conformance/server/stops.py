@@ -213,20 +213,22 @@ async def _stop_call(harness: Harness, session: ClientSession, state: str) -> fl
         await chat.reject(id_of(run))
     await session.settle()
     if seconds is not None:
-        closed = chat.call_ends
-        is_right = len(closed) == 1 and _ENDS_OF[state](closed[0])
-        harness.check("W-30g", is_right, _EXPECTED_END[state], closed)
+        closed, (is_end, expected) = chat.call_ends, _ENDS_OF[state]
+        harness.check("W-30g", len(closed) == 1 and is_end(closed[0]), expected, closed)
     return seconds
 
 
-_ENDS_OF: Final[Mapping[str, Callable[[Content], bool]]] = {
-    "waiting": lambda end: end["type"] == "toolCallRejected" and end.get("reason") != "user-config",
-    "running": lambda end: end["type"] == "toolCalled" and end.get("error", True) is True,
+_ENDS_OF: Final[Mapping[str, tuple[Callable[[Content], bool], str]]] = {
+    "waiting": (
+        lambda end: end["type"] == "toolCallRejected" and end.get("reason") != "user-config",
+        "one toolCallRejected of the waiting call, not by user-config",
+    ),
+    "running": (
+        lambda end: end["type"] == "toolCalled" and end.get("error", True) is True,
+        "one toolCalled with an error of the running call",
+    ),
 }
-_EXPECTED_END: Final[Mapping[str, str]] = {
-    "waiting": "one toolCallRejected of the waiting call, not by user-config",
-    "running": "one toolCalled with an error of the running call",
-}
+"""The end of a call in each state."""
 
 
 @case("W-22f", "W-22g", needs="model")

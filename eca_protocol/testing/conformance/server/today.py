@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from functools import partial
 from itertools import pairwise
 from pathlib import PurePosixPath, PureWindowsPath
-from typing import Final
 
 from eca_protocol.testing.conformance.cases import case
-from eca_protocol.testing.conformance.chat_session import ChatSession
+from eca_protocol.testing.conformance.chat_session import CALL_ENDS, ChatSession
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.recorder import ReceivedMessage
 from eca_protocol.testing.conformance.server.current_requests import (
@@ -111,13 +110,10 @@ async def a_flag_follows_a_call(harness: Harness, session: ClientSession) -> Non
     [call] = {str(each.get("id")) for each in end_contents}
     await _set_flag(harness, chat, call, "done")
     shown = [received.content for received in chat.messages[before:]]
-    ended = [each for each in shown if each.get("type") in _ENDS]
+    ended = [each for each in shown if each.get("type") in CALL_ENDS]
     harness.check("W-43d", ended == end_contents, f"the unchanged call {end_contents}", ended)
     is_right = [each for each, behind in pairwise(shown) if behind.get("type") == "flag"] == ended
     harness.check("W-43a", is_right, "the flag directly after its call", shown)
-
-
-_ENDS: Final = ("toolCalled", "toolCallRejected")
 
 
 async def _set_flag(harness: Harness, chat: ChatSession, content_id: str, text: str) -> None:
@@ -143,13 +139,11 @@ async def the_user_s_configuration_is_named(harness: Harness, session: ClientSes
     path = result_of(await session.initialize()).get("globalConfigPath")
     if path is None:
         raise NotApplicable("the server names no file")
-    is_right = isinstance(path, str) and _is_absolute(path)
+    is_right = isinstance(path, str) and (
+        PurePosixPath(path).is_absolute() or PureWindowsPath(path).is_absolute()
+    )
     expected = "an absolute path of the configuration file"
     harness.check("FIELD:InitializeResponse.globalConfigPath", is_right, expected, path)
-
-
-def _is_absolute(path: str) -> bool:
-    return PurePosixPath(path).is_absolute() or PureWindowsPath(path).is_absolute()
 
 
 @case("FIELD:ChatForkParams.*", "FIELD:ChatForkResponse.*", since=CURRENT, fresh=True)

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from eca_protocol.testing.conformance.model import ChatModel, Model
-from eca_protocol.testing.conformance.observed_fields import ObservedFields
+from eca_protocol.testing.conformance.recorder import ObservedFields
 from eca_protocol.testing.provider import ReceivedRequest
 from eca_protocol.testing.script import Reply, reply, tool_call, wait
 

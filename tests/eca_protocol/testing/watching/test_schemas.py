@@ -1,4 +1,4 @@
-"""Fast validators accept only what fits the schema; each departure from it has a row."""
+"""Each departure of a message from the schema has a row."""
 
 from typing import Any, Literal
 
@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eca_protocol.codec import explain
 from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.requirements import REQUIREMENTS
@@ -14,8 +13,7 @@ from eca_protocol.testing.strategies import broken, raw_params, raw_results
 from eca_protocol.testing.watching import Watcher
 from eca_protocol.testing.watching.field_rows import row_of_path
 from eca_protocol.testing.watching.observation import ObservationLog
-from eca_protocol.testing.watching.schemas import WIDENED, SchemaChecker
-from eca_protocol.testing.watching.validators import validator_for
+from eca_protocol.testing.watching.schemas import SchemaChecker
 from tests.eca_protocol.testing.watching.session import good_session
 
 Part = Literal["params", "result"]
@@ -34,16 +32,11 @@ def parts(draw: st.DrawFn) -> tuple[Revision, str, Part, Any]:
 
 @settings(max_examples=30)
 @given(parts())
-def test_fast_validators_accept_what_fits_the_schema_and_the_rest_has_rows(drawn):
+def test_each_departure_from_the_schema_has_a_row(drawn):
     revision, name, part, raw = drawn
-    hint = ECA[name].params if part == "params" else ECA[name].result
-    if validator_for(hint, revision)(raw):
-        for departure in explain(name, raw, revision, part=part):
-            assert departure.kind == "other revision"
-            assert departure.ruling in WIDENED
     log = ObservationLog()
     schemas = SchemaChecker(log)
-    schemas.revision = revision
+    log.revision = revision
     schemas.check("server", name, raw, part)
     rows = [each.requirement for each in log.drain()]
     assert len(set(rows)) == len(rows)
