@@ -16,11 +16,15 @@ from eca_server.models.events import Finished, Progress, Usage
 from eca_server.models.facts import Capabilities
 from eca_server.models.history import Message, Origin, ReasoningPart
 from eca_server.models.ollama.address import address_of
-from eca_server.models.ollama.backend import IN_MEMORY_SECONDS, METADATA_SECONDS, Ollama
+from eca_server.models.ollama.backend import (
+    IN_MEMORY_SECONDS,
+    METADATA_SECONDS,
+    Ollama,
+    think_value,
+)
 from eca_server.models.ollama.context import FIRST, ContextSize
 from eca_server.models.ollama.decoder import OllamaDecoder
 from eca_server.models.ollama.models import ModelDetails, loaded_context, read_details
-from eca_server.models.ollama.request import think_value
 from tests.eca_server.models.histories import (
     OURS,
     PICTURE,
