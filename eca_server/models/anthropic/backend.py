@@ -167,9 +167,9 @@ class Anthropic(HTTPBackend):
 
     def _write_with(self, *, thinking_required: bool) -> None:
         self._writer = MessagesWriter(
-            self.origin, images=self.capabilities.images, thinking_required=thinking_required
+            images=self.capabilities.images, thinking_required=thinking_required
         )
-        self._encoder = HistoryEncoder(self._writer, mark=self._mark)
+        self._encoder = HistoryEncoder(self._writer, self.origin, mark=self._mark)
 
     def _allowed_output(self, refusal: str) -> int | None:
         """Return the output limit that a refusal asks for; None: it names none worth a retry."""

@@ -56,7 +56,7 @@ class Google(CorrectingBackend):
         super().__init__(**{**settings, "wire_model": model[2]})
         self._generation = generation_of(self.wire_model, self.capabilities)
         images = self.capabilities.images
-        self._encoder = HistoryEncoder(ContentWriter(self.origin, self._generation, images=images))
+        self._encoder = HistoryEncoder(ContentWriter(self._generation, images=images), self.origin)
 
     @override
     def write(self, request: Request) -> dict[str, Any]:

@@ -198,7 +198,7 @@ class Ollama(HTTPBackend):
 
     def _new_histories(self) -> HistoryEncoder:
         known = self.capabilities
-        return HistoryEncoder(OllamaWriter(self.origin, tools=known.tools, images=known.images))
+        return HistoryEncoder(OllamaWriter(tools=known.tools, images=known.images), self.origin)
 
     def _new_notes(self, request: Request) -> Iterator[str]:
         """Yield the notes that the chat's user has not seen yet."""

@@ -116,8 +116,8 @@ class OpenAIChat(CorrectingBackend):
 
     def _use(self, profile: Profile) -> None:
         self._profile = profile
-        writer = ChatWriter(self.origin, profile, images=self.capabilities.images)
-        self._encoder = HistoryEncoder(writer)
+        writer = ChatWriter(profile, images=self.capabilities.images)
+        self._encoder = HistoryEncoder(writer, self.origin)
 
 
 def _reasoning_fields(effort: str, wire_model: str, profile: Profile) -> dict[str, Any]:

@@ -127,12 +127,11 @@ class OpenAIResponses(HTTPBackend):
 
     def _empty_histories(self) -> HistoryEncoder:
         writer = ResponsesWriter(
-            self.origin,
             self._profile,
             images=self.capabilities.images,
             refused=self._refused_items,
         )
-        return HistoryEncoder(writer)
+        return HistoryEncoder(writer, self.origin)
 
     def _reasoning_ids(self, request: Request) -> set[str]:
         """Return the ids of this model's own reasoning items in a request."""
