@@ -47,6 +47,7 @@ from eca_server.config.trust_items import (
     inserted_text,
     uses_of,
 )
+from eca_server.config.trust_store import RootTrust
 from eca_server.config.workspace_files import WorkspaceFiles, WorkspaceResolver
 from eca_server.config.workspace_layer import (
     Addition,
@@ -75,30 +76,15 @@ _MOST_FORBIDDEN: Final = 20
 """Limit of warnings about forbidden settings of one source."""
 
 
-@attrs.frozen(kw_only=True, repr=False)
-class RootDecisions:
-    """The user's decisions about one root.
-
-    Attributes:
-        is_trusted: the user trusts the folder, though perhaps not each of its settings.
-        accepts_all: for this session, accept every setting that uses no variable or file of the
-            user's.
-        refused: digests of settings the user declined; there is no question about them.
-        previous: the accepted settings that were in force before this load.
-    """
-
-    is_trusted: bool = False
-    accepts_all: bool = False
-    accepted: frozenset[str] = frozenset()
-    refused: frozenset[str] = frozenset()
-    previous: AcceptedItems = attrs.field(factory=dict)
-
-
 @attrs.define(kw_only=True, eq=False, repr=False)
 class WorkspaceSources(Sources):
     """The sources of a root, merged over those of the user.
 
     Attributes:
+        trust: the user's decisions about the root.
+        accepts_all: for this session, accept every setting that uses no variable or file of the
+            user's.
+        accepted_before: the accepted settings that were in force before this load.
         extra_configs: paths of further files: the user's relative ones, then the root's own.
         restriction: the root's restrictions, read and merged.
         withheld: settings that wait for an answer.
@@ -107,7 +93,9 @@ class WorkspaceSources(Sources):
 
     root: Path
     user: UserSettings
-    decisions: RootDecisions
+    trust: RootTrust
+    accepts_all: bool
+    accepted_before: AcceptedItems
     restriction: dict[str, Any] = attrs.field(factory=dict)
     withheld: list[TrustItem] = attrs.field(factory=list)
     accepted: dict[tuple[str, KeyPath], TrustItem] = attrs.field(factory=dict)
@@ -353,13 +341,14 @@ class WorkspaceSources(Sources):
         unchanged; the files of a hook run as they were accepted.
         """
         place = (item.source, item.path)
-        decisions = self.decisions
-        is_accepted_unseen = decisions.accepts_all and not item.uses
-        if self._is_inside_accepted or is_accepted_unseen or item.digest in decisions.accepted:
+        trust = self.trust
+        is_accepted_unseen = self.accepts_all and not item.uses
+        if self._is_inside_accepted or is_accepted_unseen or item.digest in trust.accepted:
             self.accepted[place] = item
             return item
-        is_refused = item.digest in decisions.refused
-        previous = decisions.previous.get(place) if decisions.is_trusted else None
+        is_refused = item.digest in trust.refused
+        is_trusted = trust.is_trusted or self.accepts_all
+        previous = self.accepted_before.get(place) if is_trusted else None
         if previous is not None and (
             again is None or again(previous.value, previous.scripts).digest != previous.digest
         ):

@@ -16,7 +16,6 @@ from eca_server.agent.chat import Chat, Prompt, Turn
 from eca_server.agent.chat.agent import Agent
 from eca_server.agent.chat.refreshing import forget_deleted
 from eca_server.agent.chat.title import shortened_title
-from eca_server.agent.chat.turn import Body
 from eca_server.agent.commands import run_command, runs_without_model
 from eca_server.agent.commands.command import ChatActions, CommandContext, ask_model
 from eca_server.agent.commands.login import login_prompt
@@ -50,15 +49,6 @@ _NO_USABLE_MODEL = (
     "repeats what you write. Send `/doctor online` to check keys and addresses, or configure "
     "`providers` in `{}`."
 )
-
-
-@attrs.frozen
-class Accepted:
-    """A prompt whose model is chosen: its displayed text, and the body of its turn."""
-
-    text: str
-    body: Body
-    needs_model: bool
 
 
 class Prompts(Feature):
@@ -109,21 +99,11 @@ class Prompts(Feature):
         knows_variants = self.session.writes(m.ChatConfig, "variants")
         if params.model and knows_variants and self.session.profile.names_variants:
             params = attrs.evolve(params, variant=params.variant or "")
-        accepted = self.accept(chat, params)
-        text, needs_model = accepted.text, accepted.needs_model
-        unstarted = self._unstarted(text) if needs_model else None
-        chat.prompt(Prompt(text=text, body=accepted.body, unstarted=unstarted))
-        return self.answer(chat, params, needs_model=needs_model)
+        prompt = self.accept(chat, params)
+        chat.prompt(prompt)
+        return self.answer(chat, params, needs_model=prompt.unstarted is not None)
 
-    def _unstarted(self, text: str) -> tuple[TextPart, ...]:
-        """Return what a model is sent of a prompt that is stopped before its body starts.
-
-        Nothing if there are hooks, or settings that may have some: they have not seen it.
-        """
-        loaded = self.settings.loaded
-        return () if loaded.config.hooks or loaded.withheld else (TextPart(text),)
-
-    def accept(self, chat: Chat, params: m.ChatPromptParams) -> Accepted:
+    def accept(self, chat: Chat, params: m.ChatPromptParams) -> Prompt:
         """Choose the model and the command of a prompt."""
         chosen = self.selection.choose(chat, params)
         self.selection.note_prompt(chosen.model)
@@ -163,9 +143,13 @@ class Prompts(Feature):
                 self.models.look_again()
                 await ask_model(turn, context, params.message)
 
-        needs_model = login is None and named_command(params.message) is None
         shown = self.shown_text(params.message) if login is None else login.masked_text
-        return Accepted(shown, body, needs_model)
+        unstarted: tuple[TextPart, ...] | None = None
+        if login is None and named_command(params.message) is None:  # it is for a model
+            loaded = self.settings.loaded
+            may_have_hooks = loaded.config.hooks or loaded.withheld  # they have not seen it
+            unstarted = () if may_have_hooks else (TextPart(shown),)
+        return Prompt(text=shown, body=body, unstarted=unstarted)
 
     def shown_text(self, message: str) -> str:
         """Return the displayed text of a prompt to a chat that waits for no key, without a key."""
