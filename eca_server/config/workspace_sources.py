@@ -154,7 +154,8 @@ class WorkspaceSources(Sources):
         if target is None or stamp_of(target) is None:
             return False
         where: KeyPath = (f"link:{os.path.relpath(path, self.directory)}",)
-        item = self._link_item(where, path, target)
+        uses = [self._named_files.shown(path, str(path))]
+        item = self._extra_item(where, str(target), uses, {}, source=path)
         if self._in_force(item) is None:
             return False
         self._named_files.opened.add(target)
@@ -409,28 +410,19 @@ class WorkspaceSources(Sources):
         uses: Iterable[str],
         files: Mapping[str, str | None],
         waiting: Iterable[TrustItem] = (),
+        *,
+        source: Path | None = None,
     ) -> TrustItem:
         uses = tuple(uses)
         return TrustItem(
             root=self.root,
-            source=str(self.directory / "config.json"),
+            source=str(source or self.directory / "config.json"),
             path=where,
             value=text,
             uses=uses,
             scripts={path: each for item in waiting for path, each in item.scripts.items()},
             digest=digest_of(where, text, files, uses),
             more=tuple(f"{text}: {line}" for each in waiting for line in each.lines),
-        )
-
-    def _link_item(self, where: KeyPath, path: Path, target: Path) -> TrustItem:
-        uses = (self._named_files.shown(path, str(path)),)
-        return TrustItem(
-            root=self.root,
-            source=str(path),
-            path=where,
-            value=str(target),
-            uses=uses,
-            digest=digest_of(where, str(target), {}, uses),
         )
 
     def _unresolved_place(self, directory: Path) -> Place:
