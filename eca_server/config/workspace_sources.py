@@ -53,7 +53,6 @@ from eca_server.config.workspace_layer import (
     Addition,
     ClassifiedSettings,
     UserSettings,
-    WaitingSetting,
     classify,
     put,
 )
@@ -174,7 +173,7 @@ class WorkspaceSources(Sources):
         else:
             result = classify(value, self.user, self.root, self.home)
             self._apply(name, result, place)
-            waiting = [(each.path, each.value) for each in result.waiting]
+            waiting = result.waiting
         waiting = self._first(name, waiting)
         tree: dict[str, Any] = {}
         for path, each in waiting:
@@ -387,13 +386,13 @@ class WorkspaceSources(Sources):
             else:
                 self._add_broken(str(path), error.message, None, self._place(path.parent))
             return
-        parts: list[WaitingSetting] = []
+        parts: list[tuple[KeyPath, Any]] = []
         if isinstance(value, Mapping):
             parts = classify(value, self.user, self.root, self.home).waiting[: self._settings]
 
         def make(name: str, accepted: Mapping[Path, bytes] = MappingProxyType({})) -> TrustItem:
             make_part = partial(self._item, str(path), path.parent, accepted=accepted)
-            waiting = [make_part(each.path, each.value) for each in parts]
+            waiting = [make_part(*each) for each in parts]
             uses = dict.fromkeys(use for each in waiting for use in each.uses)
             files = {name: content, **{each.digest: None for each in waiting}}
             return self._extra_item((f"extraConfigs[{index}]",), name, uses, files, waiting)
