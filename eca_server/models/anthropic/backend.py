@@ -94,11 +94,12 @@ class Anthropic(HTTPBackend):
             "max_tokens": max_tokens,
             "stream": True,
         }
-        tools, choice = [_tool(tool) for tool in request.tools], request.tool_choice
+        tools = [_tool(tool) for tool in request.tools]
         if tools and self.capabilities.web_search:
             tools.append(dict(_SEARCH))
         if not tools and _has_calls(request):  # the API refuses calls without tools
-            tools, choice = [_tool(_NO_TOOL)], "none"
+            tools = [_tool(_NO_TOOL)]
+            payload["tool_choice"] = {"type": "none"}
         system = [{"type": "text", "text": request.system}] if request.system.strip() else []
         for name, blocks in (("tools", tools), ("system", system)):
             if blocks:
@@ -107,13 +108,9 @@ class Anthropic(HTTPBackend):
                 payload[name] = blocks
         support, effort = self._thinking_support, request.reasoning_effort
         thinking = thinking_fields(effort, support, max_tokens=max_tokens)
-        kind = thinking.get("thinking", {}).get("type")
-        if kind == "enabled" and not _may_begin_to_think(request, self.origin):
-            thinking, kind = {}, None
-        if choice == "none" and tools:
-            payload["tool_choice"] = {"type": "none"}
-        elif choice == "required" and tools and kind in (None, "disabled"):
-            payload["tool_choice"] = {"type": "any"}  # the API refuses it together with thinking
+        is_enabled = thinking.get("thinking", {}).get("type") == "enabled"
+        if is_enabled and not _may_begin_to_think(request, self.origin):
+            thinking = {}
         trailing = [] if request.paused is None else [self._writer.paused(request.paused)]
         messages = self._encoder.written(request.messages, trailing=trailing)
         return {**payload, **thinking, "messages": messages}

@@ -26,8 +26,6 @@ from eca_server.models.google.schema import openapi_schema, takes_nothing
 from eca_server.models.http_backend import AmendedRequest
 from eca_server.models.reasoning import unsigned
 
-_MODES = {"none": "NONE", "required": "ANY"}
-
 _REFUSALS: Mapping[str, str] = {
     "JSON Schema": r"parameters_?json_?schema",
     "search": r"google_?search|built-?in tool|tool use with function|server_?side_?tool",
@@ -171,8 +169,6 @@ def _tools(
     if request.tools:
         declared = [_declared(tool, "JSON Schema" in without) for tool in request.tools]
         tools.append({"functionDeclarations": declared})
-        if request.tool_choice in _MODES:
-            config["functionCallingConfig"] = {"mode": _MODES[request.tool_choice]}
     may_search = generation.search_with_tools or not request.tools
     if capabilities.web_search and may_search and "search" not in without:
         tools.append({"googleSearch": {}})

@@ -90,7 +90,7 @@ class Ollama(HTTPBackend):
             "shift": False,
             "options": {k: v for k, v in options.items() if v is not None},
         }
-        if self.capabilities.tools and request.tools and request.tool_choice != "none":
+        if self.capabilities.tools and request.tools:
             payload["tools"] = [function_tool(tool) for tool in request.tools]
         think = think_value(request.reasoning_effort, thinks=self._thinks, efforts=self._efforts)
         if think is not None:

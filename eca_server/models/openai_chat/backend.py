@@ -68,7 +68,7 @@ class OpenAIChat(CorrectingBackend):
     @override
     def write(self, request: Request) -> dict[str, Any]:
         profile = self._profile
-        instructions = [{"role": profile.system_role, "content": request.system}]
+        instructions = [{"role": "system", "content": request.system}]
         payload: dict[str, Any] = {
             "model": self.wire_model,
             "messages": self._encoder.written(
@@ -80,9 +80,6 @@ class OpenAIChat(CorrectingBackend):
             payload["stream_options"] = dict(profile.stream_options)
         if request.tools:
             payload["tools"] = [function_tool(tool) for tool in request.tools]
-            required = request.tool_choice == "required"
-            if request.tool_choice != "auto" and (profile.tool_choice_required or not required):
-                payload["tool_choice"] = request.tool_choice
         if request.max_output_tokens is not None:
             payload[profile.max_tokens_field] = request.max_output_tokens
         if request.reasoning_effort:

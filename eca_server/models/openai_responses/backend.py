@@ -78,8 +78,6 @@ class OpenAIResponses(HTTPBackend):
             payload["instructions"] = request.system
         if tools := _tools(request, web_search=self.capabilities.web_search):
             payload["tools"] = tools
-            if request.tool_choice != "auto":
-                payload["tool_choice"] = request.tool_choice
         if request.max_output_tokens is not None:
             payload["max_output_tokens"] = request.max_output_tokens
         payload |= _reasoning_fields(request.reasoning_effort, profile, thinks=thinks)
@@ -156,8 +154,7 @@ def _tools(request: Request, *, web_search: bool) -> list[dict[str, Any]]:
         }
         for tool in request.tools
     ]
-    searches = web_search and request.tool_choice == "auto"
-    return [*tools, {"type": "web_search"}] if searches else tools
+    return [*tools, {"type": "web_search"}] if web_search else tools
 
 
 def _reasoning_fields(effort: str | None, profile: Profile, *, thinks: bool) -> dict[str, Any]:

@@ -169,12 +169,6 @@ def test_tools_and_the_providers_search_are_offered_where_they_are_wanted():
     assert called["tool_choice"] == {"type": "none"}
 
 
-@pytest.mark.parametrize(("effort", "expected"), [("none", {"type": "any"}), ("high", None)])
-def test_a_call_is_not_forced_beside_thinking(effort, expected):
-    fields = {"tools": [TOOL], "tool_choice": "required", "reasoning_effort": effort}
-    assert write(model="claude-opus-4-7", **fields).get("tool_choice") == expected
-
-
 def test_a_loop_that_began_without_thinking_continues_without():
     def thinks(*history: Message, name="claude-haiku-4-5") -> bool:
         return "thinking" in write(*history, model=name, reasoning_effort="low")

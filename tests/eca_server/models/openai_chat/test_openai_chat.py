@@ -77,20 +77,18 @@ def test_a_turn_writes_what_is_new_and_not_the_whole_history(monkeypatch):
     ("server", "fields"),
     [
         ("z-ai", {"max_tokens": 9, "tool_stream": True}),
-        ("mistral", {"max_tokens": 9, "tool_choice": "required"}),
+        ("mistral", {"max_tokens": 9}),
         (
             "openai",
             {
                 "max_completion_tokens": 9,
-                "tool_choice": "required",
                 "stream_options": {"include_usage": True, "include_obfuscation": False},
             },
         ),
     ],
 )
 def test_optional_fields_are_written_as_the_profile_says(server, fields):
-    chosen = {"tool_choice": "required", "max_output_tokens": 9, "tools": [TOOL]}
-    payload = write("openai-chat", user(), server=server, **chosen)
+    payload = write("openai-chat", user(), server=server, max_output_tokens=9, tools=[TOOL])
     always = ("model", "messages", "stream", "tools")
     assert {name: value for name, value in payload.items() if name not in always} == fields
 
