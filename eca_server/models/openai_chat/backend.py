@@ -37,7 +37,6 @@ class OpenAIChat(CorrectingBackend):
     """A model behind an endpoint that speaks Chat Completions.
 
     Args:
-        profile: the server's options; None: those of its provider.
         settings: the arguments of `HTTPBackend`.
     """
 
@@ -59,9 +58,9 @@ class OpenAIChat(CorrectingBackend):
     server_wide = frozenset({"stream_options"})
     model_error_codes = frozenset({"tool_use_failed", UNREADABLE_CALL})
 
-    def __init__(self, *, profile: Profile | None = None, **settings: Any) -> None:
+    def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        profile = profile or PROFILES.get(self.server, Profile())
+        profile = PROFILES.get(self.server, Profile())
         self.headers = {**self.headers, **profile.headers}
         self._use(profile)
 

@@ -37,7 +37,6 @@ class OpenAIResponses(HTTPBackend):
     """A model behind an endpoint that speaks Responses.
 
     Args:
-        profile: the server's options; None: those of its provider.
         settings: the arguments of `HTTPBackend`.
     """
 
@@ -58,9 +57,9 @@ class OpenAIResponses(HTTPBackend):
     )
     server_wide = frozenset({"prompt_cache_key", "store", "stream_options"})
 
-    def __init__(self, *, profile: Profile | None = None, **settings: Any) -> None:
+    def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self._profile = profile or PROFILES.get(self.server, Profile())
+        self._profile = PROFILES.get(self.server, Profile())
         self.headers = {**self.headers, **self._profile.headers}
         self._refused_items: frozenset[str] = frozenset()
         self._encoder = self._empty_histories()

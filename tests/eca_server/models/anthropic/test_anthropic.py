@@ -52,6 +52,7 @@ from tests.eca_server.models.reading import (
     after,
     ask,
     calls_of,
+    client_of,
     failure,
     holds,
     new_keys,
@@ -332,7 +333,8 @@ talking = partial(talking, Anthropic, origin=US, header="x-api-key")
 
 
 def backend_at(url: str, http: HTTPClient) -> Anthropic:
-    return Anthropic(http=http, origin=US, access=KeyAccess(url=url, key=Secret(KEY)))
+    client = client_of(http, KeyAccess(url=url, key=Secret(KEY)))
+    return Anthropic(client=client, origin=US)
 
 
 def refusal(message: str) -> Reply:

@@ -40,6 +40,7 @@ from tests.eca_server.models.reading import (
     HELLO,
     TOOL,
     ask,
+    client_of,
     failure,
     new_keys,
     notes,
@@ -260,8 +261,8 @@ LOADING = Progress("loading")
 
 
 def backend_at(url: str, http: HTTPClient, **options) -> Ollama:
-    access = KeyAccess(url=url.removesuffix("/v1"))
-    return Ollama(**{"http": http, "origin": US, "access": access, **options})
+    client = client_of(http, KeyAccess(url=url.removesuffix("/v1")))
+    return Ollama(**{"client": client, "origin": US, **options})
 
 
 @asynccontextmanager

@@ -46,6 +46,7 @@ from tests.eca_server.models.reading import (
     Scripted,
     ask,
     calls_of,
+    client_of,
     decode,
     failure,
     only,
@@ -369,7 +370,7 @@ talking = partial(talking, OpenAIChat, origin=ORIGIN)
 
 
 def backend_at(url: str, http: HTTPClient, **options) -> OpenAIChat:
-    return OpenAIChat(http=http, origin=ORIGIN, access=KeyAccess(url=url), **options)
+    return OpenAIChat(client=client_of(http, KeyAccess(url=url), **options), origin=ORIGIN)
 
 
 @pytest.mark.parametrize(
