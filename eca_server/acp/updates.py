@@ -125,13 +125,7 @@ class Updates:
                 yield acp.SessionInfoUpdate(title=content.title)
             case eca.ChatUsageContent():
                 yield from _usage(content)
-            case (
-                eca.ChatToolCallPrepareContent()
-                | eca.ChatToolCallRunContent()
-                | eca.ChatToolCallRunningContent()
-                | eca.ChatToolCalledContent()
-                | eca.ChatToolCallRejectedContent()
-            ):
+            case _ if isinstance(content, _Call):
                 yield from self._of_call(content)
             case _:
                 return

@@ -118,7 +118,7 @@ def load(
     _join_spellings(sources, known_providers)
     workspace = None
     if not is_pure:
-        last = sources.empty_copy()
+        last = Sources(**sources.shared())
         of_roots = _add_extra_configs(sources, last, config_file)
         last.add_saved_settings(roots := tuple(roots), stored_secret)
         if roots and config_file is None and not is_first:

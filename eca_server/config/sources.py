@@ -175,16 +175,10 @@ class Sources:
         self.values |= others.values
         self.positions |= others.positions
 
-    def empty_copy(self) -> Sources:
-        """Return an empty instance with the same environment, to be read separately."""
-        return Sources(
-            environ=self.environ,
-            home=self.home,
-            previous=self.previous,
-            commands=self.commands,
-            files=self.files,
-            budget=self.budget,
-        )
+    def shared(self) -> dict[str, Any]:
+        """Return the fields that separately read sources of one load share."""
+        names = ("environ", "home", "previous", "commands", "files", "budget")
+        return {name: getattr(self, name) for name in names}
 
     def _read(self, path: Path, *, most: int = MAX_BYTES) -> str:
         """Return the text of a source's file. Raises as `read_text`."""

@@ -21,6 +21,7 @@ from eca_server.config.interpolation import has_reference, references_in
 from eca_server.config.problems import dotted
 from eca_server.config.reading import KeyPath
 from eca_server.config.settings import provider_name
+from eca_server.json_members import object_in
 from eca_server.printable import printable_line
 from eca_server.secret import HIDDEN, mask
 
@@ -221,7 +222,7 @@ def _provider(name: str, value: Mapping[str, Any]) -> list[str]:
         return lines
     models = value.get("models")
     names = f", with the models {', '.join(models)}" if isinstance(models, Mapping) else ""
-    auth = _member(value, "auth")
+    auth = object_in(value, "auth")
     logins = [f"logs in to {name} at {_url(auth[key])}" for key in _LOGIN_URLS if auth.get(key)]
     return [*lines, f"adds the provider {name} at {_url(value.get('url'))}{names}", *logins]
 
@@ -229,8 +230,8 @@ def _provider(name: str, value: Mapping[str, Any]) -> list[str]:
 def _agent(name: str, value: Mapping[str, Any], file: str = "") -> list[str]:
     place = f" (in {file})" if file else ""
     lines = [f"defines or changes the agent {name}{place}: {', '.join(value) or 'nothing'}"]
-    tool_call = _member(value, "toolCall")
-    approval = _member(tool_call, "approval")
+    tool_call = object_in(value, "toolCall")
+    approval = object_in(tool_call, "approval")
     lines += [
         f"sets {key} of the agent {name} to {_json(each)}"
         for key, each in value.items()
@@ -247,11 +248,11 @@ def _agent(name: str, value: Mapping[str, Any], file: str = "") -> list[str]:
         f"{'unsets' if rule is None else 'sets'} {verdict}.{selector}, a rule for calls"
         f"{_when(rule)}, in {name}"
         for verdict in ("deny", "ask")
-        for selector, rule in _member(approval, verdict).items()
+        for selector, rule in object_in(approval, verdict).items()
     ]
     lines += [
         f"lets calls of {selector} run without asking in {name}{_when(rule)}"
-        for selector, rule in _member(approval, "allow").items()
+        for selector, rule in object_in(approval, "allow").items()
     ]
     verdict = approval.get("byDefault")
     if verdict == "allow":
@@ -263,13 +264,8 @@ def _agent(name: str, value: Mapping[str, Any], file: str = "") -> list[str]:
     return lines
 
 
-def _member(value: Any, key: str) -> Mapping[str, Any]:
-    member = value.get(key) if isinstance(value, Mapping) else None
-    return member if isinstance(member, Mapping) else {}
-
-
 def _when(rule: Any) -> str:
-    matchers = _member(rule, "argsMatchers")
+    matchers = object_in(rule, "argsMatchers")
     parts = (
         f"its {name} matches {' or '.join(map(_text, _list(each)))}"
         for name, each in matchers.items()

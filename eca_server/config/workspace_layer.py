@@ -17,7 +17,6 @@ import attrs
 from eca_server.config.files import expand_home, is_inside
 from eca_server.config.inheritance import resolve_inheritance, with_built_in
 from eca_server.config.interpolation import has_reference
-from eca_server.config.problems import dotted
 from eca_server.config.reading import KeyPath, Reader, Setting, Workspace, settings_of, value_at
 from eca_server.config.settings import Config, provider_name
 from eca_server.config.tool_settings import AGENT_ALIASES, BUILT_IN_AGENTS, MOST_STEPS
@@ -67,19 +66,6 @@ class UserSettings:
 
 
 @attrs.frozen(repr=False)
-class WaitingSetting:
-    """A setting that applies only with trust: its path and its JSON."""
-
-    path: KeyPath
-    value: Any
-
-    @property
-    def key(self) -> str:
-        """The dotted key."""
-        return dotted(self.path)
-
-
-@attrs.frozen(repr=False)
 class Addition:
     """A setting that is merged by a rule of its own: the smaller value, or more items."""
 
@@ -96,14 +82,14 @@ class ClassifiedSettings:
     Attributes:
         restrictions: the JSON that restricts tool calls; applies without trust.
         additions: settings that are merged in a way that cannot loosen a permission.
-        waiting: settings that apply only with trust.
+        waiting: settings that apply only with trust, each a path and its JSON.
         forbidden: settings that never apply, each with the reason.
         extra_configs: the paths of `extraConfigs`, as written.
     """
 
     restrictions: dict[str, Any] = attrs.field(factory=dict)
     additions: list[Addition] = attrs.field(factory=list)
-    waiting: list[WaitingSetting] = attrs.field(factory=list)
+    waiting: list[tuple[KeyPath, Any]] = attrs.field(factory=list)
     forbidden: list[tuple[KeyPath, str]] = attrs.field(factory=list)
     extra_configs: list[str] = attrs.field(factory=list)
 
@@ -164,13 +150,13 @@ class _Classifier:
         elif reader.members is not None and isinstance(value, Mapping):
             self._members(reader.members, value, path, names)
         else:
-            self.result.waiting.append(WaitingSetting(path, value))
+            self.result.waiting.append((path, value))
 
     def _rules(self, rules: Mapping[str, Any], path: KeyPath) -> None:
         """Apply rules that restrict; a null, which would unset a rule of the user's, waits."""
         for name, rule in rules.items():
             if rule is None:
-                self.result.waiting.append(WaitingSetting((*path, name), rule))
+                self.result.waiting.append(((*path, name), rule))
             else:
                 put(self.result.restrictions, (*path, name), rule)
 
@@ -198,7 +184,7 @@ class _Classifier:
         elif own_name in self.user.known_providers and isinstance(value, Mapping):
             for key, member in value.items():
                 if key == "models":
-                    self.result.waiting.append(WaitingSetting((*path, key), member))
+                    self.result.waiting.append(((*path, key), member))
                 else:
                     self.result.forbidden.append(((*path, key), _BUILT_IN_PROVIDER))
         else:
@@ -210,14 +196,14 @@ class _Classifier:
         if own_name not in self.user.agents or reader.record is None:
             self._wait(reader, path, value)
             return
-        waiting: list[WaitingSetting] = []
+        waiting: list[tuple[KeyPath, Any]] = []
         inner = attrs.evolve(self, result=attrs.evolve(self.result, waiting=waiting))
         inner.record(reader.record, value, path, ("behaviors", own_name))
         if waiting:  # one question for the whole agent
             rest: dict[str, Any] = {}
-            for each in waiting:
-                put(rest, each.path, each.value)
-            self.result.waiting.append(WaitingSetting(path, value_at(rest, path)))
+            for where, each in waiting:
+                put(rest, where, each)
+            self.result.waiting.append((path, value_at(rest, path)))
 
     def _wait(self, reader: Reader, path: KeyPath, value: Any) -> None:
         if reader.record is not None and isinstance(value, Mapping):
@@ -226,7 +212,7 @@ class _Classifier:
                     if setting.workspace is Workspace.NEVER and value.get(key[0]) is not None:
                         self.result.forbidden.append(((*path, *key), _NEVER))
                         value = {name: each for name, each in value.items() if name != key[0]}
-        self.result.waiting.append(WaitingSetting(path, value))
+        self.result.waiting.append((path, value))
 
     def _is_addition(self, cls: type, setting: Setting, value: Any, names: tuple[str, ...]) -> bool:
         if setting.workspace is Workspace.ADDS:
@@ -252,7 +238,7 @@ class _Classifier:
         if inside:
             self.result.additions.append(Addition(names, setting, path, inside))
         if outside:
-            self.result.waiting.append(WaitingSetting(path, outside))
+            self.result.waiting.append((path, outside))
 
     def _inside(self, entry: Any) -> dict[str, str] | None:
         """Return an entry with its path made absolute, or None for a path outside the root."""

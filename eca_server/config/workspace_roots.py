@@ -18,7 +18,7 @@ from eca_server.config.sources import CONFIG, Sources
 from eca_server.config.trust_items import TrustItem
 from eca_server.config.trust_store import RootTrust, TrustStore, real_root
 from eca_server.config.workspace_layer import UserSettings
-from eca_server.config.workspace_sources import AcceptedItems, RootDecisions, WorkspaceSources
+from eca_server.config.workspace_sources import AcceptedItems, WorkspaceSources
 from eca_server.printable import printable_line
 
 _ALL_OF_A_SERVER: Final = {field.name for field in attrs.fields(MCPServer) if field.metadata}
@@ -68,27 +68,17 @@ class WorkspaceRoots:
             )
             user = user.with_others(sources.merged).with_others(_defined_in(last.merged))
             trust = decisions.get(real_root(root), RootTrust())
-            is_trusted = trust.is_trusted or self.accepts_all
-            if is_trusted:
+            if trust.is_trusted or self.accepts_all:
                 self.trusted.append(root)
             own = WorkspaceSources(
-                environ=sources.environ,
-                home=sources.home,
-                previous=sources.previous,
-                commands=sources.commands,
+                **sources.shared(),
                 merged=sources.merged,
-                files=sources.files,
-                budget=sources.budget,
                 root=root,
                 user=user,
                 extra_configs=[*self.extra_configs],
-                decisions=RootDecisions(
-                    is_trusted=is_trusted,
-                    accepts_all=self.accepts_all,
-                    accepted=frozenset(trust.accepted),
-                    refused=frozenset(trust.refused),
-                    previous=self.previous,
-                ),
+                trust=trust,
+                accepts_all=self.accepts_all,
+                accepted_before=self.previous,
             )
             own.read()
             sources.append(own)

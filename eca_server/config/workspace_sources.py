@@ -47,12 +47,12 @@ from eca_server.config.trust_items import (
     inserted_text,
     uses_of,
 )
+from eca_server.config.trust_store import RootTrust
 from eca_server.config.workspace_files import WorkspaceFiles, WorkspaceResolver
 from eca_server.config.workspace_layer import (
     Addition,
     ClassifiedSettings,
     UserSettings,
-    WaitingSetting,
     classify,
     put,
 )
@@ -75,30 +75,15 @@ _MOST_FORBIDDEN: Final = 20
 """Limit of warnings about forbidden settings of one source."""
 
 
-@attrs.frozen(kw_only=True, repr=False)
-class RootDecisions:
-    """The user's decisions about one root.
-
-    Attributes:
-        is_trusted: the user trusts the folder, though perhaps not each of its settings.
-        accepts_all: for this session, accept every setting that uses no variable or file of the
-            user's.
-        refused: digests of settings the user declined; there is no question about them.
-        previous: the accepted settings that were in force before this load.
-    """
-
-    is_trusted: bool = False
-    accepts_all: bool = False
-    accepted: frozenset[str] = frozenset()
-    refused: frozenset[str] = frozenset()
-    previous: AcceptedItems = attrs.field(factory=dict)
-
-
 @attrs.define(kw_only=True, eq=False, repr=False)
 class WorkspaceSources(Sources):
     """The sources of a root, merged over those of the user.
 
     Attributes:
+        trust: the user's decisions about the root.
+        accepts_all: for this session, accept every setting that uses no variable or file of the
+            user's.
+        accepted_before: the accepted settings that were in force before this load.
         extra_configs: paths of further files: the user's relative ones, then the root's own.
         restriction: the root's restrictions, read and merged.
         withheld: settings that wait for an answer.
@@ -107,7 +92,9 @@ class WorkspaceSources(Sources):
 
     root: Path
     user: UserSettings
-    decisions: RootDecisions
+    trust: RootTrust
+    accepts_all: bool
+    accepted_before: AcceptedItems
     restriction: dict[str, Any] = attrs.field(factory=dict)
     withheld: list[TrustItem] = attrs.field(factory=list)
     accepted: dict[tuple[str, KeyPath], TrustItem] = attrs.field(factory=dict)
@@ -166,7 +153,8 @@ class WorkspaceSources(Sources):
         if target is None or stamp_of(target) is None:
             return False
         where: KeyPath = (f"link:{os.path.relpath(path, self.directory)}",)
-        item = self._link_item(where, path, target)
+        uses = [self._named_files.shown(path, str(path))]
+        item = self._extra_item(where, str(target), uses, {}, source=path)
         if self._in_force(item) is None:
             return False
         self._named_files.opened.add(target)
@@ -185,7 +173,7 @@ class WorkspaceSources(Sources):
         else:
             result = classify(value, self.user, self.root, self.home)
             self._apply(name, result, place)
-            waiting = [(each.path, each.value) for each in result.waiting]
+            waiting = result.waiting
         waiting = self._first(name, waiting)
         tree: dict[str, Any] = {}
         for path, each in waiting:
@@ -353,13 +341,14 @@ class WorkspaceSources(Sources):
         unchanged; the files of a hook run as they were accepted.
         """
         place = (item.source, item.path)
-        decisions = self.decisions
-        is_accepted_unseen = decisions.accepts_all and not item.uses
-        if self._is_inside_accepted or is_accepted_unseen or item.digest in decisions.accepted:
+        trust = self.trust
+        is_accepted_unseen = self.accepts_all and not item.uses
+        if self._is_inside_accepted or is_accepted_unseen or item.digest in trust.accepted:
             self.accepted[place] = item
             return item
-        is_refused = item.digest in decisions.refused
-        previous = decisions.previous.get(place) if decisions.is_trusted else None
+        is_refused = item.digest in trust.refused
+        is_trusted = trust.is_trusted or self.accepts_all
+        previous = self.accepted_before.get(place) if is_trusted else None
         if previous is not None and (
             again is None or again(previous.value, previous.scripts).digest != previous.digest
         ):
@@ -397,13 +386,13 @@ class WorkspaceSources(Sources):
             else:
                 self._add_broken(str(path), error.message, None, self._place(path.parent))
             return
-        parts: list[WaitingSetting] = []
+        parts: list[tuple[KeyPath, Any]] = []
         if isinstance(value, Mapping):
             parts = classify(value, self.user, self.root, self.home).waiting[: self._settings]
 
         def make(name: str, accepted: Mapping[Path, bytes] = MappingProxyType({})) -> TrustItem:
             make_part = partial(self._item, str(path), path.parent, accepted=accepted)
-            waiting = [make_part(each.path, each.value) for each in parts]
+            waiting = [make_part(*each) for each in parts]
             uses = dict.fromkeys(use for each in waiting for use in each.uses)
             files = {name: content, **{each.digest: None for each in waiting}}
             return self._extra_item((f"extraConfigs[{index}]",), name, uses, files, waiting)
@@ -420,28 +409,19 @@ class WorkspaceSources(Sources):
         uses: Iterable[str],
         files: Mapping[str, str | None],
         waiting: Iterable[TrustItem] = (),
+        *,
+        source: Path | None = None,
     ) -> TrustItem:
         uses = tuple(uses)
         return TrustItem(
             root=self.root,
-            source=str(self.directory / "config.json"),
+            source=str(source or self.directory / "config.json"),
             path=where,
             value=text,
             uses=uses,
             scripts={path: each for item in waiting for path, each in item.scripts.items()},
             digest=digest_of(where, text, files, uses),
             more=tuple(f"{text}: {line}" for each in waiting for line in each.lines),
-        )
-
-    def _link_item(self, where: KeyPath, path: Path, target: Path) -> TrustItem:
-        uses = (self._named_files.shown(path, str(path)),)
-        return TrustItem(
-            root=self.root,
-            source=str(path),
-            path=where,
-            value=str(target),
-            uses=uses,
-            digest=digest_of(where, str(target), {}, uses),
         )
 
     def _unresolved_place(self, directory: Path) -> Place:

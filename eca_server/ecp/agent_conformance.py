@@ -22,8 +22,8 @@ from eca_protocol.ecp import AgentConnection, AgentError, AgentLimits, connect_a
 from eca_server.ecp.leftovers import MARK_VARIABLE, kill_leftovers
 from eca_server.ecp.reports.masking import make_masker
 from eca_server.ecp.target import Target, TargetInvalid, resolve_target
-from eca_server.printable import printable_json, printable_line, printable_lines
-from eca_server.system.command_line import write_to_user
+from eca_server.printable import printable_json, printable_line
+from eca_server.system.command_line import fail, write_to_user
 from eca_server.system.signals import run_until_a_signal
 from eca_server.workbench.report_files import OutputsInvalid, check_file, write_file
 
@@ -91,8 +91,7 @@ def run_conformance(options: argparse.Namespace) -> int:
             options.target, environment=os.environ, cwd=Path.cwd(), shell=options.shell
         )
     except (TargetInvalid, OutputsInvalid) as fault:
-        sys.stderr.write(f"ecp conformance: {printable_lines(str(fault))}\n")
-        return 1
+        return fail("ecp conformance", fault)
     text, deadline = options.input, options.timeout
     report, signalled = run_until_a_signal(
         partial(check_agent, agent, environment=os.environ, text=text, deadline=deadline),

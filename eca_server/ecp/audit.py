@@ -9,8 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-import attrs
-
 from eca_server.ecp.batch import RunLimits
 from eca_server.ecp.manifest.model import Manifest
 from eca_server.ecp.results import RunReport, ScenarioReport, StepReport
@@ -21,37 +19,34 @@ AUDIT_VERSION: Final = "1"
 _COUNTS: Final = ("input_tokens", "output_tokens", "total_tokens")
 
 
-@attrs.frozen(kw_only=True)
-class RunFacts:
-    """The facts of a run that are not in its reports.
+def make_audit(
+    report: RunReport,
+    manifest: Manifest,
+    limits: RunLimits,
+    *,
+    started: datetime,
+    finished: datetime,
+    seconds: float,
+) -> dict[str, Any]:
+    """Make the record of a run.
 
-    Attributes:
-        shown_path: the manifest's path for the record.
+    Args:
+        report: the run's report.
+        manifest: its manifest.
+        limits: its limits.
         started: the start by the wall clock.
         finished: the end by the wall clock.
-        duration_ms: by a monotonic clock.
+        seconds: the duration by a monotonic clock.
     """
-
-    manifest: Manifest
-    shown_path: str
-    shown_target: str
-    limits: RunLimits
-    started: datetime
-    finished: datetime
-    duration_ms: float
-
-
-def make_audit(report: RunReport, facts: RunFacts) -> dict[str, Any]:
-    """Make the record of a run."""
     steps = [step for scenario in report.scenarios for step in scenario.steps]
     executed = [step for step in steps if step.status != "skipped"]
     agent = next((each.agent for each in report.scenarios if each.agent), None) or {}
     return {
         "audit_version": AUDIT_VERSION,
         "run_id": str(uuid.uuid4()),
-        "started_at": _stamp(facts.started),
-        "finished_at": _stamp(facts.finished),
-        "duration_ms": round(facts.duration_ms, 3),
+        "started_at": _stamp(started),
+        "finished_at": _stamp(finished),
+        "duration_ms": round(1000 * seconds, 3),
         "exit_reason": report.exit_reason,
         "runtime": {
             "name": "eca-protocol",
@@ -60,17 +55,17 @@ def make_audit(report: RunReport, facts: RunFacts) -> dict[str, Any]:
             "platform": platform.system().lower(),
         },
         "manifest": {
-            "path": facts.shown_path,
-            "name": facts.manifest.name,
-            "digest": f"sha256:{facts.manifest.digest}",
-            "target": facts.shown_target,
+            "path": report.manifest,
+            "name": manifest.name,
+            "digest": f"sha256:{manifest.digest}",
+            "target": manifest.target,
         },
         "agent": dict(agent),
         "limits": {
-            "rpc_timeout_s": facts.limits.rpc,
-            "start_timeout_s": facts.limits.start,
-            "scenario_timeout_s": facts.limits.scenario,
-            "max_duration_s": facts.limits.run,
+            "rpc_timeout_s": limits.rpc,
+            "start_timeout_s": limits.start,
+            "scenario_timeout_s": limits.scenario,
+            "max_duration_s": limits.run,
         },
         "totals": {
             "scenarios": len(report.scenarios),

@@ -24,6 +24,7 @@ from eca_server.system.command_line import (
     Parser,
     add_command,
     count,
+    fail,
     option,
     port,
     repair_streams,
@@ -162,20 +163,17 @@ def _add_target_options(group: argparse._ArgumentGroup) -> None:
 def _run(options: argparse.Namespace) -> int:
     if (options.file is None) is (options.manifest is None):
         got = "none" if options.file is None else "two"
-        sys.stderr.write(f"ecp run: expected one manifest, got {got}: `ecp run MANIFEST`\n")
-        return 2
+        return fail("ecp run", f"expected one manifest, got {got}: `ecp run MANIFEST`", 2)
     options.manifest = options.manifest or options.file
     from eca_server.ecp.run_command import run_manifest  # noqa: PLC0415 - see the module's docstring
 
     if not options.manifest.is_file():
-        sys.stderr.write(f"ecp run: there is no file {printable_line(str(options.manifest))}\n")
-        return 2
+        return fail("ecp run", f"there is no file {printable_line(str(options.manifest))}", 2)
     try:
         options.timeout = options.timeout or _from_environment("ECP_RPC_TIMEOUT") or 30.0
         options.max_duration = options.max_duration or _from_environment("ECP_MAX_DURATION")
     except argparse.ArgumentTypeError as fault:
-        sys.stderr.write(f"ecp run: {printable_lines(str(fault))}\n")
-        return 1
+        return fail("ecp run", fault)
     return run_manifest(options)
 
 
@@ -230,8 +228,7 @@ def _validate(options: argparse.Namespace) -> int:
         find_target(manifest, cwd, shell=options.shell, finds_script=True)
     except OSError as fault:
         reason = printable_line(f"{options.manifest}: {fault.strerror or fault}")
-        sys.stderr.write(f"ecp validate: could not read {reason}\n")
-        return 2
+        return fail("ecp validate", f"could not read {reason}", 2)
     except ManifestInvalid as fault:
         sys.stderr.write(f"{printable_lines(str(fault))}\n")
         return 1
@@ -251,8 +248,7 @@ def _init(options: argparse.Namespace) -> int:
     try:
         agent, manifest = write_starter(options.folder, force=options.force)
     except (OSError, ValueError) as fault:
-        sys.stderr.write(f"ecp init: {printable_lines(str(fault))}\n")
-        return 1
+        return fail("ecp init", fault)
     sys.stdout.write(f"{agent}\n{manifest}\nNext: ecp run {shlex.quote(str(manifest))}\n")
     return 0
 
@@ -296,8 +292,7 @@ def _compare(options: argparse.Namespace) -> int:
     try:
         before, after = _report(options.before), _report(options.after)
     except ValueError as fault:
-        sys.stderr.write(f"ecp compare: {printable_lines(str(fault))}\n")
-        return 1
+        return fail("ecp compare", fault)
     comparison = compare(before, after)
     if options.json:
         sys.stdout.write(f"{json.dumps(comparison.to_json(), indent=2)}\n")
@@ -320,9 +315,7 @@ def _trend(options: argparse.Namespace) -> int:
             faults.append(f"{fault}\n")
     sys.stderr.write(printable_lines("".join(faults)))
     if not reports:
-        shown = printable_line(" ".join(options.files))
-        sys.stderr.write(f"ecp trend: no report matches {shown}\n")
-        return 1
+        return fail("ecp trend", f"no report matches {printable_line(' '.join(options.files))}")
     trend = compute_trend(reports, window=options.window)
     sys.stdout.write(trend.text(verbose=options.verbose))
     return 2 if trend.regressed and options.exit_on_regression else 0

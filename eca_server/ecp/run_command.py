@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 import attrs
 import trio
 
-from eca_server.ecp.audit import RunFacts, make_audit
+from eca_server.ecp.audit import make_audit
 from eca_server.ecp.batch import Batch, RunLimits
 from eca_server.ecp.datasets import load_datasets
 from eca_server.ecp.graders import SettingsInvalid, read_settings
@@ -202,12 +202,11 @@ class _Run:
     def _report(
         self, outcome: Outcome, reason: ExitReason, started: datetime, seconds: float
     ) -> RunReport:
-        path = _relative(self.options.manifest)
         warnings = [str(problem) for problem in self.manifest.warnings]
         if outcome.not_run:
             warnings.append(_not_run(outcome.not_run))
         report = RunReport(
-            manifest=path,
+            manifest=_relative(self.options.manifest),
             name=self.manifest.name,
             exit_reason=reason,
             scenarios=outcome.reports,
@@ -215,16 +214,11 @@ class _Run:
         )
         if not self.outputs.files and not self.options.json:
             return report  # no output needs the audit record
-        facts = RunFacts(
-            manifest=self.manifest,
-            shown_path=path,
-            shown_target=self.manifest.target,
-            limits=self.batch.limits,
-            started=started,
-            finished=datetime.now(UTC),
-            duration_ms=1000 * seconds,
+        finished, limits = datetime.now(UTC), self.batch.limits
+        audit = make_audit(
+            report, self.manifest, limits, started=started, finished=finished, seconds=seconds
         )
-        report = attrs.evolve(report, audit=make_audit(report, facts))
+        report = attrs.evolve(report, audit=audit)
         return mask_report(report, os.environ, redact=self.options.redact)
 
     def _say_summary(self, report: RunReport, not_run: int) -> None:

@@ -108,7 +108,6 @@ class Request:
     Attributes:
         messages: any history; it is repaired before it is sent.
         tools: the tools that the model may call.
-        tool_choice: whether it may, or must, call one.
         reasoning_effort: the amount of reasoning, as a value of the API.
         cache_key: the same in all requests of a chat, so that the provider's cache finds their
             common prefix.
@@ -121,7 +120,6 @@ class Request:
     system: str = ""
     messages: Sequence[Message]
     tools: Sequence[Tool] = ()
-    tool_choice: Literal["auto", "none", "required"] = "auto"
     max_output_tokens: int | None = None
     reasoning_effort: str | None = None
     cache_key: str | None = None

@@ -24,6 +24,7 @@ from eca_server.models.facts import Capabilities
 from eca_server.models.history import Origin
 from eca_server.models.known_providers import KnownProvider
 from eca_server.models.provider import Provider, is_local
+from eca_server.models.provider_client import ProviderClient
 from eca_server.secret import Secret
 
 
@@ -69,16 +70,21 @@ class Backends:
         model, variant = provider.split_variant(requested)
         chosen = provider.model(model)
         name = provider.api_of(model)
-        return APIS[name].load()(
+        headers = (*settings.extra_headers.items(), *chosen.extra_headers.items())
+        client = ProviderClient(
             http=self._http,
+            access=self._access(provider, provider.url, APIS[name]),
+            model=f"{provider.name}/{model}",
+            extra_headers={header.lower(): text for header, text in headers},
+            deadlines=deadlines_of(self._config, provider.url),
+        )
+        return APIS[name].load()(
+            client=client,
             origin=Origin(api=name, provider=provider.name, model=model),
             server=provider.server,
-            access=self._access(provider, provider.url, APIS[name]),
             wire_model=chosen.model_name,
             path=settings.completion_url_relative_path,
             extra_payload=deep_merge(chosen.extra_payload, variant),
-            extra_headers={**settings.extra_headers, **chosen.extra_headers},
-            deadlines=deadlines_of(self._config, provider.url),
             no_progress=self._config.no_progress_timeout or 600,
             capabilities=capabilities,
             refused=self._refused.setdefault(provider.name, set()),

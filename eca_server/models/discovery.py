@@ -139,8 +139,8 @@ class Discovery:
             _log.info("no newer catalogue of models: %s", fault)
             return has_changed
         if fetched is not None:
-            before = {"url": url, "etag": fetched.etag, "providers": fetched.providers}
-            has_changed = await self._use(fetched.providers)
+            before = fetched
+            has_changed = await self._use(fetched["providers"])
         await trio.to_thread.run_sync(store_cached, file, {**before, "at": time.time()})
         return has_changed
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import attrs
 
 from eca_protocol import json
-from eca_server.models.history import Message, Repair
+from eca_server.models.history import Message, Origin, Repair, neutral_answer
 
 _MOST_CACHED = 8
 _LARGEST_CACHED = 8 * 2**20  # bytes
@@ -23,7 +23,11 @@ Pending = list[Any]
 
 
 class Writer(Protocol):
-    """A writer of messages in the format of an API."""
+    """A writer of messages in the format of an API.
+
+    An answer has an origin if this very model made it, and is written as it came; others consist of
+    texts and calls.
+    """
 
     def write(
         self, messages: Iterable[Message], pending: Pending
@@ -56,15 +60,21 @@ class HistoryEncoder:
     """An encoder of histories, with a cache of the latest encoded prefixes.
 
     Args:
+        origin: the model that reads the histories, whose own answers it gets as they came.
         mark: may change the written messages at the end of a history, anew in each request; they
             include the last two user messages.
     """
 
     def __init__(
-        self, writer: Writer, *, mark: Callable[[list[dict[str, Any]]], None] | None = None
+        self,
+        writer: Writer,
+        origin: Origin,
+        *,
+        mark: Callable[[list[dict[str, Any]]], None] = lambda _written: None,
     ) -> None:
         self._writer = writer
-        self._mark = mark or (lambda _written: None)
+        self._origin = origin
+        self._mark = mark
         self._prefixes: deque[_Prefix] = deque(maxlen=_MOST_CACHED)
 
     def written(
@@ -74,7 +84,7 @@ class HistoryEncoder:
         history = list(messages)
         prefix = next((each for each in self._prefixes if each.matches(history)), None)
         if prefix is None:
-            prefix = _Prefix(self._writer, self._mark)
+            prefix = _Prefix(self._writer, self._origin, self._mark)
         else:
             self._prefixes.remove(prefix)
         prefix.grow(history)
@@ -91,9 +101,12 @@ class _Prefix:
         json: its encoded messages, each with a comma after it.
     """
 
-    def __init__(self, writer: Writer, mark: Callable[[list[dict[str, Any]]], None]) -> None:
+    def __init__(
+        self, writer: Writer, origin: Origin, mark: Callable[[list[dict[str, Any]]], None]
+    ) -> None:
         self.json = bytearray()
         self._writer = writer
+        self._origin = origin
         self._mark = mark
         self._repair = Repair()
         self._pending: Pending = []
@@ -102,15 +115,24 @@ class _Prefix:
         return self._repair.continues(history)
 
     def grow(self, history: list[Message]) -> None:
-        written, self._pending = self._writer.write(self._repair.settle(history), self._pending)
+        written, self._pending = self._written(self._repair.settle(history))
         self.json += _members(written)
 
     def rest(self, history: list[Message]) -> bytes:
         """Encode the messages after the prefix, each with a comma after it."""
-        written, pending = self._writer.write(self._repair.rest(history), self._pending)
+        written, pending = self._written(self._repair.rest(history))
         written += self._writer.end(pending)
         self._mark(written)
         return _members(written)
+
+    def _written(self, messages: Iterable[Message]) -> tuple[list[dict[str, Any]], Pending]:
+        readable = (
+            message
+            if message.role != "assistant" or message.origin == self._origin
+            else neutral_answer(message)
+            for message in messages
+        )
+        return self._writer.write(readable, self._pending)
 
 
 def _members(array: Sequence[Any]) -> bytes:

@@ -228,6 +228,18 @@ def spoken(part: Spoken) -> str:
             return f"[used {kind}]"
 
 
+def neutral_answer(message: Message) -> Message:
+    """Return an answer as a different model is sent it: texts and calls, without private data."""
+    parts = tuple(
+        attrs.evolve(part, provider_id=None, opaque=None)
+        if isinstance(part, ToolCallPart)
+        else TextPart(spoken(part))
+        for part in message.parts
+        if isinstance(part, ToolCallPart | Spoken)
+    )
+    return attrs.evolve(message, parts=parts, origin=None)
+
+
 AnyPart = TypeVar("AnyPart", bound=Part)
 
 

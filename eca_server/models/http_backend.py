@@ -16,8 +16,6 @@ from typing import Any, ClassVar
 import attrs
 
 from eca_protocol import json
-from eca_protocol.http import Deadlines, HTTPClient
-from eca_server.models.access import Access
 from eca_server.models.answer_body import AnswerBody, Framing
 from eca_server.models.answer_reader import read_answer
 from eca_server.models.attachments import Attachment, suspected_attachments, without_attachments
@@ -64,12 +62,10 @@ class HTTPBackend(ABC):
     """A `Backend` for one model behind one base URL; an API overrides what differs.
 
     Args:
-        http: the client, shared by all backends.
         server: the known provider whose options apply, or the provider's own name; None: that.
         path: replaces the API's own path.
         extra_payload: merged into each request; a null removes the key, a list is added to ours,
             an object is merged into ours.
-        extra_headers: replace our headers of the same name.
         no_progress: the longest time without an event, in seconds, whatever bytes come.
         refused: the fields that the server has refused; shared by all of its models.
         think_tags: the tags around reasoning in the text of an answer; None: the usual ones.
@@ -89,15 +85,12 @@ class HTTPBackend(ABC):
     def __init__(
         self,
         *,
-        http: HTTPClient,
+        client: ProviderClient,
         origin: Origin,
-        access: Access,
         server: str | None = None,
         wire_model: str | None = None,
         path: str | None = None,
         extra_payload: Mapping[str, Any] | None = None,
-        extra_headers: Mapping[str, str] | None = None,
-        deadlines: Deadlines | None = None,
         no_progress: float = 600,
         capabilities: Capabilities | None = None,
         refused: MutableSet[str] | None = None,
@@ -108,13 +101,7 @@ class HTTPBackend(ABC):
         self.capabilities = capabilities or Capabilities()
         self.wire_model = wire_model or origin.model
         self.think_tags = think_tags
-        self.client = ProviderClient(
-            http=http,
-            access=access,
-            model=f"{origin.provider}/{origin.model}",
-            extra_headers={name.lower(): text for name, text in (extra_headers or {}).items()},
-            deadlines=deadlines or Deadlines(),
-        )
+        self.client = client
         self._path = (path or self.path).replace("{model}", self.wire_model)
         self._extra_payload = dict(extra_payload or {})
         self._no_progress = no_progress

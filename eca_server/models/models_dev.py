@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import attrs
 import trio
 
 from eca_protocol import json
@@ -35,21 +34,8 @@ class FetchError(Exception):
     """There is no new catalogue; the message says why."""
 
 
-@attrs.frozen(kw_only=True)
-class FetchedCatalog:
-    """A new catalogue.
-
-    Attributes:
-        providers: the part that is used, in its own form.
-        etag: the server's tag of this version.
-    """
-
-    providers: Mapping[str, Any]
-    etag: str | None
-
-
-async def fetch(http: HTTPClient, url: str, etag: str | None) -> FetchedCatalog | None:
-    """Fetch the catalogue; return None if it still has that `etag`.
+async def fetch(http: HTTPClient, url: str, etag: str | None) -> dict[str, Any] | None:
+    """Fetch the catalogue as it is cached; return None if it still has that `etag`.
 
     Raises:
         FetchError: it could not be fetched or read.
@@ -69,7 +55,7 @@ async def fetch(http: HTTPClient, url: str, etag: str | None) -> FetchedCatalog 
     except trio.TooSlowError:
         raise FetchError(f"no answer within {SECONDS:g} s") from None
     providers = await trio.to_thread.run_sync(_parsed, body, abandon_on_cancel=True)
-    return FetchedCatalog(providers=providers, etag=response.headers.get("etag"))
+    return {"url": url, "etag": response.headers.get("etag"), "providers": providers}
 
 
 def _parsed(body: bytes) -> Mapping[str, Any]:

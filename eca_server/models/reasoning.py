@@ -8,8 +8,8 @@ reasoning in each answer gets a blank in its place.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal
 
 import attrs
 
@@ -18,6 +18,9 @@ from eca_server.models.history import Message, Origin, ReasoningPart
 
 ReasoningHistory = Literal["all", "turn", "off"]
 """All reasoning, the reasoning since the user's last message, none."""
+
+EFFORTS: Final = ("minimal", "low", "medium", "high", "xhigh", "max")
+"""The efforts of all APIs, from lowest to highest."""
 
 BLANK = " "
 """The reasoning of an answer that has none; DeepSeek refuses an empty text."""
@@ -80,3 +83,13 @@ def unsigned(messages: Sequence[Message], origin: Origin) -> list[Message]:
         attrs.evolve(message, origin=None) if message.origin == origin else message
         for message in messages
     ]
+
+
+def nearest_effort(effort: str | None, known: Iterable[str]) -> str | None:
+    """Return the known effort next to the requested one; None: one of them has no place."""
+    order = ("none", *EFFORTS)
+    places = [order.index(each) for each in known if each in order]
+    if effort not in order or not places:
+        return None
+    requested = order.index(effort)
+    return order[min(places, key=lambda place: abs(place - requested))]

@@ -198,6 +198,12 @@ def silence(stream: TextIO) -> None:
     os.close(null)
 
 
+def fail(program: str, why: object, code: int = 1) -> int:
+    """Report an error of a command to the user; return the exit code."""
+    write_to_user(f"{program}: {printable_lines(str(why))}\n", sys.stderr)
+    return code
+
+
 def write_to_user(text: str, out: TextIO) -> None:
     """Write a text for the user; after an error, silence the stream and continue."""
     try:

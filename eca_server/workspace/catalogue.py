@@ -132,11 +132,9 @@ class _Chunk:
 class Collection:
     """Entries while they are collected for a catalogue, those of one length in long texts."""
 
-    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+    def __init__(self) -> None:
         self._texts: defaultdict[int, _Alike] = defaultdict(_Alike)
         self._count = 0
-        for entry in entries:
-            self.add(entry)
 
     def add(self, entry: Entry) -> None:
         """Add an entry."""
@@ -184,17 +182,14 @@ class _Alike:
 
 
 class Catalogue:
-    """An immutable listing that can be searched."""
+    """An immutable listing that can be searched.
+
+    Args:
+        entries: ordered as by `Collection.ordered`.
+    """
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
-        self._chunks = [*_chunks(Collection(entries).ordered(drains=True))]
-
-    @classmethod
-    def of(cls, entries: Iterator[Entry]) -> Catalogue:
-        """Return the listing of ordered entries; see `Collection.ordered`."""
-        catalogue = cls()
-        catalogue._chunks = [*_chunks(entries)]
-        return catalogue
+        self._chunks = [*_chunks(iter(entries))]
 
     def __len__(self) -> int:
         return sum(map(len, self._chunks))

@@ -204,10 +204,10 @@ class FileIndex:
         for entry in self._entries(gitignore):
             entries.add(entry)
             if len(entries) >= next_part:
-                self._catalogue = Catalogue.of(entries.ordered())
+                self._catalogue = Catalogue(entries.ordered())
                 trio.from_thread.run_sync(self._has_some.set)
                 next_part *= _GROWTH
-        return Catalogue.of(entries.ordered(drains=True))
+        return Catalogue(entries.ordered(drains=True))
 
     def _entries(self, gitignore: bool) -> Iterator[Entry]:
         """Yield the entries of each directory once, though roots are nested or the same.

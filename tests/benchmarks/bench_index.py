@@ -19,11 +19,14 @@ import trio
 from report import Row, machine, print_rows, print_table
 from rig import BareClient, rig
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
 from eca_protocol.server.roots import Root
 from eca_server.system.threads import SWITCH_SECONDS
 from eca_server.workspace.catalogue import Catalogue, Entry
 from eca_server.workspace.index import FileIndex
 from eca_server.workspace.stored_listings import StoredListings
+from tests.eca_server.workspace.conftest import catalogue_of
 
 WORDS = ["alpha", "beta", "gamma", "delta", "users", "models", "views", "client", "server", "index"]
 BOUND = 0.2
@@ -120,7 +123,7 @@ async def measure(folder: Path, stored: Path) -> list[Row]:
         nursery.cancel_scope.cancel()
     from_storage = [await seconds_from_storage(root, stored) for _ in range(SERVERS)]
     listings = StoredListings(stored, [root])
-    million = Catalogue(a_million(listings.load(gitignore=True)))
+    million = catalogue_of(a_million(listings.load(gitignore=True)))
     listings.save(million, gitignore=True)
     from_a_million = [await seconds_from_storage(root, stored) for _ in range(SERVERS)]
     warm_rows = [

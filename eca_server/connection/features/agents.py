@@ -11,9 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import attrs
-import trio
 
-from eca_protocol.http import HTTPClient
 from eca_protocol.messages import ChatContext
 from eca_server.agent.chat import Turn
 from eca_server.agent.chat.agent import Agent
@@ -34,7 +32,6 @@ from eca_server.agent.context.contexts import PromptContext, build_context
 from eca_server.agent.context.definition_files import Definitions
 from eca_server.agent.context.instructions_files import InstructionFiles, InstructionSearch
 from eca_server.agent.context.job_notice import job_notice
-from eca_server.agent.jobs.jobs import Jobs
 from eca_server.agent.skills.skills import SKILL_TOOL, Skill, is_allowed, list_skills
 from eca_server.agent.tools.approval import Policy, policy_of
 from eca_server.agent.tools.approval_rules import Call
@@ -48,19 +45,11 @@ from eca_server.agent.tools.tasks import TASK_TOOL
 from eca_server.agent.tools.tool import Tool
 from eca_server.agent.tools.toolbox import ToolBox
 from eca_server.client.content_formatting import NATIVE
-from eca_server.client.session import Session
 from eca_server.config.effective import apply_behavior
 from eca_server.config.settings import Config
 from eca_server.config.tool_settings import Behavior, paths_of
-from eca_server.connection.features.announcer import Announcer
-from eca_server.connection.features.approvals import Approvals
-from eca_server.connection.features.current_models import CurrentModels
-from eca_server.connection.features.folders import Folders
-from eca_server.connection.features.hooks import SessionHooks
-from eca_server.connection.features.lazy import Lazy
+from eca_server.connection.features.composition import Feature
 from eca_server.connection.features.selection import Chosen
-from eca_server.connection.features.settings import Settings
-from eca_server.connection.features.tool_sets import ToolSets
 from eca_server.models.acp import ACPBackend
 from eca_server.models.answer import Answer
 from eca_server.models.backend import BackendError
@@ -70,7 +59,6 @@ from eca_server.system.child_process import chat_environment
 from eca_server.system.threads import THREAD_SECONDS, run_on_disk
 
 if TYPE_CHECKING:
-    from eca_server.agent.acp.agents import ACPAgents
     from eca_server.connection.features.mcp import MCPServers
 
 SUBAGENT_INSTRUCTIONS: Final = (
@@ -88,24 +76,8 @@ class ParentTurn:
     policy: Policy
 
 
-@attrs.frozen(eq=False)
-class Agents:
+class Agents(Feature):
     """The maker of agents."""
-
-    session: Session
-    settings: Settings
-    models: CurrentModels
-    folders: Folders
-    announcer: Announcer
-    tools: ToolSets
-    approvals: Approvals
-    hooks: SessionHooks
-    jobs: Jobs
-    servers: Callable[[], MCPServers | None]
-    http: HTTPClient
-    acp: Lazy[ACPAgents]
-    limiter: trio.Semaphore
-    working_subagents: dict[str, SubagentChat]
 
     async def make(
         self,
@@ -145,7 +117,7 @@ class Agents:
         if self.announcer.is_introduced and parent is None:
             self.announcer.announce_tools(behavior)
         external = self._external(model, config) if isinstance(model.backend, ACPBackend) else None
-        servers = None if external is not None else self.servers()
+        servers = None if external is not None else self.parts.servers()
         context = model.capabilities.context
         deferral = Deferral(config.tool_search(behavior), context)
         toolbox, more = await _toolbox(servers, turn, config, policy, native, deferral=deferral)
@@ -161,7 +133,9 @@ class Agents:
             gather=gather,
             make_title=None if parent else self._make_title(turn, config, chosen.model),
             compact_prompt=await _compact_prompt(turn, config),
-            hooks=await self.hooks.of_turn(turn, config, self._hook_fields(chat, model, chosen)),
+            hooks=await self.parts.hooks.of_turn(
+                turn, config, self._hook_fields(chat, model, chosen)
+            ),
             max_steps=config.behaviors.get(behavior, Behavior()).max_steps,
             initiator="user" if parent is None else "agent",
             external=external,
@@ -188,7 +162,7 @@ class Agents:
             cap=Cap.of(config.tool_call.output_truncation),
             wants_title=config.chat_title,
         )
-        return partial(self.acp.get().answer, target)
+        return partial(self.parts.acp.get().answer, target)
 
     async def _gather(
         self,
@@ -200,7 +174,7 @@ class Agents:
         *,
         is_preview: bool = False,
     ) -> PromptContext:
-        servers = self.servers()
+        servers = self.parts.servers()
         resources = None
         if servers is not None:
             resources = servers.in_turns.reader(chat, is_preview=is_preview)
@@ -208,7 +182,7 @@ class Agents:
             contexts,
             text,
             workspace=self.folders.workspace,
-            http=self.http,
+            http=self.host.http,
             resources=resources,
             ledger=None if is_preview else chat.ledger,
             gitignore=gitignore,
@@ -216,7 +190,7 @@ class Agents:
         system = chat.systems.get(behavior)
         news = (
             "" if system is None else date_note(system, chat.history.model_context),
-            job_notice(self.jobs, chat.id, is_preview=is_preview),
+            job_notice(self.parts.jobs, chat.id, is_preview=is_preview),
         )
         return attrs.evolve(built, parts=(*map(TextPart, filter(None, news)), *built.parts))
 
@@ -250,8 +224,8 @@ class Agents:
                 if agent is not None:
                     await agent.run(turn)
 
-            async with self.limiter:
-                return await run_task(parent.turn, task, body, self.working_subagents)
+            async with self.parts.subagents:
+                return await run_task(parent.turn, task, body, self.chats.working_subagents)
 
         cap = Cap.of(config.tool_call.output_truncation)
         model, variant = chosen.model, chosen.variant
@@ -262,14 +236,14 @@ class Agents:
         return Permissions(
             policy=policy,
             workspace=self.folders.workspace,
-            memos=self.approvals.memos,
+            memos=self.parts.approvals.memos,
             variables=chat_environment(self.models.child_variables, chat.id),
             trusts=lambda: owner.settings.trust or chat.settings.trust,
         )
 
     def _hook_fields(self, chat: Outlet, model: Model, chosen: Chosen) -> dict[str, str]:
         name, variant = f"{model.origin.provider}/{model.origin.model}", chosen.variant
-        return self.hooks.fields(chat, model=name, variant=variant, behavior=chosen.behavior)
+        return self.parts.hooks.fields(chat, model=name, variant=variant, behavior=chosen.behavior)
 
     async def _system(self, turn: Turn, config: Config, policy: Policy, chosen: Chosen) -> System:
         """Build a chat's instructions for a behaviour from its prompt and files."""

@@ -16,7 +16,7 @@ import attrs
 from eca_protocol import messages as m
 from eca_protocol.errors import INVALID_PARAMS, RPCError
 from eca_protocol.server.calls import Naming
-from eca_server.agent.chat import Chat, Chats
+from eca_server.agent.chat import Chat
 from eca_server.agent.chat.flags import flags_within
 from eca_server.agent.chat.history import Page, page_of
 from eca_server.agent.chat.replay import ReplayedContent, replayed
@@ -28,10 +28,7 @@ from eca_server.agent.tools.tasks import Tasks, lists_in, reserved_for
 from eca_server.agent.tools.tool import ToolError
 from eca_server.agent.tools.toolbox import ToolBox
 from eca_server.client.content_formatting import NATIVE
-from eca_server.client.session import Session
-from eca_server.connection.features.selection import Selection
-from eca_server.connection.features.settings import Settings
-from eca_server.connection.features.tool_sets import ToolSets
+from eca_server.connection.features.composition import Feature
 from eca_server.models.history import Message, ToolCallPart
 from eca_server.printable import printable_line
 
@@ -39,15 +36,8 @@ if TYPE_CHECKING:
     import anyio
 
 
-@attrs.frozen(eq=False)
-class ChatViews:
+class ChatViews(Feature):
     """The client's views of all chats."""
-
-    session: Session
-    settings: Settings
-    selection: Selection
-    tools: ToolSets
-    chats: Chats
 
     async def find(self, chat_id: str) -> Chat:
         """Return the chat with this id.

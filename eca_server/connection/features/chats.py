@@ -9,25 +9,18 @@ import uuid
 from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Literal
 
-import attrs
-
 from eca_protocol import messages as m
 from eca_protocol import methods
 from eca_protocol.errors import INVALID_PARAMS, RPCError
 from eca_protocol.peer import Handler
-from eca_server.agent.chat import Chat, Chats
+from eca_server.agent.chat import Chat
 from eca_server.agent.chat.flags import Flag, anchor_of, end_of
 from eca_server.agent.chat.history import CursorExpired, Page, page_of
 from eca_server.agent.chat.refreshing import refresh
 from eca_server.agent.chat.store.rows import ChatSummary
 from eca_server.agent.chat.subagents import SubagentChat
-from eca_server.agent.jobs.jobs import Jobs
-from eca_server.client.session import Session
-from eca_server.connection.features.announcer import Announcer
 from eca_server.connection.features.chat_views import ChatViews
-from eca_server.connection.features.current_models import CurrentModels
-from eca_server.connection.features.hooks import SessionHooks
-from eca_server.connection.features.selection import Selection
+from eca_server.connection.features.composition import Composition, Feature
 
 if TYPE_CHECKING:
     import anyio
@@ -36,18 +29,12 @@ MOST_LISTED = 1000
 LONGEST_TITLE = 200
 
 
-@attrs.frozen(eq=False)
-class ChatRequests:
+class ChatRequests(Feature):
     """The requests about chats."""
 
-    session: Session
-    models: CurrentModels
-    selection: Selection
-    announcer: Announcer
-    hooks: SessionHooks
-    jobs: Jobs
-    chats: Chats
-    views: ChatViews
+    def __init__(self, parts: Composition, views: ChatViews) -> None:
+        super().__init__(parts)
+        self.views = views
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers of chats."""
@@ -170,10 +157,10 @@ class ChatRequests:
 
     def delete(self, chat_id: str) -> None:
         """Delete a chat with its jobs, and notify the client (W-24)."""
-        self.hooks.report_end(self.chats, chat_id)
+        self.parts.hooks.report_end(self.chats, chat_id)
         self.chats.delete(chat_id)
         if chat_id:
-            self.jobs.forget_chat(chat_id)
+            self.parts.jobs.forget_chat(chat_id)
             self.session.notify("chat/deleted", m.ChatDeletedParams(chat_id=chat_id))
 
     async def _list(self, params: m.ChatListParams) -> m.ChatListResponse:

@@ -256,3 +256,29 @@ class Composition:
         from eca_server.connection.features.editing import Editing  # noqa: PLC0415 - as above
 
         return Editing(self.session, self.settings, self.models, self.selection, self.host.nursery)
+
+
+class Feature:
+    """A chapter of the protocol's methods, or a part of one, over the parts of a connection."""
+
+    def __init__(self, parts: Composition) -> None:
+        self.parts = parts
+        self.host = parts.host
+        self.session = parts.session
+        self.settings = parts.settings
+        self.models = parts.models
+        self.folders = parts.folders
+        self.selection = parts.selection
+        self.announcer = parts.announcer
+        self.tools = parts.tools
+        self.trust = parts.trust
+
+    @property
+    def chats(self) -> Chats:
+        """The chats of the connection."""
+        return self.parts.chats.get()
+
+    @property
+    def logins(self) -> Logins:
+        """The stored logins."""
+        return self.parts.logins.get()

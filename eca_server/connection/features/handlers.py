@@ -76,23 +76,10 @@ def _jobs(parts: Composition) -> Mapping[str, Handler]:
 def _mcp(parts: Composition) -> Mapping[str, Handler]:
     from eca_server.connection.features.mcp_control import MCPControl  # noqa: PLC0415 - as above
 
-    return MCPControl(
-        parts.session,
-        parts.settings,
-        parts.host.options,
-        parts.announcer,
-        parts.mcp.get(),
-        parts.logins.get(),
-        parts.trust,
-        parts.host.nursery,
-    ).handlers()
+    return MCPControl(parts).handlers()
 
 
 def _providers(parts: Composition) -> Mapping[str, Handler]:
     from eca_server.connection.features.providers import Providers  # noqa: PLC0415 - as above
 
-    providers = Providers(
-        parts.session, parts.settings, parts.models, parts.announcer, parts.host, parts.logins.get()
-    )
-    parts.on_close.append(providers.close)
-    return providers.handlers()
+    return Providers(parts).handlers()

@@ -15,13 +15,12 @@ from eca_protocol import messages as m
 from eca_protocol import methods
 from eca_protocol.errors import INVALID_PARAMS, RPCError
 from eca_protocol.peer import Handler
-from eca_server.agent.chat import Chat, Chats, Prompt, Turn
+from eca_server.agent.chat import Chat, Prompt, Turn
 from eca_server.agent.chat.subagents import SubagentChat
 from eca_server.agent.chat.title import shortened_title
 from eca_server.connection.features.chat_views import ChatViews, messages_so_far
-from eca_server.connection.features.current_models import CurrentModels
+from eca_server.connection.features.composition import Composition, Feature
 from eca_server.connection.features.prompts import Prompts
-from eca_server.connection.features.settings import Settings
 
 INLINE = "inline"
 ANSWER_SECONDS = 1.0
@@ -30,16 +29,14 @@ ANSWER_SECONDS = 1.0
 _NO_SOURCE = "The chat to continue from does not exist, so this chat begins empty."
 
 
-@attrs.frozen(eq=False)
-class InlinePrompts:
+class InlinePrompts(Feature):
     """The requests with inline prompts."""
 
-    settings: Settings
-    models: CurrentModels
-    chats: Chats
-    views: ChatViews
-    prompts: Prompts
-    _beginning: set[str] = attrs.field(factory=set, init=False)
+    def __init__(self, parts: Composition, views: ChatViews, prompts: Prompts) -> None:
+        super().__init__(parts)
+        self.views = views
+        self.prompts = prompts
+        self._beginning: set[str] = set()
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handler of inline prompts."""

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import attrs
-import trio
 
 from eca_protocol import messages as m
 from eca_protocol import methods
@@ -22,16 +21,10 @@ from eca_protocol.peer import Handler
 from eca_protocol.server.roots import path_of
 from eca_server.agent.mcp.saved_servers import SavedServers, ServerSettings
 from eca_server.client.content_formatting import NATIVE_SERVER
-from eca_server.client.session import Session
 from eca_server.config.directories import home_directory
 from eca_server.config.interpolation import ReferenceResolver
 from eca_server.config.mcp_settings import find_errors, server_keys
-from eca_server.connection.features.announcer import Announcer
-from eca_server.connection.features.host import Options
-from eca_server.connection.features.mcp import MCPServers
-from eca_server.connection.features.settings import Settings
-from eca_server.connection.features.trust import Trust
-from eca_server.models.credentials.logins import Logins
+from eca_server.connection.features.composition import Composition, Feature
 
 _log = logging.getLogger("eca_server")
 
@@ -46,23 +39,17 @@ _NATIVE_STAYS = (
 )
 
 
-@attrs.frozen(eq=False)
-class MCPControl:
+class MCPControl(Feature):
     """The requests about MCP servers."""
 
-    session: Session
-    settings: Settings
-    options: Options
-    announcer: Announcer
-    servers: MCPServers
-    logins: Logins
-    trust: Trust
-    nursery: trio.Nursery
+    def __init__(self, parts: Composition) -> None:
+        super().__init__(parts)
+        self.servers = parts.mcp.get()
 
     @property
     def _saved(self) -> SavedServers:
         roots, settings = [root.path for root in self.session.roots], self.settings
-        environ = self.options.environ
+        environ = self.host.options.environ
         return SavedServers(roots, settings.loaded, settings.reload, environ, self.logins)
 
     def handlers(self) -> Mapping[str, Handler]:
@@ -169,7 +156,7 @@ class MCPControl:
                 _log.error("a change of MCP servers failed", exc_info=error)
                 self.session.show("error", "The change failed; see the server's log.")
 
-        return lambda params: self.nursery.start_soon(run, self._in_turn(work, params.name))
+        return lambda params: self.host.nursery.start_soon(run, self._in_turn(work, params.name))
 
     async def _log_out(self, name: str) -> None:
         settings = self.settings.config.mcp_servers.get(name)
@@ -262,7 +249,7 @@ class MCPControl:
                 INVALID_PARAMS,
                 f"name: expected at most {_LONGEST_NAME} characters, none of them {{ }}",
             )
-        environ = self.options.environ
+        environ = self.host.options.environ
         resolver = ReferenceResolver(
             environ=environ,
             home=home_directory(environ),

@@ -3,36 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
 
 from eca_protocol import messages as m
-from eca_protocol.http import HTTPClient
+from eca_protocol import methods
+from eca_protocol.peer import Handler
 from eca_protocol.server.texts import named_command
-from eca_server.agent.chat import Chat, Chats, Prompt, Turn
+from eca_server.agent.chat import Chat, Prompt, Turn
 from eca_server.agent.chat.agent import Agent
 from eca_server.agent.chat.refreshing import forget_deleted
 from eca_server.agent.chat.title import shortened_title
-from eca_server.agent.chat.turn import Body
 from eca_server.agent.commands import run_command, runs_without_model
 from eca_server.agent.commands.command import ChatActions, CommandContext, ask_model
 from eca_server.agent.commands.login import login_prompt
 from eca_server.agent.tools.ask_user import PATIENCE, client_asks_questions
-from eca_server.client.session import REQUEST_ERRORS, Session
+from eca_server.client.session import REQUEST_ERRORS
 from eca_server.connection.features.agents import Agents
-from eca_server.connection.features.announcer import Announcer
 from eca_server.connection.features.chat_views import ChatViews, messages_so_far
-from eca_server.connection.features.current_models import CurrentModels
-from eca_server.connection.features.folders import Folders
+from eca_server.connection.features.composition import Composition, Feature
 from eca_server.connection.features.queries import command_files
 from eca_server.connection.features.selecting import Selecting
-from eca_server.connection.features.selection import Chosen, Selection
-from eca_server.connection.features.settings import Settings
-from eca_server.connection.features.trust import Trust
+from eca_server.connection.features.selection import Chosen
 from eca_server.models.backend import BackendError
-from eca_server.models.credentials.logins import Logins
 from eca_server.models.history import TextPart
 from eca_server.models.models import Models
 from eca_server.models.simulator import DEFAULT, PROVIDER
@@ -40,7 +35,6 @@ from eca_server.printable import printable_line
 
 if TYPE_CHECKING:
     from eca_server.agent.commands.login import LoginPrompt
-    from eca_server.connection.features.mcp import MCPServers
 
 _ASIDE = re.compile(r"\s*(?:/btw\s+)*", re.IGNORECASE)  # its question may be a prompt with a key
 
@@ -57,34 +51,40 @@ _NO_USABLE_MODEL = (
 )
 
 
-@attrs.frozen
-class Accepted:
-    """A prompt whose model is chosen: its displayed text, and the body of its turn."""
-
-    text: str
-    body: Body
-    needs_model: bool
-
-
-@attrs.frozen(eq=False)
-class Prompts:
+class Prompts(Feature):
     """The prompts of all chats."""
 
-    session: Session
-    settings: Settings
-    models: CurrentModels
-    selection: Selection
-    folders: Folders
-    announcer: Announcer
-    chats: Chats
-    agents: Agents
-    views: ChatViews
-    selecting: Selecting
-    logins: Logins
-    http: HTTPClient
-    trust: Trust
-    servers: Callable[[], MCPServers | None]
-    delete: Callable[[str], None]
+    def __init__(
+        self,
+        parts: Composition,
+        views: ChatViews,
+        selecting: Selecting,
+        delete: Callable[[str], None],
+    ) -> None:
+        super().__init__(parts)
+        self.agents = Agents(parts)
+        self.views = views
+        self.selecting = selecting
+        self.delete = delete
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """Return the handlers of prompts."""
+        return methods.handlers(
+            methods.CHAT_PROMPT.handled_by(self.begin),
+            methods.CHAT_PROMPT_STOP.handled_by(self._stop),
+        )
+
+    def _stop(self, params: m.ChatPromptStopParams) -> None:
+        chat, editing = self.chats.at(params.chat_id), self.parts.editing.made
+        was_busy = chat is not None and chat.is_busy
+        if chat is not None:
+            chat.stop()
+        elif editing is not None:
+            editing.rewrites.stop(params.chat_id)
+        if not was_busy:
+            # A client whose server was restarted waits for the end of a lost turn (W-22).
+            idle = m.ChatStatusChangedParams(chat_id=params.chat_id, status="idle")
+            self.session.notify("chat/statusChanged", idle)
 
     def begin(self, params: m.ChatPromptParams) -> m.ChatPromptResponse:
         """Register the turn and answer at once, even if the turn will fail (W-21)."""
@@ -99,21 +99,11 @@ class Prompts:
         knows_variants = self.session.writes(m.ChatConfig, "variants")
         if params.model and knows_variants and self.session.profile.names_variants:
             params = attrs.evolve(params, variant=params.variant or "")
-        accepted = self.accept(chat, params)
-        text, needs_model = accepted.text, accepted.needs_model
-        unstarted = self._unstarted(text) if needs_model else None
-        chat.prompt(Prompt(text=text, body=accepted.body, unstarted=unstarted))
-        return self.answer(chat, params, needs_model=needs_model)
+        prompt = self.accept(chat, params)
+        chat.prompt(prompt)
+        return self.answer(chat, params, needs_model=prompt.unstarted is not None)
 
-    def _unstarted(self, text: str) -> tuple[TextPart, ...]:
-        """Return what a model is sent of a prompt that is stopped before its body starts.
-
-        Nothing if there are hooks, or settings that may have some: they have not seen it.
-        """
-        loaded = self.settings.loaded
-        return () if loaded.config.hooks or loaded.withheld else (TextPart(text),)
-
-    def accept(self, chat: Chat, params: m.ChatPromptParams) -> Accepted:
+    def accept(self, chat: Chat, params: m.ChatPromptParams) -> Prompt:
         """Choose the model and the command of a prompt."""
         chosen = self.selection.choose(chat, params)
         self.selection.note_prompt(chosen.model)
@@ -153,9 +143,13 @@ class Prompts:
                 self.models.look_again()
                 await ask_model(turn, context, params.message)
 
-        needs_model = login is None and named_command(params.message) is None
         shown = self.shown_text(params.message) if login is None else login.masked_text
-        return Accepted(shown, body, needs_model)
+        unstarted: tuple[TextPart, ...] | None = None
+        if login is None and named_command(params.message) is None:  # it is for a model
+            loaded = self.settings.loaded
+            may_have_hooks = loaded.config.hooks or loaded.withheld  # they have not seen it
+            unstarted = () if may_have_hooks else (TextPart(shown),)
+        return Prompt(text=shown, body=body, unstarted=unstarted)
 
     def shown_text(self, message: str) -> str:
         """Return the displayed text of a prompt to a chat that waits for no key, without a key."""
@@ -269,7 +263,7 @@ class Prompts:
             self.announcer.announce_changes()
             return self.models.current
 
-        servers = self.servers()
+        servers = self.parts.servers()
         can_ask = client_asks_questions(self.session)
         return CommandContext(
             text=text,
@@ -281,7 +275,7 @@ class Prompts:
             make_agent=make_answerer,
             logins=self.logins,
             refresh_models=refresh_models,
-            http=self.http,
+            http=self.host.http,
             workspace=self.folders.workspace,
             gitignore=self.settings.follows_gitignore,
             command_files=command_files(self.folders, self.settings),

@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-import attrs
 import trio
 
 from eca_protocol import messages as m
@@ -19,13 +18,9 @@ from eca_protocol import methods
 from eca_protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, ECAError, HTTPError, RPCError
 from eca_protocol.peer import Handler
 from eca_server.agent.commands.login import key_problem, login_flows
-from eca_server.client.session import Session
-from eca_server.connection.features.announcer import Announcer
-from eca_server.connection.features.current_models import CurrentModels
-from eca_server.connection.features.host import Host
-from eca_server.connection.features.settings import Settings
+from eca_server.connection.features.composition import Composition, Feature
 from eca_server.models.credentials.flows import KEY_HINTS, DeviceLogin, Flow, LoginInstructions
-from eca_server.models.credentials.logins import Logins, LoginsError
+from eca_server.models.credentials.logins import LoginsError
 from eca_server.models.credentials.lookup import LOGIN, Credential
 from eca_server.models.credentials.oauth import OAuthError, TokenSet
 from eca_server.models.credentials.tokens import Tokens
@@ -42,19 +37,13 @@ _EXPIRING: Final = 300.0
 """Seconds before the end of a token that cannot be renewed, in which its status is `expiring`."""
 
 
-@attrs.frozen(eq=False)
-class Providers:
+class Providers(Feature):
     """The requests about providers."""
 
-    session: Session
-    settings: Settings
-    models: CurrentModels
-    announcer: Announcer
-    host: Host
-    logins: Logins
-    _logging_in: dict[str, tuple[trio.CancelScope, trio.Event]] = attrs.field(
-        factory=dict, init=False
-    )
+    def __init__(self, parts: Composition) -> None:
+        super().__init__(parts)
+        parts.on_close.append(self.close)
+        self._logging_in: dict[str, tuple[trio.CancelScope, trio.Event]] = {}
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers of providers."""

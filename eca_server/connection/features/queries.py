@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING
-
-import attrs
+from collections.abc import Awaitable, Mapping
 
 from eca_protocol import messages as m
 from eca_protocol import methods
@@ -13,28 +10,14 @@ from eca_protocol.peer import Handler
 from eca_server.agent.commands import matching_commands
 from eca_server.agent.commands.custom import CommandFiles
 from eca_server.agent.context.queries import query_contexts
-from eca_server.client.session import Session
 from eca_server.config.tool_settings import paths_of
+from eca_server.connection.features.composition import Feature
 from eca_server.connection.features.folders import Folders
 from eca_server.connection.features.settings import Settings
 
-if TYPE_CHECKING:
-    from eca_server.connection.features.mcp import MCPServers
 
-
-@attrs.frozen(eq=False)
-class Queries:
-    """The queries of a connection.
-
-    Attributes:
-        on_shown: called with the id of a chat that a page may show for the first time.
-    """
-
-    session: Session
-    settings: Settings
-    folders: Folders
-    servers: Callable[[], MCPServers | None]
-    on_shown: Callable[[str], None]
+class Queries(Feature):
+    """The queries of a connection."""
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers of queries."""
@@ -48,7 +31,7 @@ class Queries:
         self, params: m.ChatQueryContextParams
     ) -> m.ChatQueryContextResponse | Awaitable[m.ChatQueryContextResponse]:
         if params.chat_id and not params.query:
-            self.on_shown(params.chat_id)
+            self.parts.repeat_announcements(params.chat_id)
         resources = self._resources(params)
         if not self.session.roots and not params.query.strip():
             return m.ChatQueryContextResponse(chat_id=params.chat_id, contexts=resources)
@@ -64,7 +47,7 @@ class Queries:
     async def _query_commands(
         self, params: m.ChatQueryCommandsParams
     ) -> m.ChatQueryCommandsResponse:
-        servers = self.servers()
+        servers = self.parts.servers()
         commands = await matching_commands(
             params.query,
             command_files(self.folders, self.settings),
@@ -74,7 +57,7 @@ class Queries:
         return m.ChatQueryCommandsResponse(chat_id=params.chat_id, commands=commands)
 
     def _resources(self, params: m.ChatQueryContextParams) -> tuple[m.McpResourceContext, ...]:
-        servers = self.servers()
+        servers = self.parts.servers()
         if servers is None:
             return ()
         from eca_server.agent.context.resources import matching_resources  # noqa: PLC0415 - only where needed

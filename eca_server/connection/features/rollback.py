@@ -16,13 +16,14 @@ from eca_protocol import messages as m
 from eca_protocol import methods
 from eca_protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, RPCError
 from eca_protocol.peer import Handler
-from eca_server.agent.chat import Chat, Chats
+from eca_server.agent.chat import Chat
 from eca_server.agent.chat.history import UnknownMessage
 from eca_server.agent.chat.restoring import RollbackRefused
 from eca_server.agent.chat.rollback import RollbackRequest, RollbackResult, roll_back
 from eca_server.agent.chat.undo import SkippedFile
-from eca_server.client.session import MessageKind, Session
+from eca_server.client.session import MessageKind
 from eca_server.connection.features.chat_views import ChatViews
+from eca_server.connection.features.composition import Composition, Feature
 
 REST: Final = "rest"
 """A value of `include` that is an extension: restore the files that can be restored."""
@@ -42,14 +43,13 @@ class _Refusal:
     refused_at: float
 
 
-@attrs.frozen(eq=False)
-class Rollbacks:
+class Rollbacks(Feature):
     """The requests to roll chats back."""
 
-    session: Session
-    chats: Chats
-    views: ChatViews
-    _refusals: dict[str, _Refusal] = attrs.field(factory=dict, init=False)
+    def __init__(self, parts: Composition, views: ChatViews) -> None:
+        super().__init__(parts)
+        self.views = views
+        self._refusals: dict[str, _Refusal] = {}
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handler of rollbacks."""

@@ -5,37 +5,20 @@ A selection of the client is not sent back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import attrs
 
 from eca_protocol import messages as m
 from eca_protocol import methods
 from eca_protocol.peer import Handler
-from eca_server.agent.chat import Chat, Chats
+from eca_server.agent.chat import Chat
 from eca_server.agent.chat.outlet import Outlet
-from eca_server.client.session import Session
-from eca_server.connection.features.announcer import Announcer
-from eca_server.connection.features.current_models import CurrentModels
-from eca_server.connection.features.selection import Selection
-from eca_server.connection.features.settings import Settings
+from eca_server.connection.features.composition import Feature
 
 
-@attrs.frozen(eq=False)
-class Selecting:
-    """The selections that the client or a command makes.
-
-    Attributes:
-        on_model: called with each model that the client selects.
-    """
-
-    session: Session
-    settings: Settings
-    models: CurrentModels
-    selection: Selection
-    announcer: Announcer
-    chats: Chats
-    on_model: Callable[[str], None]
+class Selecting(Feature):
+    """The selections that the client or a command makes."""
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers of selections."""
@@ -115,7 +98,7 @@ class Selecting:
         if variant is not None or model != before.model:
             variant = self.selection.variant_in_force(model, variant, before.behavior) or None
         self.selection.select_model(chat, model, variant)
-        self.on_model(model)
+        self.parts.learn_modes(model)
         if self.announcer.is_introduced:
             is_own = variant == params.variant
             self.announcer.announce_variants(model, variant, params.chat_id, is_own=is_own)

@@ -5,13 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
-import trio
-
 from eca_protocol import messages as m
 from eca_protocol import methods
 from eca_protocol.peer import Handler
 from eca_protocol.server.texts import arguments_of, named_command
-from eca_server.agent.chat import Chat, Chats, Turn
+from eca_server.agent.chat import Chat, Turn
 from eca_server.agent.chat.subagents import SubagentChat
 from eca_server.agent.chat.turn import Steer, SteeredCommand
 from eca_server.agent.commands import run_command, steering_of
@@ -26,8 +24,9 @@ _MAY_BE_KEY = (
 _log = logging.getLogger("eca_server.agent.chat")
 
 
-def make_handlers(chats: Chats, prompts: Prompts, nursery: trio.Nursery) -> Mapping[str, Handler]:
+def make_handlers(prompts: Prompts) -> Mapping[str, Handler]:
     """Return the handlers of steering."""
+    chats, nursery = prompts.chats, prompts.host.nursery
 
     def prompt_steer(params: m.ChatPromptSteerParams) -> None:
         chat = chats.at(params.chat_id)

@@ -18,24 +18,9 @@ import trio
 from eca_protocol.messages import ChatAskQuestionOption, ChatAskQuestionParams
 from eca_server.agent.tools.ask_user import PATIENCE, client_asks_questions
 from eca_server.client.session import REQUEST_ERRORS, Session
+from eca_server.config import trust_texts as texts
 from eca_server.config.data_file import DataFileError
 from eca_server.config.trust_store import TrustStore
-from eca_server.config.trust_texts import (
-    NEVER,
-    NOT_NOW,
-    PREFIX,
-    TRUST,
-    Listing,
-    accepted,
-    announcement,
-    count,
-    full_list,
-    guards_off,
-    list_items,
-    question,
-    shown,
-    unique_roots,
-)
 from eca_server.connection.features.settings import Settings
 
 if TYPE_CHECKING:
@@ -51,13 +36,13 @@ Ask: TypeAlias = Callable[[ChatAskQuestionParams], Awaitable[str | None]]
 
 _OPTIONS: Final = (
     ChatAskQuestionOption(
-        label=TRUST, description="Use these settings from now on; ask again when one changes."
+        label=texts.TRUST, description="Use these settings from now on; ask again when one changes."
     ),
     ChatAskQuestionOption(
-        label=NOT_NOW, description="Continue without them; the next session asks again."
+        label=texts.NOT_NOW, description="Continue without them; the next session asks again."
     ),
     ChatAskQuestionOption(
-        label=NEVER, description="Continue without them; ask again only when they change."
+        label=texts.NEVER, description="Continue without them; ask again only when they change."
     ),
 )
 _QUESTION_LINE: Final = 300  # characters of a line in the question
@@ -129,7 +114,7 @@ class Trust:
     async def ask(self, ask: Ask, say: Callable[[str], None]) -> None:
         """Ask about each root with new waiting settings, once in a session."""
         async with self._asking:
-            for root in unique_roots(self._unanswered()):
+            for root in texts.unique_roots(self._unanswered()):
                 await self._ask_about(root, ask, say)
 
     def announce(self) -> None:
@@ -140,11 +125,11 @@ class Trust:
         keys = set(map(_key, pending))
         if keys - self._announced:
             self._announced |= keys
-            self.session.show("warning", announcement(pending))
+            self.session.show("warning", texts.announcement(pending))
 
-    def list_waiting(self) -> Listing:
+    def list_waiting(self) -> texts.Listing:
         """Describe the waiting settings, which can then be accepted."""
-        listing = list_items(self.items, longest=LIST_LINE, most=LIST)
+        listing = texts.list_items(self.items, longest=LIST_LINE, most=LIST)
         self._listed.update(map(_key, listing.items))
         return listing
 
@@ -193,7 +178,7 @@ class Trust:
         if not waiting:
             return ""
         if self.is_barred:
-            return f"{PREFIX}: the editor says that this workspace is not trusted."
+            return f"{texts.PREFIX}: the editor says that this workspace is not trusted."
         item = waiting[0]  # the one whose command was announced
         settings = item.value if isinstance(item.value, dict) else {}
         hidden = [key for key in ("env", "cwd") if settings.get(key)]
@@ -203,10 +188,10 @@ class Trust:
             self._postponed.discard(_key(item))
             can_ask = client_asks_questions(self.session) and item in self.pending
             how = "The next prompt asks you first." if can_ask else "Send `/trust` in a chat first."
-            gets = f"would use your {shown(', '.join(item.uses))}"
+            gets = f"would use your {texts.shown(', '.join(item.uses))}"
             has = f"has settings that were not shown to you ({', '.join(hidden)})"
             return (
-                f"{PREFIX}: the MCP server {shown(name)} of {shown(item.root)} "
+                f"{texts.PREFIX}: the MCP server {texts.shown(name)} of {texts.shown(item.root)} "
                 f"{gets if item.uses else has}. {how}"
             )
 
@@ -221,13 +206,13 @@ class Trust:
         if all(_key(each) in self._postponed for each in waiting):
             return
         lists_in_chat = self.session.profile.display.has_plain_own_texts
-        short = list_items(waiting, longest=_QUESTION_LINE, most=_QUESTION_LIST)
+        short = texts.list_items(waiting, longest=_QUESTION_LINE, most=_QUESTION_LIST)
         listed = short.items
         if lists_in_chat or short.is_cut:
-            whole = list_items(waiting, longest=LIST_LINE, most=LIST)
+            whole = texts.list_items(waiting, longest=LIST_LINE, most=LIST)
             listed = whole.items
-            say(full_list(root, whole))
-        text = question(
+            say(texts.full_list(root, whole))
+        text = texts.question(
             root, waiting, None if lists_in_chat else short, unlisted=len(waiting) - len(listed)
         )
         params = ChatAskQuestionParams(
@@ -238,11 +223,11 @@ class Trust:
         except REQUEST_ERRORS as error:
             _log.info("the question about %s has no answer: %s", root, error)
             answer = None
-        self._postponed.update(map(_key, listed if answer == TRUST else waiting))
+        self._postponed.update(map(_key, listed if answer == texts.TRUST else waiting))
         try:
             say(await self._answered(answer, root, listed, waiting))
         except DataFileError as error:
-            say(f"{PREFIX}: your answer could not be stored, so nothing changed: {error}")
+            say(f"{texts.PREFIX}: your answer could not be stored, so nothing changed: {error}")
 
     async def _answered(
         self,
@@ -253,14 +238,14 @@ class Trust:
     ) -> str:
         """Act on an answer, and return a text about it."""
         with trio.CancelScope(shield=True):  # a stop must not interrupt the decision
-            if answer == TRUST:
+            if answer == texts.TRUST:
                 await self.accept(listed)
-                return accepted(root, listed, [e for e in self.pending if e.root == root])
-            if answer == NEVER:
+                return texts.accepted(root, listed, [e for e in self.pending if e.root == root])
+            if answer == texts.NEVER:
                 await self.refuse(waiting)
         return (
-            f"{PREFIX}: continuing without {count(waiting)} of {shown(root)}."
-            f"{guards_off(waiting)} `/trust` lists and accepts them."
+            f"{texts.PREFIX}: continuing without {texts.count(waiting)} of {texts.shown(root)}."
+            f"{texts.guards_off(waiting)} `/trust` lists and accepts them."
         )
 
     def _unanswered(self) -> tuple[TrustItem, ...]:
@@ -277,7 +262,7 @@ class Trust:
     ) -> None:
         store = TrustStore(self.environ)
         decided = tuple(items)
-        for root in unique_roots(decided):
+        for root in texts.unique_roots(decided):
             digests = [each.digest for each in decided if each.root == root]
             await trio.to_thread.run_sync(decide, store, root, digests)
         await self._reload()

@@ -2,6 +2,9 @@
 
 A paused answer is continued here, so that callers see one answer. If the provider refuses the
 reasoning of earlier answers, the request is repeated once without it, and the user is notified.
+
+The marks for the provider's cache, of which there may be four, are where the next request looks for
+them.
 """
 
 from __future__ import annotations
@@ -19,13 +22,13 @@ from eca_server.json_members import count_in, object_in
 from eca_server.models import listings
 from eca_server.models.answer import Answer
 from eca_server.models.anthropic.decoder import MessagesDecoder
-from eca_server.models.anthropic.messages import MessagesWriter
-from eca_server.models.anthropic.request import DROPPABLE, mark_messages, write_request
-from eca_server.models.anthropic.thinking import thinking_support
-from eca_server.models.backend import BackendError, ModelInfo, Request
+from eca_server.models.anthropic.messages import MessagesWriter, mark_for_cache
+from eca_server.models.anthropic.thinking import thinking_fields, thinking_support
+from eca_server.models.backend import BackendError, ModelInfo, Request, Tool
 from eca_server.models.encoding import HistoryEncoder
 from eca_server.models.events import Event, Finished, Started, Usage
 from eca_server.models.facts import ModelFacts
+from eca_server.models.history import Origin, ReasoningPart, ToolCallPart
 from eca_server.models.http_backend import AmendedRequest, HTTPBackend, refused_parameter
 from eca_server.models.reasoning import demands_reasoning, without_reasoning
 
@@ -36,6 +39,14 @@ _CACHE = "cache_control"
 _MARGIN = 256
 """Tokens that the same prompt may count more the next time."""
 _LEAST_ANSWER = 1_024
+
+_ANSWER = 64_000
+_ANSWER_UNKNOWN = 32_000
+"""Default limits of an answer, in tokens."""
+
+_SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 10}
+
+_NO_TOOL = Tool(name="none", description="No tools are available.", parameters={})
 
 _OVER_WINDOW = re.compile(r"exceed context limit: (\d{1,15}) \+ \d+ > (\d{1,15})\b")
 _OVER_LIMIT = re.compile(r"max_tokens: \d+ > 0*([1-9]\d{,14})\b")
@@ -57,7 +68,16 @@ class Anthropic(HTTPBackend):
         "accept": "text/event-stream",
         "anthropic-version": "2023-06-01",
     }
-    droppable = DROPPABLE
+    droppable = (
+        "metadata",
+        "output_config",
+        "service_tier",
+        "temperature",
+        "thinking",
+        "tool_choice",
+        "top_k",
+        "top_p",
+    )
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -66,16 +86,34 @@ class Anthropic(HTTPBackend):
 
     @override
     def write(self, request: Request) -> dict[str, Any]:
+        max_tokens = request.max_output_tokens  # this API requires it
+        if max_tokens is None:
+            max_tokens = min(self.capabilities.output or _ANSWER_UNKNOWN, _ANSWER)
+        payload: dict[str, Any] = {
+            "model": self.wire_model,
+            "max_tokens": max_tokens,
+            "stream": True,
+        }
+        tools = [_tool(tool) for tool in request.tools]
+        if tools and self.capabilities.web_search:
+            tools.append(dict(_SEARCH))
+        if not tools and _has_calls(request):  # the API refuses calls without tools
+            tools = [_tool(_NO_TOOL)]
+            payload["tool_choice"] = {"type": "none"}
+        system = [{"type": "text", "text": request.system}] if request.system.strip() else []
+        for name, blocks in (("tools", tools), ("system", system)):
+            if blocks:
+                if _CACHE not in self._refused:
+                    mark_for_cache(blocks)
+                payload[name] = blocks
+        support, effort = self._thinking_support, request.reasoning_effort
+        thinking = thinking_fields(effort, support, max_tokens=max_tokens)
+        is_enabled = thinking.get("thinking", {}).get("type") == "enabled"
+        if is_enabled and not _may_begin_to_think(request, self.origin):
+            thinking = {}
         trailing = [] if request.paused is None else [self._writer.paused(request.paused)]
-        return write_request(
-            request,
-            messages=self._encoder.written(request.messages, trailing=trailing),
-            origin=self.origin,
-            wire_model=self.wire_model,
-            support=self._thinking_support,
-            capabilities=self.capabilities,
-            cached=_CACHE not in self._refused,
-        )
+        messages = self._encoder.written(request.messages, trailing=trailing)
+        return {**payload, **thinking, "messages": messages}
 
     @override
     def decoder(self, request: Request) -> MessagesDecoder:
@@ -126,9 +164,9 @@ class Anthropic(HTTPBackend):
 
     def _write_with(self, *, thinking_required: bool) -> None:
         self._writer = MessagesWriter(
-            self.origin, images=self.capabilities.images, thinking_required=thinking_required
+            images=self.capabilities.images, thinking_required=thinking_required
         )
-        self._encoder = HistoryEncoder(self._writer, mark=self._mark)
+        self._encoder = HistoryEncoder(self._writer, self.origin, mark=self._mark)
 
     def _allowed_output(self, refusal: str) -> int | None:
         """Return the output limit that a refusal asks for; None: it names none worth a retry."""
@@ -142,8 +180,14 @@ class Anthropic(HTTPBackend):
         return None
 
     def _mark(self, written: list[dict[str, Any]]) -> None:
+        """Mark the last two user messages for the cache.
+
+        The earlier of the two was the last in the previous request. So the prefix that this request
+        cached is found again, whatever came since.
+        """
         if _CACHE not in self._refused:
-            mark_messages(written)
+            for message in [each for each in written if each["role"] == "user"][-2:]:
+                mark_for_cache(message["content"])
 
     @override
     async def _events(self, request: Request) -> AsyncGenerator[Event, None]:
@@ -205,3 +249,34 @@ def read_model(listed: Mapping[str, Any]) -> ModelInfo:
 
 def _supported(abilities: Mapping[str, Any]) -> list[str]:
     return [name for name in abilities if object_in(abilities, name).get("supported") is True]
+
+
+def _has_calls(request: Request) -> bool:
+    return any(
+        isinstance(part, ToolCallPart) for message in request.messages for part in message.parts
+    )
+
+
+def _may_begin_to_think(request: Request, origin: Origin) -> bool:
+    """Return whether to allow thinking: a running loop of calls must have started with it."""
+    if not request.messages or request.messages[-1].role != "tool":
+        return True
+    answers = (message for message in reversed(request.messages) if message.role == "assistant")
+    last = next(answers, None)
+    if last is None or not last.parts:
+        return True
+    return last.origin == origin and isinstance(last.parts[0], ReasoningPart)
+
+
+def _tool(tool: Tool) -> dict[str, Any]:
+    """Write a tool; its schema must be that of an object, without alternatives at the top."""
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "input_schema": {**_without_alternatives(tool.parameters), "type": "object"},
+    }
+
+
+def _without_alternatives(schema: Mapping[str, Any]) -> dict[str, Any]:
+    refused = ("oneOf", "anyOf", "allOf")
+    return {name: value for name, value in schema.items() if name not in refused}

@@ -22,7 +22,6 @@ from eca_server.models.history import (
     FilePart,
     ImagePart,
     Message,
-    Origin,
     Part,
     ReasoningPart,
     ServerToolPart,
@@ -63,11 +62,9 @@ class MessagesWriter:
     """A `Writer` for the Messages API.
 
     Args:
-        origin: the model whose opaque parts are sent back.
         thinking_required: whether each answer must begin with reasoning.
     """
 
-    _origin: Origin
     _images: bool = attrs.field(default=True, kw_only=True)
     thinking_required: bool = attrs.field(default=False, kw_only=True)
 
@@ -107,22 +104,14 @@ class MessagesWriter:
         yield from trailing
 
     def _answer(self, message: Message, ids: _Ids) -> list[_Block]:
-        if message.origin == self._origin:
-            blocks = self._verbatim(_paired(message.parts), ids)
-            while blocks[-1]["type"] in _THOUGHTS:
-                blocks.pop()  # the API refuses reasoning at the end
-            return blocks
-        blocks = []
-        for part in message.parts:
-            match part:
-                case TextPart() | ServerToolPart() | ImagePart():
-                    blocks.append(_text(spoken(part).rstrip()))
-                case ToolCallPart():
-                    blocks.append(_call(part, ids.new(part.id, part.id)))
+        blocks = self._verbatim(_paired(message.parts), ids)
+        while blocks[-1]["type"] in _THOUGHTS:
+            blocks.pop()  # the API refuses reasoning at the end
+        if message.origin is None:  # and the blanks with which a different model may end
+            return [{**b, "text": b["text"].rstrip()} if "text" in b else b for b in blocks]
         return blocks
 
     def _verbatim(self, parts: Iterable[Part], ids: _Ids) -> list[_Block]:
-        """Write an answer of this very model as it came."""
         blocks: list[_Block] = []
         for part in parts:
             match part:

@@ -12,9 +12,7 @@ from typing import Any
 import attrs
 
 from eca_server.models.facts import Capabilities
-
-_EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
-"""From lowest to highest."""
+from eca_server.models.reasoning import EFFORTS, nearest_effort
 
 _BUDGETS: Mapping[str, int] = {
     "minimal": 1_024,
@@ -56,9 +54,9 @@ _BY_VERSION: tuple[tuple[str, tuple[int, int], ThinkingSupport], ...] = (
     ("", (4, 0), ThinkingSupport(types=_BUDGET, betas=("interleaved-thinking-2025-05-14",))),
     ("", (4, 5), ThinkingSupport(types=_BUDGET)),
     ("", (4, 6), ThinkingSupport(types=_ADAPTIVE, efforts=("low", "medium", "high", "max"))),
-    ("", (4, 7), ThinkingSupport(types=_ADAPTIVE, efforts=_EFFORTS[1:])),
-    ("opus", (5, 5), ThinkingSupport(types=frozenset({"adaptive"}), efforts=_EFFORTS[1:])),
-    ("fable", (5, 1), ThinkingSupport(types=frozenset({"adaptive"}), efforts=_EFFORTS[1:])),
+    ("", (4, 7), ThinkingSupport(types=_ADAPTIVE, efforts=EFFORTS[1:])),
+    ("opus", (5, 5), ThinkingSupport(types=frozenset({"adaptive"}), efforts=EFFORTS[1:])),
+    ("fable", (5, 1), ThinkingSupport(types=frozenset({"adaptive"}), efforts=EFFORTS[1:])),
 )
 """By family and version; the last matching row counts, a name without version is the newest."""
 
@@ -110,7 +108,8 @@ def thinking_fields(
     if "adaptive" in support.types:
         # Between calls such a model writes thinking blocks, which are empty without `display`.
         fields: dict[str, Any] = {"thinking": {"type": "adaptive", "display": "summarized"}}
-        if (nearest := _nearest(effort, support.efforts)) is not None:
+        requested = None if effort == "none" else effort
+        if (nearest := nearest_effort(requested, support.efforts)) is not None:
             fields["output_config"] = {"effort": nearest}
         return fields
     budget = min(_BUDGETS.get(effort or "", 0) or _BUDGETS["medium"], _largest_budget(max_tokens))
@@ -121,12 +120,3 @@ def thinking_fields(
 
 def _largest_budget(max_tokens: int) -> int:
     return max_tokens - min(_LEFT_FOR_THE_ANSWER, max_tokens // 2)
-
-
-def _nearest(effort: str | None, known: tuple[str, ...]) -> str | None:
-    """Return the known effort closest to the requested one."""
-    if effort not in _EFFORTS:
-        return None
-    requested = _EFFORTS.index(effort)
-    places = [_EFFORTS.index(each) for each in known if each in _EFFORTS]
-    return _EFFORTS[min(places, key=lambda place: abs(place - requested))] if places else None

@@ -30,8 +30,13 @@ from eca_server.models.events import (
     TextDelta,
     Usage,
 )
-from eca_server.models.google.sources import Sources
-from eca_server.models.stream_decoder import DecoderOptions, StreamDecoder, count_at, decoded_image
+from eca_server.models.stream_decoder import (
+    Citations,
+    DecoderOptions,
+    StreamDecoder,
+    count_at,
+    decoded_image,
+)
 
 _SPELLINGS: Mapping[FinishReason, tuple[str, ...]] = {
     "stop": ("STOP",),
@@ -80,7 +85,7 @@ class GeminiDecoder(StreamDecoder):
         self._thought: str | None = None
         self._server_tools: dict[str, ServerTool] = {}
         self._server_tools_used = False
-        self._sources = Sources()
+        self._citations = Citations()
         self._counts: Any = None
         self._raw_reason = ""
         self._finish_words = ""
@@ -159,13 +164,28 @@ class GeminiDecoder(StreamDecoder):
         for part in list_in(object_in(candidate, "content"), "parts"):
             if isinstance(part, dict):  # gateways write absent fields as nulls
                 events += self._part({k: v for k, v in part.items() if v is not None})
-        events += self._sources.read(candidate, searches=not self._server_tools_used)
+        events += self._sources(candidate)
         reason = text_in(candidate, "finishReason")
         if reason and reason != "FINISH_REASON_UNSPECIFIED":
             self.finish_seen = True
             self._raw_reason = reason
             self._finish_words = text_in(candidate, "finishMessage")
             events += self._end_thought()
+        return events
+
+    def _sources(self, candidate: Mapping[str, Any]) -> list[Event]:
+        """Emit the pages and the search, unless the search is a part of the answer."""
+        events: list[Event] = []
+        grounding = object_in(candidate, "groundingMetadata")
+        queries = list_in(grounding, "webSearchQueries")
+        if not self._server_tools_used and any(isinstance(query, str) for query in queries):
+            events += [
+                ServerTool(kind="web_search", phase="started"),
+                ServerTool(kind="web_search", phase="finished"),
+            ]
+        pages = [object_in(chunk, "web") for chunk in list_in(grounding, "groundingChunks")]
+        for source in (*pages, *list_in(object_in(candidate, "citationMetadata"), "citations")):
+            events += self._citations.cite(text_in(source, "uri"), text_in(source, "title"))
         return events
 
     def _part(self, part: dict[str, Any]) -> list[Event]:

@@ -13,9 +13,7 @@ from typing import Any
 import attrs
 
 from eca_server.models.facts import Capabilities
-
-_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-"""From lowest to highest."""
+from eca_server.models.reasoning import nearest_effort
 
 _BUDGETS: Mapping[str, int] = {
     "none": 0,
@@ -99,12 +97,9 @@ def thinking_config(effort: str | None, generation: Generation) -> dict[str, Any
     if not generation.thinks:
         return {}
     config: dict[str, Any] = {"includeThoughts": True}
-    places = [_EFFORTS.index(each) for each in generation.levels if each in _EFFORTS]
-    if effort in _EFFORTS and places:
-        requested = _EFFORTS.index(effort)
-        nearest = _EFFORTS[min(places, key=lambda place: abs(place - requested))]
+    if (nearest := nearest_effort(effort, generation.levels)) is not None:
         config["thinkingLevel"] = nearest.upper()
-    elif effort in _EFFORTS and generation.budgets is not None:
+    elif (budget := _BUDGETS.get(effort or "")) is not None and generation.budgets is not None:
         fewest, most = generation.budgets
-        config["thinkingBudget"] = max(fewest, min(most, _BUDGETS[effort]))
+        config["thinkingBudget"] = max(fewest, min(most, budget))
     return config

@@ -21,14 +21,12 @@ from eca_server.models.history import (
     FilePart,
     ImagePart,
     Message,
-    Origin,
     Part,
     ReasoningPart,
-    ServerToolPart,
     TextPart,
     ToolCallPart,
     ToolResultPart,
-    spoken,
+    neutral_answer,
 )
 
 UNSIGNED = "skip_thought_signature_validator"
@@ -63,11 +61,9 @@ class ContentWriter:
     """A `Writer` for Gemini.
 
     Args:
-        origin: the model whose opaque parts are sent back.
         generation: the model's options.
     """
 
-    _origin: Origin
     _generation: Generation
     _images: bool = attrs.field(default=True, kw_only=True)
 
@@ -108,38 +104,21 @@ class ContentWriter:
         calls: dict[str, tuple[str, str | None]] = {}
         for part in message.parts:
             if isinstance(part, ToolCallPart):
-                provider_id = part.provider_id if message.origin == self._origin else None
-                provider_id = None if provider_id in used_ids else provider_id
+                provider_id = None if part.provider_id in used_ids else part.provider_id
                 used_ids |= {provider_id} if provider_id else set()
                 calls[part.id] = legal_name(part.name), provider_id
         return calls
 
     def _answer(self, message: Message, calls: Mapping[str, tuple[str, str | None]]) -> list[_Part]:
-        is_own = message.origin == self._origin
-        parts = self._verbatim(message, calls) if is_own else []
-        parts = parts or self._foreign(message, calls)
+        parts = self._verbatim(message, calls) or self._verbatim(neutral_answer(message), calls)
         first = next((part for part in parts if "functionCall" in part), None)
         if first is not None and self._generation.signs:
             first[_SIGNATURE] = first.get(_SIGNATURE) or UNSIGNED
         return parts
 
-    def _foreign(
-        self, message: Message, calls: Mapping[str, tuple[str, str | None]]
-    ) -> list[_Part]:
-        """Write an answer of a different model."""
-        parts: list[_Part] = []
-        for part in message.parts:
-            match part:
-                case TextPart() | ServerToolPart() | ImagePart():
-                    parts.append({"text": spoken(part)})
-                case ToolCallPart():
-                    parts.append(_call(part, calls[part.id]))
-        return parts
-
     def _verbatim(
         self, message: Message, calls: Mapping[str, tuple[str, str | None]]
     ) -> list[_Part]:
-        """Write an answer of this very model as it came."""
         parts: list[_Part] = []
         for part in message.parts:
             match part:

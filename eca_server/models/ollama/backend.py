@@ -3,6 +3,9 @@
 A model's capabilities are asked at its first use, never before. A model that is not in memory is
 reported as loading. A missing capability is left out of all further requests, and the user is
 notified once per chat.
+
+Input is never truncated silently: by default Ollama drops the oldest messages, tools and
+instructions included; each request tells it to refuse instead.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import trio
 from typing_extensions import override
 
 from eca_server.models.backend import BackendError, ModelInfo, Request
+from eca_server.models.calls import function_tool
 from eca_server.models.encoding import HistoryEncoder
 from eca_server.models.estimate import request_tokens
 from eca_server.models.events import Event, Note, Progress, Usage
@@ -30,7 +34,7 @@ from eca_server.models.ollama.models import (
     read_details,
     read_installed,
 )
-from eca_server.models.ollama.request import think_value, write_request
+from eca_server.models.reasoning import EFFORTS
 
 METADATA_SECONDS = 5.0
 """The deadline of optional requests, in seconds."""
@@ -73,19 +77,25 @@ class Ollama(HTTPBackend):
 
     @override
     def write(self, request: Request) -> dict[str, Any]:
-        instructions = {"role": "system", "content": request.system}
-        if not self.capabilities.tools:
-            request = attrs.evolve(request, tools=())
-        return write_request(
-            request,
-            messages=self._encoder.written(
-                request.messages, before=[instructions] if request.system.strip() else []
+        instructions = [{"role": "system", "content": request.system}]
+        defaults = {"num_ctx": self._context.size, "num_predict": request.max_output_tokens}
+        options = {**defaults, **self._options}  # a null of the user's removes ours
+        payload: dict[str, Any] = {
+            "model": self.wire_model,
+            "messages": self._encoder.written(
+                request.messages, before=instructions if request.system.strip() else ()
             ),
-            wire_model=self.wire_model,
-            think=think_value(request.reasoning_effort, thinks=self._thinks, efforts=self._efforts),
-            context=self._context.size,
-            options=self._options,
-        )
+            "stream": True,
+            "truncate": False,
+            "shift": False,
+            "options": {k: v for k, v in options.items() if v is not None},
+        }
+        if self.capabilities.tools and request.tools:
+            payload["tools"] = [function_tool(tool) for tool in request.tools]
+        think = think_value(request.reasoning_effort, thinks=self._thinks, efforts=self._efforts)
+        if think is not None:
+            payload["think"] = think
+        return payload
 
     @override
     def decoder(self, request: Request) -> OllamaDecoder:
@@ -188,7 +198,7 @@ class Ollama(HTTPBackend):
 
     def _new_histories(self) -> HistoryEncoder:
         known = self.capabilities
-        return HistoryEncoder(OllamaWriter(self.origin, tools=known.tools, images=known.images))
+        return HistoryEncoder(OllamaWriter(tools=known.tools, images=known.images), self.origin)
 
     def _new_notes(self, request: Request) -> Iterator[str]:
         """Yield the notes that the chat's user has not seen yet."""
@@ -201,3 +211,24 @@ class Ollama(HTTPBackend):
             if is_so and (request.cache_key, note) not in self._shown_notes:
                 self._shown_notes.add((request.cache_key, note))
                 yield note
+
+
+def think_value(
+    effort: str | None, *, thinks: bool | None, efforts: Sequence[str]
+) -> bool | str | None:
+    """Return the value of `think` for a reasoning effort; None: the field is omitted.
+
+    Args:
+        effort: the requested effort.
+        thinks: whether the model reasons; None: unknown.
+        efforts: its efforts, from lowest to highest; empty: reasoning is on or off.
+    """
+    if effort is None or thinks is False:
+        return None
+    if not efforts:
+        return effort != "none"
+    if effort in efforts or effort not in ("none", *EFFORTS):
+        return effort
+    requested = EFFORTS.index(effort) if effort in EFFORTS else -1
+    below = [each for each in efforts if EFFORTS.index(each) <= requested]
+    return below[-1] if below else efforts[0]

@@ -18,7 +18,6 @@ from eca_server.models.history import (
     FilePart,
     ImagePart,
     Message,
-    Origin,
     ReasoningPart,
     ServerToolPart,
     TextPart,
@@ -35,12 +34,10 @@ class OllamaWriter:
     """A `Writer` for Ollama; the names of calls by id are carried over.
 
     Args:
-        origin: the model whose reasoning is sent back.
         tools: whether the model accepts tools.
         images: whether the model accepts images.
     """
 
-    _origin: Origin
     _tools: bool = attrs.field(default=True, kw_only=True)
     _images: bool = attrs.field(default=True, kw_only=True)
 
@@ -91,7 +88,7 @@ class OllamaWriter:
                     texts.append(spoken(part))
                 case ToolCallPart() if not self._tools:
                     texts.append(f"[called {part.name} with {part.raw}]")
-                case ReasoningPart(text=text) if message.origin == self._origin and text:
+                case ReasoningPart(text=text) if text:
                     thoughts.append(text)
         answer: _Message = {"role": "assistant", "content": "".join(texts)}
         if thoughts:

@@ -14,7 +14,7 @@ import attrs
 from eca_server.json_members import count_in, list_in, object_in
 from eca_server.models.backend import ModelInfo
 from eca_server.models.facts import ModelFacts
-from eca_server.models.ollama.request import LEVELS
+from eca_server.models.reasoning import EFFORTS
 
 _NUM_CTX = re.compile(r"^num_ctx\s+(\d+)\s*$", re.MULTILINE)
 
@@ -83,7 +83,7 @@ def read_details(shown: Any) -> ModelDetails:
     architecture = str(info.get("general.architecture"))
     values = object_in(shown, "thinking").get("values")
     efforts = (
-        tuple(level for level in LEVELS if level in values)
+        tuple(level for level in EFFORTS if level in values)
         if isinstance(values, list)
         else _LEVELS.get(architecture, ())
     )

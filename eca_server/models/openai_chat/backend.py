@@ -1,5 +1,8 @@
 """The backend for Chat Completions.
 
+A field that a server may not accept is at the top level of a request, under the name by which the
+server refuses it, so that it can be dropped.
+
 A gateway may pass on the reasoning of earlier answers to a provider that refuses it. Then the
 request is repeated once without the reasoning, and the user is notified.
 """
@@ -13,13 +16,14 @@ from typing import Any
 from typing_extensions import override
 
 from eca_server.models.backend import BackendError, Request
+from eca_server.models.calls import function_tool
 from eca_server.models.corrections import CorrectingBackend
+from eca_server.models.efforts import DEEPSEEK_V4
 from eca_server.models.encoding import HistoryEncoder
 from eca_server.models.http_backend import AmendedRequest
 from eca_server.models.openai_chat.decoder import UNREADABLE_CALL, ChatDecoder
 from eca_server.models.openai_chat.messages import ChatWriter
 from eca_server.models.openai_chat.profiles import PROFILES, Profile, profile_after
-from eca_server.models.openai_chat.request import DROPPABLE, write_request
 from eca_server.models.reasoning import unsigned
 
 _SIGNATURE_REFUSED = re.compile(
@@ -33,29 +37,53 @@ class OpenAIChat(CorrectingBackend):
     """A model behind an endpoint that speaks Chat Completions.
 
     Args:
-        profile: the server's options; None: those of its provider.
         settings: the arguments of `HTTPBackend`.
     """
 
     path = "/chat/completions"
-    droppable = DROPPABLE
+    droppable = (
+        "stream_options",
+        "max_completion_tokens",
+        "max_tokens",
+        "parallel_tool_calls",
+        "reasoning_effort",
+        "reasoning",
+        "temperature",
+        "thinking",
+        "tool_choice",
+        "tool_stream",
+        "top_p",
+        "verbosity",
+    )
     server_wide = frozenset({"stream_options"})
     model_error_codes = frozenset({"tool_use_failed", UNREADABLE_CALL})
 
-    def __init__(self, *, profile: Profile | None = None, **settings: Any) -> None:
+    def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        profile = profile or PROFILES.get(self.server, Profile())
+        profile = PROFILES.get(self.server, Profile())
         self.headers = {**self.headers, **profile.headers}
         self._use(profile)
 
     @override
     def write(self, request: Request) -> dict[str, Any]:
-        return write_request(
-            request,
-            wire_model=self.wire_model,
-            profile=self._profile,
-            histories=self._encoder,
-        )
+        profile = self._profile
+        instructions = [{"role": "system", "content": request.system}]
+        payload: dict[str, Any] = {
+            "model": self.wire_model,
+            "messages": self._encoder.written(
+                request.messages, before=instructions if request.system.strip() else ()
+            ),
+            "stream": True,
+        }
+        if profile.stream_options is not None:
+            payload["stream_options"] = dict(profile.stream_options)
+        if request.tools:
+            payload["tools"] = [function_tool(tool) for tool in request.tools]
+        if request.max_output_tokens is not None:
+            payload[profile.max_tokens_field] = request.max_output_tokens
+        if request.reasoning_effort:
+            payload |= _reasoning_fields(request.reasoning_effort, self.wire_model.lower(), profile)
+        return {**payload, **profile.extra}
 
     @override
     def decoder(self, request: Request) -> ChatDecoder:
@@ -84,5 +112,15 @@ class OpenAIChat(CorrectingBackend):
 
     def _use(self, profile: Profile) -> None:
         self._profile = profile
-        writer = ChatWriter(self.origin, profile, images=self.capabilities.images)
-        self._encoder = HistoryEncoder(writer)
+        writer = ChatWriter(profile, images=self.capabilities.images)
+        self._encoder = HistoryEncoder(writer, self.origin)
+
+
+def _reasoning_fields(effort: str, wire_model: str, profile: Profile) -> dict[str, Any]:
+    if profile.effort == "reasoning":
+        if "claude-" in wire_model and effort != "none":  # OpenRouter passes it on to Claude
+            return {"reasoning": {"enabled": True}, "verbosity": effort}
+        return {"reasoning": {"effort": effort}}
+    if effort == "none" and DEEPSEEK_V4.search(wire_model):
+        return {"thinking": {"type": "disabled"}}
+    return {"reasoning_effort": effort} if profile.effort == "reasoning_effort" else {}

@@ -21,7 +21,6 @@ from eca_server.models.history import (
     FilePart,
     ImagePart,
     Message,
-    Origin,
     ReasoningPart,
     ServerToolPart,
     TextPart,
@@ -39,13 +38,8 @@ _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 @attrs.define(eq=False)
 class ChatWriter:
-    """A `Writer` for Chat Completions; images from tools are carried over.
+    """A `Writer` for Chat Completions; images from tools are carried over."""
 
-    Args:
-        origin: the model whose opaque parts are sent back.
-    """
-
-    _origin: Origin
     _profile: Profile
     _images: bool = attrs.field(default=True, kw_only=True)
 
@@ -96,7 +90,6 @@ class ChatWriter:
         return parts
 
     def _assistant(self, message: Message) -> dict[str, Any]:
-        is_own = message.origin == self._origin
         texts: list[str] = []
         calls: list[dict[str, Any]] = []
         extra: dict[str, Any] = {}
@@ -106,10 +99,10 @@ class ChatWriter:
                 case TextPart() | ServerToolPart() | ImagePart():
                     texts.append(spoken(part))
                 case ToolCallPart():
-                    calls.append(self._call(part, is_own=is_own))
-                case BlockPart() if is_own and isinstance(part.raw, dict):
-                    extra |= part.raw
-                case ReasoningPart() if is_own and self._profile.reasoning_back:
+                    calls.append(self._call(part))
+                case BlockPart(raw=dict(raw)):
+                    extra |= raw
+                case ReasoningPart() if self._profile.reasoning_back:
                     thoughts.append(part)
         content: Any = "".join(texts)
         for field, value in _thought_fields(thoughts).items():
@@ -128,13 +121,13 @@ class ChatWriter:
             **extra,
         }
 
-    def _call(self, part: ToolCallPart, *, is_own: bool) -> dict[str, Any]:
+    def _call(self, part: ToolCallPart) -> dict[str, Any]:
         call = {
             "id": self._call_id(part.id),
             "type": "function",
             "function": {"name": part.name, "arguments": part.raw},
         }
-        return {**call, **part.opaque} if is_own and isinstance(part.opaque, dict) else call
+        return {**call, **part.opaque} if isinstance(part.opaque, dict) else call
 
     def _tool(self, result: ToolResultPart) -> dict[str, Any]:
         texts = [part.text for part in result.parts if isinstance(part, TextPart)]

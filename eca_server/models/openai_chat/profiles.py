@@ -37,13 +37,11 @@ class Profile:
     """
 
     max_tokens_field: str = "max_tokens"
-    system_role: Literal["system", "developer"] = "system"
     stream_options: Mapping[str, Any] | None = attrs.field(factory=lambda: {"include_usage": True})
     reasoning_back: bool = False
     reasoning_required: bool = False
     effort: Literal["reasoning_effort", "reasoning", "none"] = "reasoning_effort"
     think_tags: Literal["auto", "open", "off"] = "auto"
-    tool_choice_required: bool = True
     short_call_ids: bool = False
     answered_results: bool = False
     files: bool = False
@@ -72,15 +70,11 @@ PROFILES: Mapping[str, Profile] = {
         files=True,
         headers={"x-title": "ECA for Python"},
     ),
-    "deepseek": Profile(reasoning_back=True, tool_choice_required=False),
+    "deepseek": Profile(reasoning_back=True),
     "z-ai": Profile(
-        stream_options=None,
-        reasoning_back=True,
-        effort="none",
-        tool_choice_required=False,
-        extra={"tool_stream": True},
+        stream_options=None, reasoning_back=True, effort="none", extra={"tool_stream": True}
     ),
-    "moonshot": Profile(reasoning_back=True, tool_choice_required=False),
+    "moonshot": Profile(reasoning_back=True),
     "mistral": Profile(
         stream_options=None, reasoning_back=True, short_call_ids=True, answered_results=True
     ),

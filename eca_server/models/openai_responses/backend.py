@@ -1,7 +1,12 @@
-"""The backend for Responses."""
+"""The backend for Responses.
+
+The server stores nothing, so each request is complete. A field that a server may not accept is at
+the top level, under the name by which the server refuses it.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +21,6 @@ from eca_server.models.http_backend import AmendedRequest, HTTPBackend
 from eca_server.models.openai_responses.decoder import ResponsesDecoder
 from eca_server.models.openai_responses.input_items import ResponsesWriter
 from eca_server.models.openai_responses.profiles import PROFILES, Profile
-from eca_server.models.openai_responses.request import DROPPABLE, write_request
 from eca_server.models.reasoning import REASONING_DROPPED
 
 _SUMMARY = "reasoning.summary"
@@ -33,30 +37,53 @@ class OpenAIResponses(HTTPBackend):
     """A model behind an endpoint that speaks Responses.
 
     Args:
-        profile: the server's options; None: those of its provider.
         settings: the arguments of `HTTPBackend`.
     """
 
     path = "/responses"
-    droppable = DROPPABLE
+    droppable = (
+        "include",
+        "max_output_tokens",
+        "parallel_tool_calls",
+        "prompt_cache_key",
+        "reasoning",
+        "store",
+        "stream_options",
+        "temperature",
+        "text",
+        "tool_choice",
+        "top_p",
+        "truncation",
+    )
     server_wide = frozenset({"prompt_cache_key", "store", "stream_options"})
 
-    def __init__(self, *, profile: Profile | None = None, **settings: Any) -> None:
+    def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self._profile = profile or PROFILES.get(self.server, Profile())
+        self._profile = PROFILES.get(self.server, Profile())
         self.headers = {**self.headers, **self._profile.headers}
         self._refused_items: frozenset[str] = frozenset()
         self._encoder = self._empty_histories()
 
     @override
     def write(self, request: Request) -> dict[str, Any]:
-        return write_request(
-            request,
-            wire_model=self.wire_model,
-            profile=self._profile,
-            histories=self._encoder,
-            capabilities=self.capabilities,
-        )
+        profile, thinks = self._profile, self.capabilities.reasoning
+        payload: dict[str, Any] = {
+            "model": self.wire_model,
+            "input": self._encoder.written(request.messages),
+            "stream": True,
+            "store": False,
+        }
+        if request.system.strip():
+            payload["instructions"] = request.system
+        if tools := _tools(request, web_search=self.capabilities.web_search):
+            payload["tools"] = tools
+        if request.max_output_tokens is not None:
+            payload["max_output_tokens"] = request.max_output_tokens
+        payload |= _reasoning_fields(request.reasoning_effort, profile, thinks=thinks)
+        if request.cache_key is not None and profile.cache_key:
+            digest = hashlib.sha256(request.cache_key.encode()).hexdigest()
+            payload["prompt_cache_key"] = digest[:32]
+        return {**payload, **profile.extra}
 
     @override
     def payload(self, request: Request) -> dict[str, Any]:
@@ -97,12 +124,11 @@ class OpenAIResponses(HTTPBackend):
 
     def _empty_histories(self) -> HistoryEncoder:
         writer = ResponsesWriter(
-            self.origin,
             self._profile,
             images=self.capabilities.images,
             refused=self._refused_items,
         )
-        return HistoryEncoder(writer)
+        return HistoryEncoder(writer, self.origin)
 
     def _reasoning_ids(self, request: Request) -> set[str]:
         """Return the ids of this model's own reasoning items in a request."""
@@ -114,3 +140,29 @@ class OpenAIResponses(HTTPBackend):
         )
         opaque = (part.opaque for part in parts if isinstance(part, ReasoningPart))
         return {str(item.get("id")) for item in opaque if isinstance(item, dict)}
+
+
+def _tools(request: Request, *, web_search: bool) -> list[dict[str, Any]]:
+    tools = [
+        {
+            "type": "function",
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": tool.parameters,
+            "strict": False,
+        }
+        for tool in request.tools
+    ]
+    return [*tools, {"type": "web_search"}] if web_search else tools
+
+
+def _reasoning_fields(effort: str | None, profile: Profile, *, thinks: bool) -> dict[str, Any]:
+    """Return the reasoning options; none for a model without reasoning, which refuses them."""
+    reasoning: dict[str, Any] = {"effort": effort} if effort else {}
+    reasons = effort != "none" and (thinks or effort is not None)
+    if reasons and profile.summary is not None:
+        reasoning["summary"] = profile.summary
+    fields: dict[str, Any] = {"reasoning": reasoning} if reasoning else {}
+    if reasons and profile.encrypted_reasoning:
+        fields["include"] = ["reasoning.encrypted_content"]
+    return fields

@@ -20,13 +20,11 @@ from eca_server.models.history import (
     FilePart,
     ImagePart,
     Message,
-    Origin,
     ReasoningPart,
     ServerToolPart,
     TextPart,
     ToolCallPart,
     ToolResultPart,
-    spoken,
 )
 from eca_server.models.openai_responses.output_items import SEPARATOR
 from eca_server.models.openai_responses.profiles import Profile
@@ -51,9 +49,9 @@ class _CallIds:
     def copy(self) -> _CallIds:
         return _CallIds(dict(self.pending), set(self.used))
 
-    def add(self, part: ToolCallPart, *, own: bool) -> str:
+    def add(self, part: ToolCallPart) -> str:
         """Return the model's own id of its call, else ours; a hash if ours is not legal."""
-        provider_id = part.provider_id if own else None
+        provider_id = part.provider_id
         if provider_id and len(provider_id) <= _LONGEST_ID and provider_id not in self.used:
             call_id = provider_id
         elif _LEGAL_ID.fullmatch(part.id) and part.id not in self.used:
@@ -70,11 +68,9 @@ class ResponsesWriter:
     """A `Writer` for Responses; the ids of calls are carried over.
 
     Args:
-        origin: the model whose own messages are sent back as they came.
         refused: ids of reasoning items that the server refused.
     """
 
-    _origin: Origin
     _profile: Profile
     _images: bool = attrs.field(default=True, kw_only=True)
     _refused: Container[str] = attrs.field(default=(), kw_only=True)
@@ -90,10 +86,8 @@ class ResponsesWriter:
                 items.append({"role": "user", "content": self._user_content(message)})
             elif message.role == "tool":
                 items += self._results(message, ids)
-            elif message.origin == self._origin:
-                items += self._own(message, ids)
             else:
-                items += self._foreign(message, ids)
+                items += self._answer(message, ids)
         return items, [ids]
 
     def end(self, pending: Pending) -> list[dict[str, Any]]:
@@ -110,8 +104,8 @@ class ResponsesWriter:
                     content.append(self._attachment(part))
         return _plain(content)
 
-    def _own(self, message: Message, ids: _CallIds) -> Iterator[_Item]:
-        """Write an answer of this very model: its items as they came, without their ids.
+    def _answer(self, message: Message, ids: _CallIds) -> Iterator[_Item]:
+        """Write an answer: this model's own items as they came, without their ids.
 
         Without storage an id refers to nothing; only reasoning items must have theirs.
         """
@@ -137,23 +131,9 @@ class ResponsesWriter:
                     item = raw
                 case ToolCallPart():
                     yield from _flush(thoughts, self._message(texts))
-                    item = _call(part, ids.add(part, own=True))
+                    item = _call(part, ids.add(part))
             yield from _flush(thoughts, item)
         yield from _flush(thoughts, self._message(texts))
-
-    def _foreign(self, message: Message, ids: _CallIds) -> Iterator[_Item]:
-        """Write the text and calls of a different model's answer."""
-        texts: list[str] = []
-        for part in message.parts:
-            match part:
-                case TextPart() | ServerToolPart() | ImagePart():
-                    texts.append(spoken(part))
-                case ToolCallPart():
-                    if message_item := self._message(texts):
-                        yield message_item
-                    yield _call(part, ids.add(part, own=False))
-        if message_item := self._message(texts):
-            yield message_item
 
     def _message(self, texts: list[str], head: Mapping[str, Any] | None = None) -> _Item | None:
         """Take the texts and return them as a message; None if they are blank."""

@@ -7,7 +7,7 @@ to its text. Data to be sent back comes from the completed item, never from its 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import attrs
 
@@ -45,23 +45,31 @@ _CLIENT_ITEMS = frozenset(
 """Items that expect an output from the client; without it the server refuses them."""
 
 
-class OutputItem(Protocol):
-    """One output item, from its first event to its end."""
+class OutputItem:
+    """One output item, from its first event to its end; by itself, of a kind that is not shown."""
 
     def begin(self) -> list[Event]:
         """Open the item; emit the events that are known at once."""
-        ...
+        return []
 
     def feed(self, kind: str, event: Mapping[str, Any]) -> list[Event]:
         """Decode an event of the item, such as `output_text.delta`; ignore unknown ones."""
-        ...
+        return []
 
     def end(self, whole: Mapping[str, Any] | None, *, truncated: bool) -> list[Event]:
-        """Close the item.
+        """Close the item; of an unknown kind, show only an image.
 
         `whole`: the completed item; None if the answer ended without it.
         """
-        ...
+        kind = None if whole is None or truncated else whole.get("type")
+        if whole is None or not isinstance(kind, str) or not kind or kind in _CLIENT_ITEMS:
+            return []
+        block = Block(raw=_without_nulls(whole))
+        match whole:
+            case {"type": "image_generation_call", "result": str(data)}:
+                media_type = f"image/{whole.get('output_format') or 'png'}"
+                return [decoded_image(media_type, data), block]
+        return [block]
 
 
 @attrs.define
@@ -91,20 +99,16 @@ class AnswerState:
                 return _Call(self, head)
             case "web_search_call":
                 return _Search()
-        return _Other()
+        return OutputItem()
 
 
-class Message:
-    """A message of the model."""
+class Message(OutputItem):
+    """A message of the model, which opens with its first text."""
 
     def __init__(self, answer: AnswerState) -> None:
         self._answer = answer
         self._text_length = 0
         self._refusal_length = 0
-
-    def begin(self) -> list[Event]:
-        """Emit nothing: a message opens with its first text."""
-        return []
 
     def feed(self, kind: str, event: Mapping[str, Any]) -> list[Event]:
         """Decode a text, a refusal or a citation."""
@@ -159,7 +163,7 @@ class Message:
         return [RefusalDelta(text)]
 
 
-class _Reasoning:
+class _Reasoning(OutputItem):
     def __init__(self, answer: AnswerState) -> None:
         answer.reasonings += 1
         self._key = f"reasoning_{answer.reasonings}"
@@ -199,7 +203,7 @@ class _Reasoning:
         return [ReasoningDelta(self._key, text)]
 
 
-class _Call:
+class _Call(OutputItem):
     def __init__(self, answer: AnswerState, head: Mapping[str, Any]) -> None:
         self._key = answer.new_key()
         self._head = head
@@ -242,37 +246,13 @@ class _Call:
         return [ToolCallArguments(self._key, text)] if text and self._begun else []
 
 
-class _Search:
+class _Search(OutputItem):
     def begin(self) -> list[Event]:
         return [ServerTool(kind="web_search", phase="started")]
-
-    def feed(self, kind: str, event: Mapping[str, Any]) -> list[Event]:
-        return []
 
     def end(self, whole: Mapping[str, Any] | None, *, truncated: bool) -> list[Event]:
         raw = None if whole is None else _without_nulls(whole)
         return [ServerTool(kind="web_search", phase="finished", raw=raw)]
-
-
-class _Other:
-    """An item that is not shown, except for an image."""
-
-    def begin(self) -> list[Event]:
-        return []
-
-    def feed(self, kind: str, event: Mapping[str, Any]) -> list[Event]:
-        return []
-
-    def end(self, whole: Mapping[str, Any] | None, *, truncated: bool) -> list[Event]:
-        kind = None if whole is None or truncated else whole.get("type")
-        if whole is None or not isinstance(kind, str) or not kind or kind in _CLIENT_ITEMS:
-            return []
-        block = Block(raw=_without_nulls(whole))
-        match whole:
-            case {"type": "image_generation_call", "result": str(data)}:
-                media_type = f"image/{whole.get('output_format') or 'png'}"
-                return [decoded_image(media_type, data), block]
-        return [block]
 
 
 def _without_nulls(item: Mapping[str, Any]) -> dict[str, Any]:

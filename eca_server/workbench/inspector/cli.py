@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import errno
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from eca_server.printable import printable_line
-from eca_server.system.command_line import Parser, port, repair_streams, run_to_end
+from eca_server.system.command_line import Parser, fail, port, repair_streams, run_to_end
 from eca_server.workbench.inspector.command import inspect, newest_transcript, write_page
+
+_PROGRAM = "eca-server inspect"
 
 _DESCRIPTION = """\
 Show a conversation recorded by `tap`: every message between editor, server, model,
@@ -42,13 +43,9 @@ def run(arguments: Sequence[str]) -> int:
 def _run(options: argparse.Namespace) -> int:
     transcript: Path | None = options.transcript or newest_transcript()
     if transcript is None:
-        sys.stderr.write(
-            "eca-server inspect: there is no transcript yet; record one with `eca-server tap`\n"
-        )
-        return 2
+        return fail(_PROGRAM, "there is no transcript yet; record one with `eca-server tap`", 2)
     if not transcript.exists():
-        sys.stderr.write(f"eca-server inspect: {printable_line(str(transcript))} does not exist\n")
-        return 2
+        return fail(_PROGRAM, f"{printable_line(str(transcript))} does not exist", 2)
     if options.out is not None:
         return write_page(transcript, options.out)
     opens = not options.no_open
@@ -57,8 +54,7 @@ def _run(options: argparse.Namespace) -> int:
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             raise
-        sys.stderr.write(f"eca-server inspect: --port: {options.port} is in use; try another one\n")
-        return 1
+        return fail(_PROGRAM, f"--port: {options.port} is in use; try another one")
 
 
 def make_parser() -> Parser:

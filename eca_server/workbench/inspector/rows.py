@@ -99,22 +99,8 @@ class Row:
 
     def packed(self) -> list[Any]:
         """Return the row as a list for the page; its script names the positions."""
-        return [
-            round(self.at, 6),
-            self.side,
-            self.kind,
-            self.label,
-            self.id,
-            self.chat,
-            int(-self.lane if self.outward else self.lane),
-            self.earlier,
-            self.latency,
-            self.summary,
-            self.text,
-            self.omitted,
-            self.raw,
-            self.masked,
-        ]
+        at, side, kind, label, id_, chat, lane, outward, *rest = attrs.astuple(self, recurse=False)
+        return [round(at, 6), side, kind, label, id_, chat, int(-lane if outward else lane), *rest]
 
 
 @attrs.define

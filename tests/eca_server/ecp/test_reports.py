@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.ecp.audit import RunFacts, make_audit, sum_usage
+from eca_server.ecp.audit import make_audit, sum_usage
 from eca_server.ecp.batch import RunLimits
 from eca_server.ecp.manifest.model import Manifest
 from eca_server.ecp.reports.html import render_html
@@ -329,12 +329,11 @@ def test_a_file_is_written_whole_or_not_at_all_and_the_others_anyway(tmp_path):
     assert stat.S_IMODE(old.stat().st_mode) == 0o600
 
 
-def facts_of_a_run() -> RunFacts:
+def audit_of(report: RunReport) -> dict[str, Any]:
     manifest = Manifest(path=Path("m.yaml"), digest="0" * 64, name="n", target="t", scenarios=())
     started = datetime(2026, 11, 22, 8, 0, 0, 1500, tzinfo=UTC)
-    shown = {"shown_path": "m.yaml", "shown_target": "t", "limits": RunLimits(run=60.0)}
-    times = {"started": started, "finished": started.replace(minute=1), "duration_ms": 60_000.0004}
-    return RunFacts(manifest=manifest, **shown, **times)
+    times = {"started": started, "finished": started.replace(minute=1), "seconds": 60.0000004}
+    return make_audit(report, manifest, RunLimits(run=60.0), **times)
 
 
 def test_the_audit_names_the_agent_the_times_the_limits_and_the_sums():
@@ -342,7 +341,7 @@ def test_the_audit_names_the_agent_the_times_the_limits_and_the_sums():
     usage = {"input_tokens": 3, "output_tokens": 4}
     steps = tuple(StepReport(input="i", duration_ms=time, usage=usage) for time in times)
     report = a_report(ScenarioReport(name="a", steps=steps, agent={"name": "desk"}), CRASHED)
-    record = make_audit(report, facts_of_a_run())
+    record = audit_of(report)
     times = [record["started_at"], record["finished_at"]]
     assert times == ["2026-11-22T08:00:00.001Z", "2026-11-22T08:01:00.001Z"]
     assert record["duration_ms"] == 60_000.0

@@ -15,13 +15,12 @@ import yaml
 from eca_protocol.ecp.messages import read_step_result
 from eca_protocol.ecp.schema import SCHEMAS, schema_text
 from eca_protocol.errors import DecodeError
-from eca_server.ecp.audit import make_audit
 from eca_server.ecp.manifest.model import ManifestInvalid
 from eca_server.ecp.manifest.reading import read_manifest
 from eca_server.ecp.results import Check, RunReport, ScenarioReport, StepReport
 from tests.eca_server.ecp.sample_reports import CRASHED, POLITE, a_report, hours
 from tests.eca_server.ecp.test_manifest import GOOD, INVALID, WARNINGS
-from tests.eca_server.ecp.test_reports import facts_of_a_run
+from tests.eca_server.ecp.test_reports import audit_of
 from tests.lazy import LazyModule
 
 jsonschema = LazyModule("jsonschema", without="rfc3987_syntax")
@@ -174,7 +173,7 @@ def is_result(result: Any) -> bool:
 def test_written_reports_are_valid_by_their_schemas() -> None:
     polite = attrs.evolve(POLITE, usage={"input_tokens": 3})
     report = a_report(ScenarioReport(name="a", steps=(polite,)), CRASHED, hours(0, passed=False))
-    report = attrs.evolve(report, audit=make_audit(report, facts_of_a_run()), warnings=("odd",))
+    report = attrs.evolve(report, audit=audit_of(report), warnings=("odd",))
     validator("report").validate(report.to_json())
     validator("audit").validate(report.audit)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import Provider
-from eca_server.models.access import KeyAccess
+from eca_server.models.access import Access, KeyAccess
 from eca_server.models.answer import Answer
 from eca_server.models.answer_body import AnswerBody, Framing
 from eca_server.models.backend import Backend, BackendError, Request, Tool
@@ -36,6 +36,7 @@ from eca_server.models.events import (
     ToolCallStarted,
     Usage,
 )
+from eca_server.models.provider_client import ProviderClient
 from eca_server.models.stream_decoder import StreamDecoder
 from eca_server.secret import Secret
 from tests.eca_server.models.histories import tool, tool_result, user
@@ -43,6 +44,10 @@ from tests.eca_server.models.histories import tool, tool_result, user
 KEY = "sk-planted-key"
 HELLO = Request(messages=[user()])
 TOOL = Tool(name="f", description="d", parameters={"type": "object"})
+
+
+def client_of(http: HTTPClient, access: Access, **options: Any) -> ProviderClient:
+    return ProviderClient(http=http, access=access, model="p/m", **options)
 
 
 @asynccontextmanager
@@ -53,7 +58,7 @@ async def talking(
     async with Provider(script) as provider, HTTPClient() as http:
         named = {} if header is None else {"header": header}
         access = KeyAccess(url=provider.url, key=Secret(KEY), **named)
-        yield provider, kind(**{"http": http, "access": access, **options})
+        yield provider, kind(client=client_of(http, access), **options)
 
 
 class Scripted(httpx.AsyncBaseTransport, httpx.AsyncByteStream):

@@ -18,7 +18,7 @@ from eca_server.models.history import Origin
 from eca_server.models.openai_chat.backend import OpenAIChat
 from eca_server.secret import Secret
 from tests.eca_server.models.credentials.login_server import LoginServer, login_server
-from tests.eca_server.models.reading import ask, failure
+from tests.eca_server.models.reading import ask, client_of, failure
 
 KEY = "planted in a way that looks like no key"
 ORIGIN = Origin(api="openai-chat", provider="p", model="m")
@@ -45,7 +45,7 @@ async def logged_in(
         logins.store("p", tokens)
         config = LoginAccessConfig(http=http, tokens=Tokens("p", tokens, logins=logins, http=http))
         access = TokenAccess(provider.url, config)
-        yield provider, server, OpenAIChat(http=http, origin=ORIGIN, access=access)
+        yield provider, server, OpenAIChat(client=client_of(http, access), origin=ORIGIN)
 
 
 def carried(provider: Provider) -> list[str]:
@@ -106,12 +106,9 @@ async def test_a_login_that_is_over_or_not_renewed_is_reported_with_what_to_do(
 async def test_a_key_that_a_provider_quotes_is_in_no_error(answer, header) -> None:
     async with Provider([answer]) as provider, HTTPClient() as http:
         own = header == "x-own-token"
-        backend = OpenAIChat(
-            http=http,
-            origin=ORIGIN,
-            access=KeyAccess(url=provider.url, key=None if own else Secret(KEY)),
-            extra_headers={header: KEY} if own else {},
-        )
+        access = KeyAccess(url=provider.url, key=None if own else Secret(KEY))
+        client = client_of(http, access, extra_headers={header: KEY} if own else {})
+        backend = OpenAIChat(client=client, origin=ORIGIN)
         error = await failure(backend)
     assert KEY not in f"{error} {error!r} {error.message} {error.raw} {error.args}"
 

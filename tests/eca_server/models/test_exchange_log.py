@@ -15,7 +15,7 @@ from eca_server.models.openai_chat.backend import OpenAIChat
 from eca_server.models.retry import RetryPolicy, stream_with_retries
 from eca_server.secret import Secret
 from tests.eca_server.models.histories import user
-from tests.eca_server.models.reading import TOOL
+from tests.eca_server.models.reading import TOOL, client_of
 
 REQUEST = Request(messages=[user("the prompt")], tools=[TOOL])
 
@@ -27,11 +27,9 @@ def debug_level(caplog):
 
 async def ask(script, *, query="", on_event=lambda _: None):
     async with Provider(script) as provider, HTTPClient() as http:
-        backend = OpenAIChat(
-            http=http,
-            origin=Origin(api="openai-chat", provider="p", model="m"),
-            access=KeyAccess(url=provider.url + query, key=Secret("planted-key")),
-        )
+        access = KeyAccess(url=provider.url + query, key=Secret("planted-key"))
+        origin = Origin(api="openai-chat", provider="p", model="m")
+        backend = OpenAIChat(client=client_of(http, access), origin=origin)
         policy = RetryPolicy(base=0.001)
         async with stream_with_retries(backend, REQUEST, policy=policy) as events:
             async for event in events:

@@ -280,7 +280,6 @@ BODIES = {
         "stream": True,
         "stream_options": {"include_usage": True},
         "tools": [FUNCTION],
-        "tool_choice": "required",
         "max_tokens": 9,
     },
     "openai-responses": {
@@ -290,7 +289,6 @@ BODIES = {
         "store": False,
         "instructions": "Be.",
         "tools": [{"type": "function", **DECLARED, "strict": False}],
-        "tool_choice": "required",
         "max_output_tokens": 9,
     },
     "anthropic": {
@@ -299,13 +297,11 @@ BODIES = {
         "stream": True,
         "tools": [{"name": "f", "description": "d", "input_schema": {"type": "object"}, **MARKED}],
         "system": [{"type": "text", "text": "Be.", **MARKED}],
-        "tool_choice": {"type": "any"},
         "messages": [{"role": "user", "content": [{"type": "text", "text": "Hello", **MARKED}]}],
     },
     "google": {
         "systemInstruction": {"parts": [{"text": "Be."}]},
         "tools": [{"functionDeclarations": [{"name": "f", "description": "d"}]}],
-        "toolConfig": {"functionCallingConfig": {"mode": "ANY"}},
         "generationConfig": {"maxOutputTokens": 9, "thinkingConfig": {"includeThoughts": True}},
         "contents": [{"role": "user", "parts": [{"text": "Hello"}]}],
     },
@@ -332,30 +328,9 @@ PLAIN = {
 
 @each_api
 def test_a_request_has_what_was_asked_for_and_nothing_else(api):
-    chosen = {"tool_choice": "required", "max_output_tokens": 9}
-    assert write(api.name, user(), system="Be.", tools=[TOOL], **chosen) == BODIES[api.name]
+    payload = write(api.name, user(), system="Be.", tools=[TOOL], max_output_tokens=9)
+    assert payload == BODIES[api.name]
     assert write(api.name, user(), system=" ").keys() == PLAIN[api.name]
-
-
-@pytest.mark.parametrize(
-    ("api", "choice", "chosen"),
-    [
-        ("openai-chat", "none", "none"),
-        ("openai-responses", "none", "none"),
-        ("anthropic", "none", {"type": "none"}),
-        ("google", "none", {"functionCallingConfig": {"mode": "NONE"}}),
-        ("openai-chat", "auto", None),
-        ("anthropic", "auto", None),
-    ],
-)
-def test_tools_may_be_forbidden_or_left_to_the_model(api, choice, chosen):
-    payload = write(api, user(), tools=[TOOL], tool_choice=choice)
-    assert payload.get("toolConfig", payload.get("tool_choice")) == chosen
-    assert payload["tools"]
-
-
-def test_ollama_forbids_tools_by_offering_none():
-    assert "tools" not in write("ollama", user(), tools=[TOOL], tool_choice="none")
 
 
 SHOWN = {"type": "adaptive", "display": "summarized"}

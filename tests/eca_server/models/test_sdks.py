@@ -153,7 +153,6 @@ def test_the_provider_s_types_take_every_request_that_we_write(api, data):
         model=data.draw(st.sampled_from(MODELS.get(api, ["m"]))),
         system="s",
         tools=[COUNTING, Tool(name="g", description="", parameters={})],
-        tool_choice=data.draw(st.sampled_from(["auto", "required", "none"])),
         reasoning_effort=data.draw(st.sampled_from([None, "none", "high"])),
         max_output_tokens=data.draw(st.sampled_from([None, 9_000])),
         cache_key="chat",

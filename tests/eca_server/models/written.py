@@ -15,6 +15,7 @@ from eca_server.models.facts import Capabilities
 from eca_server.models.history import Message
 from eca_server.models.http_backend import HTTPBackend
 from tests.eca_server.models.histories import OURS, PICTURE
+from tests.eca_server.models.reading import client_of
 
 HISTORY = {
     "openai-chat": "messages",
@@ -35,8 +36,7 @@ def backend_of(
     """Make a backend; `options` are capabilities of the model and settings of the backend."""
     can = {name: options.pop(name) for name in CAPABILITIES if name in options}
     return APIS[api].load()(
-        http=HTTPClient(),
-        access=KeyAccess(url="http://localhost"),
+        client=client_of(HTTPClient(), KeyAccess(url="http://localhost")),
         wire_model="gemini-3.1-pro" if (api, model) == ("google", "m") else model,
         capabilities=Capabilities(tools=calls_tools, **can),
         **{"origin": OURS, **options},

@@ -2,7 +2,7 @@
 
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,10 +10,18 @@ import pytest
 
 from eca_protocol.server.roots import Root
 from eca_server.workspace.boundary import Workspace
+from eca_server.workspace.catalogue import Catalogue, Collection, Entry
 
 
 def root_of(path: Path) -> Root:
     return Root(name=path.name, uri=path.as_uri(), path=path, real_path=path.resolve())
+
+
+def catalogue_of(entries: Iterable[Entry]) -> Catalogue:
+    collection = Collection()
+    for entry in entries:
+        collection.add(entry)
+    return Catalogue(collection.ordered())
 
 
 def run_git(folder: Path, *arguments: str) -> None:

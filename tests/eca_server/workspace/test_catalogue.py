@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from eca_server.workspace import catalogue as catalogues
 from eca_server.workspace.catalogue import Catalogue, Entry
 from eca_server.workspace.stored_listings import StoredListings
-from tests.eca_server.workspace.conftest import root_of
+from tests.eca_server.workspace.conftest import catalogue_of, root_of
 
 
 def catalogue(paths: Sequence[str]) -> Catalogue:
-    return Catalogue([Entry(path, 0, False) for path in paths])
+    return catalogue_of([Entry(path, 0, False) for path in paths])
 
 
 def search(paths: Sequence[str], query: str) -> list[str]:
@@ -98,7 +98,7 @@ entries = st.builds(
 
 @given(st.lists(entries, max_size=9), st.integers(0, 10_000), st.integers(0, 7))
 def test_a_stored_form_is_the_listing_or_an_error(listed, at, bit):
-    stored = Catalogue(listed).to_bytes()
+    stored = catalogue_of(listed).to_bytes()
     assert sorted(Catalogue.from_bytes(stored).search("", 10)) == sorted(set(listed))
     damaged = bytearray(stored)
     damaged[at % len(stored)] ^= 1 << bit

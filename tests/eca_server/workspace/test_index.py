@@ -17,7 +17,7 @@ from eca_server.workspace.catalogue import Catalogue, Entry
 from eca_server.workspace.ignore import list_files
 from eca_server.workspace.index import FileIndex, FileMatch
 from eca_server.workspace.stored_listings import StoredListings
-from tests.eca_server.workspace.conftest import root_of
+from tests.eca_server.workspace.conftest import catalogue_of, root_of
 
 Start = Callable[..., FileIndex]
 
@@ -309,7 +309,7 @@ async def test_a_stored_listing_of_a_different_project_hides_nothing(
     start, project, mock_clock, listings, started, released
 ):
     folder = project.parent / "listings"
-    different = Catalogue([Entry(name, 0, False) for name in ("maine", "man")])
+    different = catalogue_of([Entry(name, 0, False) for name in ("maine", "man")])
     StoredListings(folder, [root_of(project)]).save(different, gitignore=True)
     listings.resume.clear()
     search = started(start(stored_in=folder), "main")
@@ -329,7 +329,7 @@ async def test_a_stored_listing_leads_to_nothing_outside_the_roots(
     paths = [str(outside), "..", "../project", f"../{outside.name}", "src/../src", "src"]
     paths += ["/src", "src/", "./src", "src//main.py", 2000 * "src/" + "main.py"]
     kinds = [(root, is_directory) for root in (0, 1) for is_directory in (True, False)]
-    stored = Catalogue(Entry(path, *kind) for path in paths for kind in kinds)
+    stored = catalogue_of(Entry(path, *kind) for path in paths for kind in kinds)
     StoredListings(folder, [root_of(project)]).save(stored, gitignore=True)
     listings.resume.clear()
     index = start(stored_in=folder)

@@ -52,6 +52,7 @@ from tests.eca_server.models.reading import (
     after,
     ask,
     calls_of,
+    client_of,
     failure,
     holds,
     new_keys,
@@ -167,12 +168,6 @@ def test_tools_and_the_providers_search_are_offered_where_they_are_wanted():
     called = write(user("x"), model(call()), result())
     assert called["tools"], "a history with calls needs some"
     assert called["tool_choice"] == {"type": "none"}
-
-
-@pytest.mark.parametrize(("effort", "expected"), [("none", {"type": "any"}), ("high", None)])
-def test_a_call_is_not_forced_beside_thinking(effort, expected):
-    fields = {"tools": [TOOL], "tool_choice": "required", "reasoning_effort": effort}
-    assert write(model="claude-opus-4-7", **fields).get("tool_choice") == expected
 
 
 def test_a_loop_that_began_without_thinking_continues_without():
@@ -338,7 +333,8 @@ talking = partial(talking, Anthropic, origin=US, header="x-api-key")
 
 
 def backend_at(url: str, http: HTTPClient) -> Anthropic:
-    return Anthropic(http=http, origin=US, access=KeyAccess(url=url, key=Secret(KEY)))
+    client = client_of(http, KeyAccess(url=url, key=Secret(KEY)))
+    return Anthropic(client=client, origin=US)
 
 
 def refusal(message: str) -> Reply:

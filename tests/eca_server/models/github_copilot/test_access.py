@@ -20,7 +20,7 @@ from eca_server.models.history import Message, Origin
 from eca_server.secret import Secret
 from tests.eca_server.models.github_copilot.github import LOGIN, GitHub, github
 from tests.eca_server.models.histories import PICTURE, model, tool, tool_call, tool_result, user
-from tests.eca_server.models.reading import ask, failure
+from tests.eca_server.models.reading import ask, client_of, failure
 
 TOKENS = [f"Bearer tid=planted{number};exp=1" for number in (1, 2)]
 ORIGIN = Origin(api="github-copilot", provider="github-copilot", model="m")
@@ -53,9 +53,8 @@ async def copilot(script, *, url: str | None = None, **options: Any) -> AsyncIte
                 http=http, url=url, host=shop.url, key=Secret(LOGIN), hide=hidden.update
             )
         )
-        backend = GitHubCopilot(
-            http=http, origin=ORIGIN, server="github-copilot", access=access, **options
-        )
+        client = client_of(http, access, **options)
+        backend = GitHubCopilot(client=client, origin=ORIGIN, server="github-copilot")
         yield Copilot(provider, shop, access, backend, hidden)
 
 

@@ -11,10 +11,9 @@ from eca_protocol.sse import SSEvent
 from eca_server.models.answer import Answer
 from eca_server.models.backend import BackendError, Request, Tool
 from eca_server.models.events import Citation, Image, ReasoningFinished, ServerTool
-from eca_server.models.google.backend import Google
+from eca_server.models.google.backend import Google, refused_option
 from eca_server.models.google.decoder import GeminiDecoder
 from eca_server.models.google.messages import UNSIGNED
-from eca_server.models.google.request import refused_option
 from eca_server.models.history import Message, Origin, ReasoningPart
 from tests.eca_server.models.google.scripted import (
     COUNTS,

@@ -16,11 +16,15 @@ from eca_server.models.events import Finished, Progress, Usage
 from eca_server.models.facts import Capabilities
 from eca_server.models.history import Message, Origin, ReasoningPart
 from eca_server.models.ollama.address import address_of
-from eca_server.models.ollama.backend import IN_MEMORY_SECONDS, METADATA_SECONDS, Ollama
+from eca_server.models.ollama.backend import (
+    IN_MEMORY_SECONDS,
+    METADATA_SECONDS,
+    Ollama,
+    think_value,
+)
 from eca_server.models.ollama.context import FIRST, ContextSize
 from eca_server.models.ollama.decoder import OllamaDecoder
 from eca_server.models.ollama.models import ModelDetails, loaded_context, read_details
-from eca_server.models.ollama.request import think_value
 from tests.eca_server.models.histories import (
     OURS,
     PICTURE,
@@ -36,6 +40,7 @@ from tests.eca_server.models.reading import (
     HELLO,
     TOOL,
     ask,
+    client_of,
     failure,
     new_keys,
     notes,
@@ -256,8 +261,8 @@ LOADING = Progress("loading")
 
 
 def backend_at(url: str, http: HTTPClient, **options) -> Ollama:
-    access = KeyAccess(url=url.removesuffix("/v1"))
-    return Ollama(**{"http": http, "origin": US, "access": access, **options})
+    client = client_of(http, KeyAccess(url=url.removesuffix("/v1")))
+    return Ollama(**{"client": client, "origin": US, **options})
 
 
 @asynccontextmanager

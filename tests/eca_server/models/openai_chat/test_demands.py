@@ -10,7 +10,6 @@ from eca_protocol.testing.provider import Reply, chunk, reply
 from eca_server.models.backend import Request
 from eca_server.models.history import Origin
 from eca_server.models.openai_chat.backend import OpenAIChat
-from eca_server.models.openai_chat.profiles import PROFILES
 from tests.eca_server.models.histories import PICTURE, model, tool, tool_call, tool_result, user
 from tests.eca_server.models.openai_chat.scripted import delta
 from tests.eca_server.models.reading import ask, notes, talking
@@ -67,7 +66,7 @@ async def test_a_demanded_option_is_used_from_then_on(words, is_accepted, histor
     ("server", "content"), [("test", None), ("litellm", None), ("openai", None), ("lmstudio", "")]
 )
 async def test_calls_without_text_have_no_text_that_a_gateway_would_fill(server, content):
-    async with talking([reply("Hi")], profile=PROFILES.get(server)) as (provider, backend):
+    async with talking([reply("Hi")], server=server) as (provider, backend):
         await ask(backend, Request(messages=STOPPED))
         [request] = provider.requests
     assert request.body["messages"][1]["content"] == content
@@ -82,7 +81,7 @@ async def test_reasoning_goes_back_in_its_field_where_it_is_known_to_be_accepted
     server, is_back, field
 ):
     replies = [reply(chunk(delta(**{field: "Hm"})), "Hi"), reply("Ho")]
-    async with talking(replies, profile=PROFILES.get(server)) as (provider, backend):
+    async with talking(replies, server=server) as (provider, backend):
         answer, _ = await ask(backend)
         await ask(backend, Request(messages=[user(), answer.message(ORIGIN), user()]))
         [_, request] = provider.requests
@@ -135,7 +134,7 @@ async def test_reasoning_that_a_provider_behind_a_gateway_refuses_is_left_out(wo
         is_sent = any("reasoning_details" in each for each in request.body["messages"])
         return Reply(status=400, body={"error": error}) if is_sent else reply(thought, "Hi")
 
-    async with talking(script, profile=PROFILES["openrouter"]) as (provider, backend):
+    async with talking(script, server="openrouter") as (provider, backend):
         answer, _ = await ask(backend)
         request = Request(messages=[user(), answer.message(ORIGIN), user()])
         first, second = [await ask(backend, request) for _ in range(2)]
@@ -146,7 +145,7 @@ async def test_reasoning_that_a_provider_behind_a_gateway_refuses_is_left_out(wo
 
 @pytest.mark.parametrize("history", [STOPPED, SHOWN, [*SHOWN, model("Hi"), user()]])
 async def test_mistral_needs_no_refusal(history):
-    async with talking([reply("Hi")], profile=PROFILES["mistral"]) as (provider, backend):
+    async with talking([reply("Hi")], server="mistral") as (provider, backend):
         await ask(backend, Request(messages=history))
         [request] = provider.requests
     messages = request.body["messages"]

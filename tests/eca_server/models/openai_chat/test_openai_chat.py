@@ -46,6 +46,7 @@ from tests.eca_server.models.reading import (
     Scripted,
     ask,
     calls_of,
+    client_of,
     decode,
     failure,
     only,
@@ -77,20 +78,18 @@ def test_a_turn_writes_what_is_new_and_not_the_whole_history(monkeypatch):
     ("server", "fields"),
     [
         ("z-ai", {"max_tokens": 9, "tool_stream": True}),
-        ("mistral", {"max_tokens": 9, "tool_choice": "required"}),
+        ("mistral", {"max_tokens": 9}),
         (
             "openai",
             {
                 "max_completion_tokens": 9,
-                "tool_choice": "required",
                 "stream_options": {"include_usage": True, "include_obfuscation": False},
             },
         ),
     ],
 )
 def test_optional_fields_are_written_as_the_profile_says(server, fields):
-    chosen = {"tool_choice": "required", "max_output_tokens": 9, "tools": [TOOL]}
-    payload = write("openai-chat", user(), server=server, **chosen)
+    payload = write("openai-chat", user(), server=server, max_output_tokens=9, tools=[TOOL])
     always = ("model", "messages", "stream", "tools")
     assert {name: value for name, value in payload.items() if name not in always} == fields
 
@@ -371,7 +370,7 @@ talking = partial(talking, OpenAIChat, origin=ORIGIN)
 
 
 def backend_at(url: str, http: HTTPClient, **options) -> OpenAIChat:
-    return OpenAIChat(http=http, origin=ORIGIN, access=KeyAccess(url=url), **options)
+    return OpenAIChat(client=client_of(http, KeyAccess(url=url), **options), origin=ORIGIN)
 
 
 @pytest.mark.parametrize(

@@ -143,15 +143,9 @@ def test_a_server_gets_the_fields_that_it_is_known_to_take():
     assert openai["stream_options"] == {"include_obfuscation": False}
 
 
-def test_tools_may_be_required_and_searching_is_one_of_them():
-    def written(**options) -> dict:
-        return write("openai-responses", user(), **options)
-
-    assert written(tools=[TOOL], web_search=True)["tools"][-1] == {"type": "web_search"}
-    payload = written(tools=[TOOL], web_search=True, tool_choice="required")
-    assert payload["tool_choice"] == "required"
-    assert len(payload["tools"]) == 1
-    assert "tool_choice" not in written(tool_choice="required")
+def test_searching_is_offered_beside_the_tools():
+    payload = write("openai-responses", user(), tools=[TOOL], web_search=True)
+    assert [tool["type"] for tool in payload["tools"]] == ["function", "web_search"]
 
 
 def test_a_chat_has_one_key_in_the_cache_and_another_chat_another():
