@@ -39,7 +39,6 @@ def make_audit(
         seconds: the duration by a monotonic clock.
     """
     steps = [step for scenario in report.scenarios for step in scenario.steps]
-    executed = [step for step in steps if step.status != "skipped"]
     agent = next((each.agent for each in report.scenarios if each.agent), None) or {}
     return {
         "audit_version": AUDIT_VERSION,
@@ -67,19 +66,24 @@ def make_audit(
             "scenario_timeout_s": limits.scenario,
             "max_duration_s": limits.run,
         },
-        "totals": {
-            "scenarios": len(report.scenarios),
-            "steps_planned": len(steps),
-            "steps_executed": len(executed),
-            "steps_failed": sum(step.status == "failed" for step in steps),
-            "steps_skipped": len(steps) - len(executed),
-            "checks_passed": report.passed,
-            "checks_total": report.total,
-            "checks_failed": report.failed,
-        },
-        "latency": _latency([step.duration_ms for step in executed]),
+        "totals": _totals(report, steps),
+        "latency": _latency([step.duration_ms for step in steps if step.status != "skipped"]),
         "usage": sum_usage(step.usage for step in steps),
         "scenarios": [_scenario(scenario) for scenario in report.scenarios],
+    }
+
+
+def _totals(report: RunReport, steps: Sequence[StepReport]) -> dict[str, int]:
+    skipped = sum(step.status == "skipped" for step in steps)
+    return {
+        "scenarios": len(report.scenarios),
+        "steps_planned": len(steps),
+        "steps_executed": len(steps) - skipped,
+        "steps_failed": sum(step.status == "failed" for step in steps),
+        "steps_skipped": skipped,
+        "checks_passed": report.passed,
+        "checks_total": report.total,
+        "checks_failed": report.failed,
     }
 
 

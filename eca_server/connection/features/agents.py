@@ -122,6 +122,7 @@ class Agents(Feature):
         deferral = Deferral(config.tool_search(behavior), context)
         toolbox, more = await _toolbox(servers, turn, config, policy, native, deferral=deferral)
         texts = [system.text, more, SUBAGENT_INSTRUCTIONS if parent else ""]
+        fields = self._hook_fields(chat, model, chosen)
         return Agent(
             model=model,
             messages=(Message(role="user", parts=(TextPart(text),)),),
@@ -133,9 +134,7 @@ class Agents(Feature):
             gather=gather,
             make_title=None if parent else self._make_title(turn, config, chosen.model),
             compact_prompt=await _compact_prompt(turn, config),
-            hooks=await self.parts.hooks.of_turn(
-                turn, config, self._hook_fields(chat, model, chosen)
-            ),
+            hooks=await self.parts.hooks.of_turn(turn, config, fields),
             max_steps=config.behaviors.get(behavior, Behavior()).max_steps,
             initiator="user" if parent is None else "agent",
             external=external,
