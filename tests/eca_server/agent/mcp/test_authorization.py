@@ -203,6 +203,28 @@ async def test_a_configured_client_is_not_registered_and_authenticates(
         assert sent == {"client_id": "my id", **in_form}
 
 
+async def test_a_configured_client_stays_with_its_authorization_server(guarded, nursery):
+    """A server that is taken over names a server that collects client secrets."""
+    ours = OAuthClient(client_id="my id", client_secret=Secret("client/secret"))
+    guarded.renew_login(nursery, client=ours)
+    await guarded.log_in()
+    url = guarded.server.at.url
+    guarded.change(RESOURCE, authorization_servers=[f"{url}/new"])
+    guarded.documents[f"{OAUTH}/new"] = {**guarded.documents[OAUTH], "issuer": f"{url}/new"}
+    guarded.good, guarded.accepted = "token-2", "token-3"
+    for _ in range(2):  # also in a later process
+        error = await guarded.error()
+        assert error.kind == "start"
+        assert f"belongs to {url}, and the server now names {url}/new" in error.message
+        guarded.renew_login(nursery, client=ours)
+    assert [form["grant_type"] for form in guarded.forms()][1:] == ["refresh_token"] * 2
+    guarded.renew_login(nursery, client=OAuthClient(client_id="its id"))
+    assert query_of(await guarded.asks())["client_id"] == "its id"
+    guarded.renew_login(nursery, client=ours)
+    await guarded.login.forget()
+    assert query_of(await guarded.asks())["client_id"] == "my id"
+
+
 @pytest.mark.parametrize(
     ("methods", "answered", "asked_for", "proof"),
     [
