@@ -324,6 +324,7 @@ async def test_a_redirect_of_a_different_server_or_without_the_state_is_refused(
     [
         (RESOURCE, {"resource": "https://other.example/mcp"}, "a different resource"),
         (RESOURCE, {"resource": "http://127.0.0.1:1/mcp"}, "a different resource"),
+        (RESOURCE, {"resource": "https://x/\u202e"}, "a different resource: https://x/\\u202e"),
         (RESOURCE, {"authorization_servers": []}, "no authorization server"),
         (RESOURCE, {"authorization_servers": ["http://plain.example"]}, "expected an https URL"),
         (RESOURCE, {"authorization_servers": ["https://["]}, "is invalid"),
