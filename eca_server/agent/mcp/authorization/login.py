@@ -251,6 +251,7 @@ class Login:
         if is_offline:
             scope = f"{scope} {_OFFLINE}".strip()
         async with redirect_page(port=self._client.oauth_port) as page:
+            self._hide([Secret(page.state)])  # the message with the link is logged
             client = await self._client_at(
                 server, redirect=page.url, resource=resource.identifier, scope=scope
             )

@@ -39,6 +39,8 @@ async def test_a_login_begins_with_a_link_and_ends_with_a_session_and_is_stored(
     guarded, nursery, caplog
 ):
     caplog.set_level("DEBUG", logger="eca_server")
+    hidden: list[Secret] = []
+    guarded.renew_login(nursery, hide=hidden.extend)
     query = await guarded.log_in()
     assert await guarded.tools() == ["echo"]
     (_, registration), (_, form) = guarded.requests
@@ -59,6 +61,7 @@ async def test_a_login_begins_with_a_link_and_ends_with_a_session_and_is_stored(
     assert len(guarded.forms()) == 1
     secrets = {guarded.good, "refresh-1", form["code"], form["code_verifier"], query["state"]}
     assert [secret for secret in secrets if secret in caplog.text] == []
+    assert Secret(query["state"]) in hidden  # the log has the link to the page
 
 
 async def test_a_start_that_waits_for_the_keyring_can_be_stopped(guarded, monkeypatch):
