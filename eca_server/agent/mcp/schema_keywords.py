@@ -40,6 +40,10 @@ def _is_flag(value: Any) -> bool:
     return isinstance(value, bool)
 
 
+_LONGEST_PATTERN: Final = 1000
+"""Characters of a pattern; `re` compiles half a million a second."""
+
+
 def _is_number(value: Any) -> bool:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return is_number and -math.inf < value < math.inf
@@ -54,7 +58,7 @@ def _is_count(value: Any) -> bool:
 
 
 def _is_pattern(value: Any) -> bool:
-    if not isinstance(value, str):
+    if not isinstance(value, str) or len(value) > _LONGEST_PATTERN:
         return False
     try:
         with warnings.catch_warnings(action="ignore"):

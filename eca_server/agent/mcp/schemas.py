@@ -26,6 +26,7 @@ _MAX_REFERENCES = 30  # length of a chain of references
 _MAX_BYTES = (
     100_000  # size of a schema as JSON; a larger one is replaced by one that allows anything
 )
+_MAX_INPUT = 1_000_000  # the same of a server's own schema, which may have unused definitions
 _MAX_NESTING = 64  # levels of JSON
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # of a property, in the strictest API
@@ -67,6 +68,8 @@ class CleanSchema:
 
 def clean_schema(schema: Schema) -> CleanSchema:
     """Return the schema of a tool's arguments for any model."""
+    if len(json.dumps(schema)) > _MAX_INPUT:
+        return CleanSchema(schema={"type": "object", "properties": {}})
     cleaning = _Cleaning(schema)
     whole = cleaning.at_the_top(schema)
     properties, original_names = _renamed(whole["properties"])
@@ -136,10 +139,12 @@ def _renamed(properties: Schema) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the properties under legal names, and the original names of the renamed ones."""
     legal = {name: each for name, each in properties.items() if _NAME.fullmatch(name)}
     made, original_names = dict(legal), {}
+    variants: dict[str, Iterator[str]] = {}  # those that were not tried yet
     for own, each in properties.items():
         if own not in legal:
             stem = _ILLEGAL.sub("_", own)[:60] or "_"
-            name = next(name for name in _variants(stem) if name not in made)
+            untried = variants.setdefault(stem, _variants(stem))
+            name = next(name for name in untried if name not in made)
             made[name], original_names[name] = each, own
     return made, original_names
 
@@ -168,6 +173,8 @@ class _Cleaning:
             for each in list_in(whole, name)
             if isinstance(each, Mapping) or each is True
         ]
+        if len(branches) > _MAX_SCHEMAS:
+            branches = [{}]  # an alternative that allows anything
         says_all = all("properties" in branch for branch in branches)
         merged = {
             name: value
