@@ -35,6 +35,11 @@ _INVISIBLE: Final = (
     f"[{_ALWAYS}{_BLANK}]|(?<!{_LETTER})[{_JOINS}]|[{_JOINS}](?!{_LETTER})"
     "|(?<=[\ufe00-\ufe0f])[\ufe00-\ufe0f]"
 )
+_SUSPECT: Final = f"[{_ALWAYS}{_BLANK}{_JOINS}\ufe00-\ufe0f]"
+"""A set with all characters that `_INVISIBLE` matches; its search takes an eighth of the time.
+
+A server may send megabytes without any of them.
+"""
 _INVISIBLE_IN_A_LINE: Final = f"[\t\n]|{_INVISIBLE}"
 _NO_BYTE: Final = "[\ud800-\udc7f\udd00-\udfff]"  # surrogates that encode no byte
 _ESCAPES: Final = r"(?:\\x[0-9a-f]{2})+|\\[ntr]|\\u[0-9a-f]{4}|\\U[0-9a-f]{8}"
@@ -75,7 +80,8 @@ def _unescape(match: re.Match[str]) -> str:
 
 def printable_lines(text: str) -> str:
     """Return a text for people: lines and tabs stay, invisible characters are escaped."""
-    return re.sub(_INVISIBLE, _escape, text.replace("\r\n", "\n"))
+    text = text.replace("\r\n", "\n")
+    return re.sub(_INVISIBLE, _escape, text) if re.search(_SUSPECT, text) else text
 
 
 def printable_json(text: str) -> str:
@@ -91,7 +97,7 @@ def enumeration(names: Sequence[str], most: int) -> str:
 
 def visible(text: str) -> str:
     """Return a text without invisible characters, for a model or an editor; lines and tabs stay."""
-    return re.sub(_INVISIBLE, "", text)
+    return re.sub(_INVISIBLE, "", text) if re.search(_SUSPECT, text) else text
 
 
 class Printer:

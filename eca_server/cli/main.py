@@ -123,12 +123,23 @@ def _options(arguments: argparse.Namespace) -> Options:
     logging.basicConfig(level=max(chosen, logging.WARNING), handlers=[handler])
     for ours in ("eca_protocol", "eca_server"):
         logging.getLogger(ours).setLevel(chosen)
+    sys.excepthook = _log_crash
     return Options(
         environ=os.environ,
         config_file=arguments.config_file,
         trusts_workspace=getattr(arguments, "trust_workspace", False),
         hide=lambda secrets: masking.hide(*secrets),
     )
+
+
+def _log_crash(kind: type[BaseException], error: BaseException, *_: object) -> None:
+    """Log an exception that ends the program, with the keys in its message masked."""
+    import logging  # noqa: PLC0415 - see the module's docstring
+
+    if issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, error.__traceback__)
+        return
+    logging.getLogger("eca_server").critical("this is a bug; please report it", exc_info=error)
 
 
 def _serve(arguments: argparse.Namespace) -> int:

@@ -148,7 +148,7 @@ class MCPServer(OAuthClient):
         """The texts to mask: headers, what has a telling name, and replaced references."""
         headers = self.headers.values()
         known = [*headers, *(part for header in headers for part in header.split()[-1:])]
-        known += [*_secret_arguments(self.args), *secret_parts(self.url or "")]
+        known += [*secret_arguments(self.args), *secret_parts(self.url or "")]
         known += [value for name, value in self.env.items() if value and _IS_SECRET.search(name)]
         texts: list[object] = [*attrs.astuple(self, recurse=False), *self.args, *self.env.values()]
         for text in (*texts, *headers):
@@ -161,11 +161,18 @@ class MCPServer(OAuthClient):
         """The environment variables with secrets of this server, by their names or their use."""
         named = [(text, name) for name, text in (*self.env.items(), *self.headers.items())]
         named += [(text, "") for text in (self.command, self.url, self.cwd, *self.args)]
+        written = [(text.written, name) for text, name in named if isinstance(text, ResolvedText)]
+        url = original_text(self.url or "")
+        parts = (
+            *secret_arguments([*map(original_text, self.args)]),
+            *secret_parts(url),
+            user_in(url),
+        )
+        written += [(part, "secret") for part in parts]
         return frozenset(
             variable
-            for text, name in named
-            if isinstance(text, ResolvedText)
-            for kind, variable in references_in(text.written, shell_like=True)
+            for text, name in written
+            for kind, variable in references_in(text, shell_like=True)
             if kind == "env" and (is_secret(name) or is_secret(variable))
         )
 
@@ -183,7 +190,7 @@ class MCPServer(OAuthClient):
         return None if self.command or self.url else "expected a command or a url, got neither"
 
 
-def _secret_arguments(args: Sequence[str]) -> Iterator[str]:
+def secret_arguments(args: Sequence[str]) -> Iterator[str]:
     """Yield the values of options with telling names: `--token VALUE`, `--token=VALUE`."""
     for before, text in zip(("", *args), args, strict=False):
         option, _, value = text.partition("=")
@@ -199,12 +206,20 @@ def secret_parts(url: str) -> Iterator[str]:
         parts = urlsplit(url)
     except ValueError:
         return
-    user, _, password = parts.netloc.rpartition("@")[0].partition(":")
+    user, _, password = user_in(url).partition(":")
     yield password or user
     for parameter in parts.query.split("&"):
         name, _, value = parameter.partition("=")
         if is_secret(name) or "sig" in name.lower():
             yield value
+
+
+def user_in(url: str) -> str:
+    """Return the user information of an address, or an empty text."""
+    try:
+        return urlsplit(url).netloc.rpartition("@")[0]
+    except ValueError:
+        return ""
 
 
 def _is_http(url: str) -> bool:

@@ -14,6 +14,7 @@ import attrs
 
 from eca_protocol.errors import ECAError, HTTPError
 from eca_protocol.http import HTTPClient
+from eca_server.config.own_secrets import secrets_in_address
 from eca_server.models.backend import BackendError, ErrorKind, Request
 from eca_server.models.credentials.lookup import url_problem
 from eca_server.models.credentials.oauth import LoggedOut, OAuthError
@@ -102,8 +103,9 @@ class KeyAccess:
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
-        """The key, if there is one."""
-        return () if self.key is None else (self.key,)
+        """The key, if there is one, and those in the base."""
+        own = () if self.key is None else (self.key,)
+        return (*own, *secrets_in_address(self.url))
 
     async def target(self, path: str, request: Request | None = None) -> Target:
         """Return the target with the key in its header."""

@@ -175,11 +175,11 @@ class Models:
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
-        """Every secret to hide from the log: keys, and the client certificate's passphrase."""
+        """Every secret to hide from the log: of providers, and the client certificate's."""
         keys = (each.key for each in self.providers)
         refreshing = (each.refresh for each in self._stored.tokens.values())
         known = (key for key in (*keys, *refreshing, self._passphrase) if key is not None)
-        return (*known, *(secret for each in self.providers for secret in each.header_secrets))
+        return (*known, *(secret for each in self.providers for secret in each.own_secrets))
 
     @property
     def reasons_without_a_model(self) -> list[str]:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from eca_server.config import settings as configuration
+from eca_server.config.own_secrets import secrets_in_address
 from eca_server.config.problems import Problem
 from eca_server.config.settings import Config
 from eca_server.models import simulator
@@ -138,8 +139,9 @@ class Provider:
                 yield source.problem
 
     @property
-    def header_secrets(self) -> Iterator[Secret]:
-        """The secrets in configured headers."""
+    def own_secrets(self) -> Iterator[Secret]:
+        """The secrets in configured headers, and in the base."""
+        yield from secrets_in_address(self.url or "")
         for headers in self._headers:
             yield from secrets_in(headers)
 

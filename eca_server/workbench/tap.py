@@ -30,9 +30,12 @@ from eca_server.system.threads import SWITCH_SECONDS
 
 _SECRET_NAME = re.compile(
     r"(?i).*(api|secret|private|access)[-_]?key|.*(password|passphrase|secret|token)"
-    r"|(proxy-)?authorization|(set-)?cookie"
+    r"|(proxy-)?authorization|(set-)?cookie|(.*[-_])?(pass|passwd)|.*credentials?"
 )
 """Names of members, options and environment variables whose value is always a secret."""
+
+_HEADERS = re.compile(r"(?i).*headers")
+"""Names of members with the headers of a server, each of which may be a secret."""
 
 _OPTION = re.compile(r"(?s)((?:-{0,2}[\w-]+=)?-{0,2}([\w-]+)(?:=|:\s*)).+")
 """A word of a command line with a name and a value; the value may be a header."""
@@ -41,9 +44,9 @@ _FLAG = re.compile(r"--?([\w-]+)")
 """A word of a command line with a name; its value is the next word."""
 
 _SIGNS = (
-    b"key", b"passw", b"passphr", b"secret", b"token", b"auth", b"cookie", b"bearer", b"basic",
-    b"login", b"sk-", b"sk_", b"hf_", b"xai-", b"pplx-", b"ghp_", b"gho_", b"ghs_", b"ghu_",
-    b"ghr_", b"github_", b"glpat-", b"nvapi-", b"aiza", b"eyj", b"@",
+    b"key", b"pass", b"credential", b"secret", b"token", b"auth", b"cookie", b"bearer", b"basic",
+    b"header", b"login", b"sk-", b"sk_", b"hf_", b"xai-", b"pplx-", b"ghp_", b"gho_", b"ghs_",
+    b"ghu_", b"ghr_", b"github_", b"glpat-", b"nvapi-", b"aiza", b"eyj", b"@",
 )  # fmt: skip
 """Every text that `mask` or `_SECRET_NAME` hides contains one of these; few messages do."""
 
@@ -216,9 +219,20 @@ class _Masker:
         return {
             member: self._hidden(item)
             if _SECRET_NAME.fullmatch(member) or (is_pair and member == "value")
+            else self._without_headers(item)
+            if _HEADERS.fullmatch(member)
             else self._masked(item)
             for member, item in value.items()
         }
+
+    def _without_headers(self, headers: Any) -> Any:
+        """Return headers without their values: an object, or a list of pairs."""
+        if isinstance(headers, dict):
+            return {name: self._hidden(value) for name, value in headers.items()}
+        if isinstance(headers, list) and all(isinstance(each, dict) for each in headers):
+            hidden = {"value": HIDDEN}
+            return [each | hidden if "value" in each else each for each in headers]
+        return self._masked(headers)
 
     def _hidden(self, value: Any) -> Any:
         if isinstance(value, list):

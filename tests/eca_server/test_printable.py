@@ -1,6 +1,8 @@
 """Untrusted texts on a terminal, which can only draw text."""
 
 import json
+import re
+import sys
 import unicodedata
 from functools import partial
 from typing import Any
@@ -10,6 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eca_protocol import messages as m
+from eca_server import printable
 from eca_server.cli.approval_view import call_rows, question_of
 from eca_server.ecp.cli import run as ecp
 from eca_server.printable import (
@@ -126,6 +129,14 @@ def test_each_character_that_is_not_seen_is_escaped(character: str) -> None:
         assert character not in printable_line(f" {character} ")
         assert character not in printable_lines(f" {character} ")
         assert character not in visible(f" {character} ")
+
+
+def test_the_quick_search_finds_every_character_that_may_be_unseen() -> None:
+    apart = " ".join(map(chr, range(sys.maxunicode + 1)))
+    repeated = "".join(chr(each) * 2 for each in range(0xFE00, 0xFE10))
+    unseen = set(re.findall(printable._INVISIBLE, apart + repeated))
+    assert unseen
+    assert unseen <= set(re.findall(printable._SUSPECT, apart))
 
 
 @given(st.lists(texts, max_size=2) | st.dictionaries(texts, texts, max_size=2))

@@ -17,6 +17,8 @@ from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.settings import ServerSettings
 from eca_server.agent.mcp.stdio import start_stdio
+from eca_server.config.own_secrets import secrets_in_command
+from eca_server.secret import mask
 from eca_server.version import version
 
 START_SECONDS: Final = 60.0
@@ -153,8 +155,8 @@ class AgentProcess:
     async def explain(self) -> str:
         """Return why the agent has ended."""
         await self.ended.wait()
-        command = " ".join(self.command)
-        return f"The agent `{command}` does not run: {self._error}."
+        text = f"The agent `{' '.join(self.command)}` does not run: {self._error}."
+        return mask(text, *secrets_in_command(self.command))
 
     def close(self) -> None:
         """Begin to end the agent; `ended` is set when its process has ended, or was killed."""

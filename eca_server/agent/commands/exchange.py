@@ -7,9 +7,10 @@ opens, the messages are appended to the current chat.
 
 from __future__ import annotations
 
+import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -27,7 +28,9 @@ from eca_server.agent.commands.command import CommandContext, command, mask_keys
 from eca_server.agent.tools.files import change_in_thread, checkpoint, in_thread, printable
 from eca_server.agent.tools.output import counted
 from eca_server.agent.tools.tool import ToolError
+from eca_server.config.own_secrets import own_secrets, secrets_in_command
 from eca_server.models.history import Message
+from eca_server.secret import Secret
 from eca_server.version import version
 from eca_server.workspace.boundary import Place, Workspace
 from eca_server.workspace.errors import AlreadyExists
@@ -42,6 +45,19 @@ MAX_BYTES: Final = 32 * 1024 * 1024
 """Maximum size of an imported file, in bytes."""
 
 
+def _secrets(context: CommandContext) -> Iterator[Secret]:
+    """Yield the secrets to mask in an export; a path that an MCP server needs is none."""
+    yield from (*context.models.secrets, *context.loaded.secrets)
+    config = context.loaded.config
+    yield from own_secrets(config)
+    for provider in config.providers.values():
+        yield from secrets_in_command(provider.command)
+    for server in context.mcp or ():
+        for secret in server.secrets():
+            if not os.path.isabs(secret.reveal()):  # noqa: PTH117 - it is only a text
+                yield secret
+
+
 @command(
     "export",
     CommandArgument(name="path", description="Path of a new file, or a folder for it."),
@@ -53,7 +69,7 @@ async def export_chat(turn: Turn, context: CommandContext) -> None:
     if not messages:
         turn.fail("There is nothing to export: this chat has no messages.")
         return
-    secrets = (*context.models.secrets, *context.loaded.secrets)
+    secrets = tuple(_secrets(context))
 
     def hide(text: str) -> str:
         checkpoint()  # else the thread of a stopped export masks a large chat to its end

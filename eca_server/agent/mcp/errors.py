@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from eca_protocol.errors import ECAError
+from eca_server.printable import printable_lines
 
 MCPErrorKind: TypeAlias = Literal[
     "start", "unreachable", "protocol", "closed", "timeout", "login", "refused"
@@ -22,6 +23,7 @@ class MCPError(ECAError):
     """
 
     def __init__(self, message: str, *, kind: MCPErrorKind = "protocol", url: str | None = None):
+        message = printable_lines(message)  # it may quote the server
         super().__init__(message)
         self.message = message
         self.kind: MCPErrorKind = kind

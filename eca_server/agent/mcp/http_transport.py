@@ -40,6 +40,11 @@ _BUSY: Final = frozenset({429, 503})
 _PATIENCE: Final = 10.0  # the longest accepted `Retry-After`, in seconds
 _NOTICES: Final = 16  # our notifications and answers in flight
 
+_CLOGGED: Final = 16 * 2**20
+"""The size of the unsent messages above which no messages are received, in bytes."""
+
+_OVERHEAD: Final = 1024  # bytes that an unsent message needs besides its body
+
 
 @attrs.frozen(kw_only=True)
 class Timeouts:
@@ -78,7 +83,9 @@ class HTTPTransport(ABC):
         self._era: Era | None = None
         self._inbox = Inbox(linger=self._timeouts.linger, accept=self._accept)
         self._unsent: deque[Outgoing] = deque()
+        self._unsent_size = 0
         self._has_unsent = trio.Event()
+        self._has_sent = trio.Event()
         self._notices = trio.Semaphore(_NOTICES)
         self._notices_under_way = 0
         self._quiet = trio.Event()
@@ -101,7 +108,12 @@ class HTTPTransport(ABC):
         return self._closing
 
     async def receive(self) -> list[Message]:
-        """Return the messages of the next body or event; none at the end of the stream."""
+        """Return the messages of the next body or event; none at the end of the stream.
+
+        Wait while too much is unsent: a server may ask faster than it accepts our answers.
+        """
+        while self._unsent_size > _CLOGGED:
+            await self._has_sent.wait()
         return await self._inbox.receive()
 
     def send(self, message: Message) -> None:
@@ -117,6 +129,7 @@ class HTTPTransport(ABC):
             self._start(outgoing, outgoing.id)
             return
         self._unsent.append(outgoing)
+        self._unsent_size += _size(outgoing)
         self._has_unsent.set()
 
     async def _send_in_turn(self) -> None:
@@ -124,7 +137,9 @@ class HTTPTransport(ABC):
         while True:
             while self._unsent:
                 await self._send_one(self._unsent[0])
-                self._unsent.popleft()
+                self._unsent_size -= _size(self._unsent.popleft())
+                self._has_sent.set()
+                self._has_sent = trio.Event()
             self._has_unsent = trio.Event()
             await self._has_unsent.wait()
 
@@ -219,6 +234,10 @@ class HTTPTransport(ABC):
         if error is not None:
             self._inbox.finish(error)
         return error is not None
+
+
+def _size(message: Outgoing) -> int:
+    return len(message.body) + _OVERHEAD
 
 
 @attrs.define

@@ -7,15 +7,14 @@ is not changed. Restrictions of a single API are handled in `llm`.
 
 from __future__ import annotations
 
-import math
 import re
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import attrs
 
 from eca_protocol import json
+from eca_server.agent.mcp.schema_keywords import valid_keywords
 from eca_server.json_members import list_in, object_in
 from eca_server.printable import visible
 
@@ -27,6 +26,7 @@ _MAX_REFERENCES = 30  # length of a chain of references
 _MAX_BYTES = (
     100_000  # size of a schema as JSON; a larger one is replaced by one that allows anything
 )
+_MAX_INPUT = 1_000_000  # the same of a server's own schema, which may have unused definitions
 _MAX_NESTING = 64  # levels of JSON
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # of a property, in the strictest API
@@ -68,6 +68,8 @@ class CleanSchema:
 
 def clean_schema(schema: Schema) -> CleanSchema:
     """Return the schema of a tool's arguments for any model."""
+    if len(json.dumps(schema)) > _MAX_INPUT:
+        return CleanSchema(schema={"type": "object", "properties": {}})
     cleaning = _Cleaning(schema)
     whole = cleaning.at_the_top(schema)
     properties, original_names = _renamed(whole["properties"])
@@ -137,10 +139,12 @@ def _renamed(properties: Schema) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the properties under legal names, and the original names of the renamed ones."""
     legal = {name: each for name, each in properties.items() if _NAME.fullmatch(name)}
     made, original_names = dict(legal), {}
+    variants: dict[str, Iterator[str]] = {}  # those that were not tried yet
     for own, each in properties.items():
         if own not in legal:
             stem = _ILLEGAL.sub("_", own)[:60] or "_"
-            name = next(name for name in _variants(stem) if name not in made)
+            untried = variants.setdefault(stem, _variants(stem))
+            name = next(name for name in untried if name not in made)
             made[name], original_names[name] = each, own
     return made, original_names
 
@@ -169,6 +173,8 @@ class _Cleaning:
             for each in list_in(whole, name)
             if isinstance(each, Mapping) or each is True
         ]
+        if len(branches) > _MAX_SCHEMAS:
+            branches = [{}]  # an alternative that allows anything
         says_all = all("properties" in branch for branch in branches)
         merged = {
             name: value
@@ -212,7 +218,7 @@ class _Cleaning:
 
     def _clean(self, schema: Schema, opened: frozenset[str], depth: int) -> dict[str, Any]:
         made: dict[str, Any] = {}
-        schema = _valid_keywords(schema)
+        schema = valid_keywords(schema)
         for name, value in schema.items():
             if name in _DROPPED:
                 continue
@@ -303,79 +309,3 @@ def _reference(schema: Schema) -> str | None:
 
 def _names(schema: Schema, name: str) -> list[str]:
     return [each for each in list_in(schema, name) if isinstance(each, str)]
-
-
-def _valid_keywords(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema without keywords of a wrong type or range, which restrict nothing.
-
-    Servers write older drafts and mistakes; an API refuses the whole request for one wrong value.
-    A boolean bound of draft 4 (`minimum` with `exclusiveMinimum: true`) becomes a number.
-    """
-    made = dict(schema)
-    for bound, exclusive in _BOUNDS:
-        if made.get(exclusive) is True and _is_number(made.get(bound)):
-            made[exclusive] = made.pop(bound)
-    patterns = made.get("patternProperties")
-    if isinstance(patterns, Mapping) and not all(map(_is_pattern, patterns)):
-        for name in ("patternProperties", "additionalProperties", "unevaluatedProperties"):
-            made.pop(name, None)
-    return {name: value for name, value in made.items() if _is_valid(name, value)}
-
-
-def _is_valid(name: str, value: Any) -> bool:
-    check = _CHECKS.get(name, object)
-    return isinstance(value, check) if isinstance(check, type) else check(value)
-
-
-def _is_number(value: Any) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and -math.inf < value < math.inf
-
-
-def _is_positive(value: Any) -> bool:
-    return _is_number(value) and value > 0
-
-
-def _is_count(value: Any) -> bool:
-    return _is_number(value) and value >= 0 and value == int(value)
-
-
-def _is_pattern(value: Any) -> bool:
-    if not isinstance(value, str):
-        return False
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            re.compile(value)
-    except (re.error, OverflowError, RecursionError):
-        return False
-    return True
-
-
-def _are_names_by_name(value: Any) -> bool:
-    return isinstance(value, Mapping) and all(map(_are_names, value.values()))
-
-
-def _are_names(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and all(isinstance(each, str) for each in value)
-        and len({*value}) == len(value)
-    )
-
-
-_BOUNDS: Final = (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum"))
-
-_CHECKS: Final[Mapping[str, type | Callable[[Any], bool]]] = {
-    **dict.fromkeys(("title", "description", "format"), str),
-    **dict.fromkeys(("contentEncoding", "contentMediaType"), str),
-    **dict.fromkeys(("deprecated", "readOnly", "writeOnly", "uniqueItems"), bool),
-    **dict.fromkeys((name for names in _BOUNDS for name in names), _is_number),
-    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), _is_count),
-    **dict.fromkeys(("minProperties", "maxProperties"), _is_count),
-    **dict.fromkeys(("minContains", "maxContains"), _is_count),
-    "multipleOf": _is_positive,
-    "pattern": _is_pattern,
-    "examples": list,
-    "dependentRequired": _are_names_by_name,
-}
-"""The type or the check of each keyword whose value is neither a schema nor free."""

@@ -19,6 +19,7 @@ TAIL: Final = 65_536
 
 _LINES_A_SECOND: Final = 100
 _SHOWN: Final = 1000
+_WARNINGS: Final = 100  # different ones of one server
 _LAST_LINES: Final = 5
 _LINES_OF_ERROR: Final = 3
 _LONGEST_ERROR: Final = 500
@@ -91,10 +92,14 @@ class ServerLog:
         self._write(level, text.encode("utf-8", "replace"))
 
     def warn_once(self, text: str) -> None:
-        """Log a warning, unless it was logged before."""
-        if text not in self._warned:
-            self._warned.add(text)
-            _log.warning("%s: %s", self.name, text)
+        """Log a warning, unless it was logged before, or there were too many."""
+        if len(text) > _SHOWN:
+            text = _CUT_END.sub("...", text[:_SHOWN])
+        if text in self._warned or len(self._warned) > _WARNINGS:
+            return
+        is_last = len(self._warned) == _WARNINGS
+        self._warned.add(text)
+        _log.warning("%s: %s", self.name, "further warnings are not logged" if is_last else text)
 
     def _write(self, level: int, line: bytes) -> None:
         if not _log.isEnabledFor(level):

@@ -15,7 +15,7 @@ import trio
 
 from eca_protocol import platforms
 from eca_server.config.directories import cache_directory
-from eca_server.config.own_secrets import own_secrets
+from eca_server.config.own_secrets import own_secrets, secrets_in_command
 from eca_server.connection.features.host import Host
 from eca_server.connection.features.lazy import Lazy
 from eca_server.connection.features.settings import Settings
@@ -181,6 +181,8 @@ class CurrentModels:
             modes=self._modes,
             **discovered,
         )
+        commands = (each.command for each in config.providers.values())
+        self.hide(secret for command in commands for secret in secrets_in_command(command))
         self.hide((*models.secrets, *own_secrets(config), *self._settings.loaded.secrets))
         return models
 

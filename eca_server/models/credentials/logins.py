@@ -223,6 +223,7 @@ def _plain(login: Secret | TokenSet) -> dict[str, Any]:
             else {}
         ),
         **({"resource": client.resource} if client.resource else {}),
+        **({"issuer": client.issuer} if client.issuer else {}),
     }
 
 
@@ -241,6 +242,7 @@ def _tokens(login: Mapping[str, Any]) -> TokenSet:
             secret=_key(login["clientSecret"]) if "clientSecret" in login else None,
             authentication=_authentication(login),
             resource=str(login["resource"]) if "resource" in login else None,
+            issuer=str(login["issuer"]) if "issuer" in login else None,
         ),
     )
 

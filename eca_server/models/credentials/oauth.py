@@ -86,6 +86,7 @@ class Client:
         token_url: the endpoint that issues and renews tokens.
         authentication: where the secret is sent (RFC 7591): in a header, or in the form.
         resource: the resource that the tokens are for, if the server needs it.
+        issuer: the authorization server of the client, if it is known by name.
     """
 
     id: str
@@ -93,6 +94,7 @@ class Client:
     secret: Secret | None = None
     authentication: Authentication = "client_secret_post"
     resource: str | None = None
+    issuer: str | None = None
 
     @property
     def shows_certificate(self) -> bool:

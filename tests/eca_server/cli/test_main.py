@@ -368,6 +368,30 @@ def test_doctor_asks_each_provider_when_online(tmp_path: Path) -> None:
     assert "- bad: the provider cannot be reached" in ill.stdout
 
 
+CRASH = """
+import sys
+from eca_server.cli import main
+from eca_server.secret import Secret
+
+def crash(arguments):
+    main._options(arguments).hide([Secret("planted-0123456789")])
+    raise ExceptionGroup("several", [RuntimeError("planted-0123456789 \\x1b[31m")])
+
+main._COMMANDS["doctor"] = crash
+sys.exit(main.run(["doctor"]))
+"""
+
+
+def test_the_traceback_of_a_crash_has_no_key_and_no_control_sequence(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CRASH], env=environment(tmp_path), capture_output=True, check=False
+    )
+    assert done.returncode == 1
+    assert b"Traceback (most recent call last)" in done.stderr
+    assert b"RuntimeError: *** \\x1b[31m" in done.stderr
+    assert b"planted" not in done.stderr
+
+
 def test_schema_prints_the_revision_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     revisions = {(): Revision.R2025_10, ("--revision", "current"): Revision.CURRENT}
     for arguments, revision in revisions.items():

@@ -4,6 +4,7 @@ The real process at its most talkative: the log at `debug`, a provider that quot
 a child that prints its environment, every command that reports something.
 """
 
+import base64
 import json
 import stat
 from collections.abc import Callable
@@ -17,6 +18,8 @@ from tests.eca_server.conftest import SERVE
 
 KEY = "planted/key+that=looks~like.none-0123456789"
 REFRESH = "planted/refresh+0123456789"
+PASSWORD = "planted-in-an-address-0123"
+BASIC = base64.b64encode(f"me:{PASSWORD}".encode()).decode()
 
 Source = Callable[[dict[str, Any], Path], dict[str, str]]
 """Puts the key where it comes from: into the provider's settings, a file, or these variables."""
@@ -58,6 +61,11 @@ def header(provider: dict[str, Any], _: Path) -> dict[str, str]:
     return {"SOME_NAME": KEY}
 
 
+def address(provider: dict[str, Any], _: Path) -> dict[str, str]:
+    provider["key"] = KEY
+    return {"P_API_URL": provider.pop("url").replace("//", f"//me:{PASSWORD}@")}
+
+
 def login(_provider: dict[str, Any], home: Path) -> dict[str, str]:
     tokens = {"access": KEY, "refresh": REFRESH, "expiresAt": None, "obtainedAt": 1.0}
     client = {"clientId": "ours", "tokenUrl": "http://127.0.0.1:1/token"}
@@ -73,7 +81,7 @@ def pasted(_provider: dict[str, Any], _: Path) -> dict[str, str]:
 
 
 SOURCES = (
-    *(configured, login, pasted),
+    *(configured, login, pasted, address),
     *(named_variable, providers_variable, variable_in_text, file_in_text, netrc, header),
 )
 
@@ -81,7 +89,7 @@ SOURCES = (
 @pytest.mark.long(but=3)
 @pytest.mark.parametrize("source", SOURCES)
 def test_a_key_goes_to_its_provider_and_shows_nowhere(source: Source, start_server, tmp_path):
-    quoting = Reply(status=400, body={"error": {"message": f"Wrong: {KEY}"}})
+    quoting = Reply(status=400, body={"error": {"message": f"Wrong: {KEY} {PASSWORD}"}})
     printing = reply(tool_call("eca_shell_command", json.dumps({"command": "env"})))
     with provider_in_thread([printing, reply("Done"), quoting, quoting]) as endpoint:
         provider = {"url": endpoint.url, "models": {"m": {}}, "fetchModels": source is not pasted}
@@ -111,7 +119,8 @@ def test_a_key_goes_to_its_provider_and_shows_nowhere(source: Source, start_serv
             server.say(command, model="p/m")
         assert server.leave() == 0
         requests = list(endpoint.requests)
-    assert {request.headers["authorization"] for request in requests} == {f"Bearer {KEY}"}
+    proof = f"Basic {BASIC}" if source is address else f"Bearer {KEY}"
+    assert {request.headers["authorization"] for request in requests} == {proof}
     sent_to_models = json.dumps([request.body for request in requests])
     assert "PATH=" in sent_to_models, "the child did print its environment"
     files = (path for path in tmp_path.rglob("*") if path.is_file() and path not in sources)
@@ -121,7 +130,8 @@ def test_a_key_goes_to_its_provider_and_shows_nowhere(source: Source, start_serv
         "the model's prompt": sent_to_models.encode(),
         **{str(path): path.read_bytes() for path in files},
     }
+    planted = (KEY, REFRESH, *([PASSWORD, BASIC] if source is address else []))
     for name, output in outputs.items():
-        for secret in (KEY, REFRESH):
+        for secret in planted:
             assert secret.encode() not in output, name
             assert json.dumps(secret)[1:-1].encode() not in output, name

@@ -29,6 +29,16 @@ KEY = "sk-ant-0123456789abcdef"
             {"headers": [{"value": "any word", "name": "X-API-Key"}]},
             {"headers": [{"value": "***", "name": "X-API-Key"}]},
         ),
+        (  # the server stores each header of an MCP server as a secret
+            {"method": "mcp/addServer", "params": {"headers": {"X-Team": "any word", "N": None}}},
+            {"method": "mcp/addServer", "params": {"headers": {"X-Team": "***", "N": None}}},
+        ),
+        (
+            {"servers": [{"headers": [{"value": "any word", "name": "X-Team"}]}]},
+            {"servers": [{"headers": [{"value": "***", "name": "X-Team"}]}]},
+        ),
+        ({"extraHeaders": {"X-Gateway": "any word"}}, {"extraHeaders": {"X-Gateway": "***"}}),
+        ({"env": {"DB_PASS": "x", "BYPASS": "y"}}, {"env": {"DB_PASS": "***", "BYPASS": "y"}}),
         ({"token": ["any word", 1, ["b"]], "n": ["c"]}, {"token": ["***", 1, ["***"]], "n": ["c"]}),
         (
             {"command": ["srv", "--token", "any", "--api-key=a\nb=c", "--model=m", "-v", "word"]},

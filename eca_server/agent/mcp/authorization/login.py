@@ -43,7 +43,7 @@ from eca_server.models.credentials.oauth import (
 )
 from eca_server.models.credentials.redirect import PortInUse, Redirect, redirect_page
 from eca_server.models.credentials.tokens import Tokens
-from eca_server.secret import Secret
+from eca_server.secret import Secret, mask
 
 _log = logging.getLogger("eca_server.agent.mcp")
 
@@ -251,6 +251,7 @@ class Login:
         if is_offline:
             scope = f"{scope} {_OFFLINE}".strip()
         async with redirect_page(port=self._client.oauth_port) as page:
+            self._hide([Secret(page.state)])  # the message with the link is logged
             client = await self._client_at(
                 server, redirect=page.url, resource=resource.identifier, scope=scope
             )
@@ -276,12 +277,14 @@ class Login:
         """Return our client at a server: configured, described by a document, or registered."""
         ours = self._client
         if ours.client_id is not None:
+            await self._check_issuer(ours.client_id, server.issuer)
             return Client(
                 id=ours.client_id,
                 token_url=server.token_url,
                 secret=ours.client_secret,
                 authentication=server.authentication,
                 resource=resource,
+                issuer=server.issuer,
             )
         document = ours.client_metadata_url if server.reads_documents else None
         if document is None:
@@ -293,6 +296,22 @@ class Login:
         if parts.scheme != "https" or not parts.hostname or parts.path in ("", "/"):
             raise OAuthError("expected an https URL with a path as `clientMetadataUrl`")
         return Client(id=document, token_url=server.token_url, resource=resource)
+
+    async def _check_issuer(self, client_id: str, issuer: str) -> None:
+        """Check that a configured client stays with the server of its last login (MCP 2026-07-28).
+
+        Raises:
+            OAuthError: it belongs to a different one.
+        """
+        logins = await trio.to_thread.run_sync(self._logins.read, abandon_on_cancel=True)
+        stored = logins.tokens.get(self.key)
+        if stored is None or stored.client.id != client_id or stored.client.issuer is None:
+            return
+        if stored.client.issuer != issuer:
+            raise OAuthError(
+                f"`clientId` belongs to {mask(stored.client.issuer)}, and the server now names "
+                f"{mask(issuer)}: if that is right, remove the old login with `/logout {self.key}`"
+            )
 
 
 async def _code(page: Redirect, server: AuthorizationServer) -> Secret:

@@ -365,8 +365,11 @@ async def test_a_failure_is_shown_without_keys_and_the_next_prompt_works(tmp_pat
 async def test_an_agent_that_cannot_be_used_says_why(tmp_path):
     async with chatting(tmp_path, login=True) as (ours, _):
         assert "Own login (run `" in text(await turn(ours, "say x"))
-    async with editor_with(("no-such-agent",), tmp_path) as ours:
-        assert "no-such-agent" in text(await turn(ours, "say x"))
+    token = "planted-behind-an-option"
+    async with editor_with(("no-such-agent", "--token", token), tmp_path) as ours:
+        shown = text(await turn(ours, "say x"))
+        assert "no-such-agent --token ***" in shown
+        assert token not in shown
     async with editor({"providers": {"robot": {"api": "acp"}}}) as ours:
         assert "no model of this name" in text(await ours.turn("x", model=MODEL))
         shown = [

@@ -161,15 +161,18 @@ def test_every_text_is_read_or_refused(written: str) -> None:
 
 
 async def test_a_chat_is_exported_and_imported_as_a_new_one(tmp_path: Path) -> None:
-    key = "sk-1234567890abcdef"
-    async with current(data=tmp_path / "data", folder=tmp_path) as ours:
+    key, header = "sk-1234567890abcdef", "planted-header-of-a-server"
+    server = {"url": "http://x/mcp", "headers": {"X-Team": header}, "disabled": True}
+    config = {"mcpServers": {"one": server}}
+    async with current(data=tmp_path / "data", folder=tmp_path, config=config) as ours:
         assert "nothing to export" in (await ours.turn("/export")).text
-        await ours.turn(f"think hm\nsay one {key}", model=SCRIPT)
+        await ours.turn(f"think hm\nsay one {key} {header}", model=SCRIPT)
         await ours.ask("chat/update", {"chatId": "c", "title": "My Chat!"})
         assert "Exported 2 messages" in (await ours.turn("/export", model=SCRIPT)).text
         written = tmp_path / "eca-chat-my-chat.edn"
         assert written.stat().st_mode & 0o777 == 0o600
         assert key not in written.read_text()
+        assert header not in written.read_text()
         for command, phrase in (
             ("/export", "eca-chat-my-chat-2.edn"),
             (f"/export {written}", "already exists"),
@@ -189,8 +192,8 @@ async def test_a_chat_is_exported_and_imported_as_a_new_one(tmp_path: Path) -> N
             names = [name for name, _ in messages]
             opened = names.index("chat/opened")
             assert messages[opened + 1 :][:5] == [
-                ("text", "think hm\nsay one ***"), ("reasonStarted", None), ("reasonText", "hm"),
-                ("reasonFinished", None), ("text", "one ***"),
+                ("text", "think hm\nsay one *** ***"), ("reasonStarted", None),
+                ("reasonText", "hm"), ("reasonFinished", None), ("text", "one *** ***"),
             ]  # fmt: skip
             new = messages[opened][1]["chatId"]
             assert (await ours.prompt("say on", new))["model"] == SCRIPT

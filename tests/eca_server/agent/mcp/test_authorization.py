@@ -39,6 +39,8 @@ async def test_a_login_begins_with_a_link_and_ends_with_a_session_and_is_stored(
     guarded, nursery, caplog
 ):
     caplog.set_level("DEBUG", logger="eca_server")
+    hidden: list[Secret] = []
+    guarded.renew_login(nursery, hide=hidden.extend)
     query = await guarded.log_in()
     assert await guarded.tools() == ["echo"]
     (_, registration), (_, form) = guarded.requests
@@ -59,6 +61,7 @@ async def test_a_login_begins_with_a_link_and_ends_with_a_session_and_is_stored(
     assert len(guarded.forms()) == 1
     secrets = {guarded.good, "refresh-1", form["code"], form["code_verifier"], query["state"]}
     assert [secret for secret in secrets if secret in caplog.text] == []
+    assert Secret(query["state"]) in hidden  # the log has the link to the page
 
 
 async def test_a_start_that_waits_for_the_keyring_can_be_stopped(guarded, monkeypatch):
@@ -203,6 +206,28 @@ async def test_a_configured_client_is_not_registered_and_authenticates(
         assert sent == {"client_id": "my id", **in_form}
 
 
+async def test_a_configured_client_stays_with_its_authorization_server(guarded, nursery):
+    """A server that is taken over names a server that collects client secrets."""
+    ours = OAuthClient(client_id="my id", client_secret=Secret("client/secret"))
+    guarded.renew_login(nursery, client=ours)
+    await guarded.log_in()
+    url = guarded.server.at.url
+    guarded.change(RESOURCE, authorization_servers=[f"{url}/new"])
+    guarded.documents[f"{OAUTH}/new"] = {**guarded.documents[OAUTH], "issuer": f"{url}/new"}
+    guarded.good, guarded.accepted = "token-2", "token-3"
+    for _ in range(2):  # also in a later process
+        error = await guarded.error()
+        assert error.kind == "start"
+        assert f"belongs to {url}, and the server now names {url}/new" in error.message
+        guarded.renew_login(nursery, client=ours)
+    assert [form["grant_type"] for form in guarded.forms()][1:] == ["refresh_token"] * 2
+    guarded.renew_login(nursery, client=OAuthClient(client_id="its id"))
+    assert query_of(await guarded.asks())["client_id"] == "its id"
+    guarded.renew_login(nursery, client=ours)
+    await guarded.login.forget()
+    assert query_of(await guarded.asks())["client_id"] == "my id"
+
+
 @pytest.mark.parametrize(
     ("methods", "answered", "asked_for", "proof"),
     [
@@ -302,6 +327,7 @@ async def test_a_redirect_of_a_different_server_or_without_the_state_is_refused(
     [
         (RESOURCE, {"resource": "https://other.example/mcp"}, "a different resource"),
         (RESOURCE, {"resource": "http://127.0.0.1:1/mcp"}, "a different resource"),
+        (RESOURCE, {"resource": "https://x/\u202e"}, "a different resource: https://x/\\u202e"),
         (RESOURCE, {"authorization_servers": []}, "no authorization server"),
         (RESOURCE, {"authorization_servers": ["http://plain.example"]}, "expected an https URL"),
         (RESOURCE, {"authorization_servers": ["https://["]}, "is invalid"),

@@ -1,4 +1,5 @@
 import re
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -155,6 +156,29 @@ def test_names_of_properties_that_are_illegal_are_renamed_and_mapped_back():
     assert cleaned_schema.schema["required"] == ["a_b2"]
     arguments = {"a_b": 1, "a_b2": 2, "_" * 60: 3, "more": 4}
     assert cleaned_schema.arguments(arguments) == {"a_b": 1, "a b": 2, "ä" * 70: 3, "more": 4}
+
+
+CLASHES = {f"p!{chr(0x4E00 + number)}": {} for number in range(20_000)}
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        CLASHES,
+        {f"p__{number}": {} for number in range(2, 8000)} | CLASHES,
+        {"a": {"type": "string", "pattern": "(?:a|b)" * 50_000}},
+        {f"a{number}": {"description": "d" * 1000} for number in range(2000)},
+    ],
+    ids=("clashes", "numbers", "pattern", "large"),
+)
+@pytest.mark.parametrize("alternatives", [0, 20_000])
+def test_a_hostile_schema_takes_little_time(properties, alternatives):
+    branches = [{"properties": {"a": {"const": number}}} for number in range(alternatives)]
+    begun = time.process_time()
+    made = schema_of({"type": "object", "properties": properties, "anyOf": branches})
+    assert time.process_time() - begun < 1
+    assert is_presentable(made)
+    assert "pattern" not in str(made)
 
 
 def test_a_long_chain_of_references_and_a_wide_tree_end():

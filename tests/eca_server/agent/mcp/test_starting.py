@@ -153,6 +153,8 @@ NEITHER = {"jsonrpc": "2.0", "id": "$id"}
     [
         ({"at_start": [["stderr", "bad arguments"], ["exit", 7]]}, ["exit code 7", "bad argu"]),
         ({"at_start": [["line", "no key"], ["exit", 7]]}, ["exit code 7", "no key"]),
+        ({"at_start": [["stderr", "\x1b[31mred"], ["exit", 7]]}, ["exit code 7", "\\x1b[31mred"]),
+        (on_initialize(["error", -32000, "no \u202elicence"]), ["no \\u202elicence"]),
         ({"at_start": [*NPM_ERROR, ["exit", 7]]}, ["exit code 7", "404 Not Found", "...\n"]),
         (on_initialize(["error", -32000, "no licence"]), ["no licence"]),
         (on_initialize(["result", UNKNOWN]), ["1999-01-01", "2025-11-25"]),
@@ -163,7 +165,7 @@ NEITHER = {"jsonrpc": "2.0", "id": "$id"}
         ({"at_start": [["repeat", 2000, ["line", "npm notice"]]]}, ["1000 lines"]),
         (on_initialize(["line", "npm notice\n" * 2000 + INTRODUCTION]), ["1000 lines"]),
     ],
-    ids=range(11),
+    ids=range(13),
 )
 async def test_a_handshake_that_fails_says_why(script, reasons):
     error = await fault_of(scripted(script))

@@ -106,6 +106,34 @@ async def test_an_answer_may_arrive_on_the_stream_of_server_messages():
         assert web.text_of(await web.call(session)) == "ok"
 
 
+@pytest.mark.long
+async def test_requests_wait_in_the_socket_while_their_answers_are_not_accepted():
+    size, number = 2**18, 160  # 40 MiB in all; an answer is as long as the id of its request
+    accepts, all_sent = trio.Event(), trio.Event()
+
+    async def asks(exchange: web.Exchange) -> None:
+        await exchange.begin_events()
+        for each in range(number):
+            long_id = f"{each}:{'i' * size}"
+            await exchange.event({"jsonrpc": "2.0", "id": long_id, "method": "roots/list"})
+        all_sent.set()
+        await web.until_left(exchange)
+
+    async def accepts_late(exchange: web.Exchange) -> None:
+        await accepts.wait()
+        await exchange.text(202)
+
+    patient = attrs.evolve(web.QUICK, notice=60)
+    async with web.serving({"GET": asks, "answer": accepts_late}, timeouts=patient) as (server, _):
+        with trio.move_on_after(3):
+            await all_sent.wait()
+        assert not all_sent.is_set()
+        accepts.set()
+        with trio.fail_after(20):
+            await all_sent.wait()
+        await server.has_seen("answer", number)
+
+
 async def test_server_messages_are_received_and_their_stream_is_reopened():
     async def says_once(exchange: web.Exchange) -> None:
         await exchange.begin_events()

@@ -158,7 +158,8 @@ KEYS = [".ssh/id_ed25519", ".aws/credentials", ".gnupg/secring", ".netrc", ".con
         ".local/share/eca-python/logins.json", ".config/eca/config.json", ".mozilla/p/key4.db",
         ".docker/config.json", ".kube/config", ".git-credentials", ".bash_history",
         ".env", ".bitcoin/wallet.dat", ".config/opencode/x", ".mcp-auth/x/y.json",
-        ".lesshst"]  # fmt: skip
+        ".lesshst", ".local/share/atuin/key", ".pulumi/credentials.json",
+        ".dbt/profiles.yml"]  # fmt: skip
 
 
 async def test_credentials_are_not_readable(world):

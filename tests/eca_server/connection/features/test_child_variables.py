@@ -16,11 +16,17 @@ OURS = {
     "COLLECTOR_KEY": "planted-collector-key-0123456789",
     "GATEWAY_PASSWORD": "planted-gateway-password",
     "HEADER_TOKEN": "planted-provider-header-0123",
+    "Q_API_URL": "https://me:planted-url-password@gateway.example/v1",
+    "MIRROR": "planted-catalog-password",
+    "COLLECTOR": "planted-collector-password",
 }
 OF_SERVERS = {
     "ONE_TOKEN": "planted-token-of-one-0123456789",
     "TWO_KEY": "planted-key-of-two-0123456789",
+    "TWO_MORE": "planted-behind-an-option",
     "PLAIN": "planted-in-an-authorization",
+    "QUERY": "planted-in-a-query-0123456789",
+    "USER": "planted-in-front-of-a-host",
 }
 OF_NONE = {
     "GIT_AUTHOR_NAME": "Ada Lovelace",
@@ -34,9 +40,12 @@ CONFIG: Mapping[str, Any] = {
             "command": "one",
             "env": {"TOKEN": "${env:ONE_TOKEN}", **{n: f"${n}" for n in OF_NONE}},
         },
-        "two": {"command": "two", "args": ["--key", "${env:TWO_KEY}", "$REGION"]},
+        "two": {
+            "command": "two",
+            "args": ["--key", "${env:TWO_KEY}", "--token=$TWO_MORE", "--at=$REGION", "$REGION"],
+        },
         "three": {
-            "url": "https://mcp.example/mcp",
+            "url": "https://${env:USER}@mcp.example/mcp?token=${QUERY}&region=$REGION",
             "headers": {"Authorization": "Bearer ${env:PLAIN}", "X-Region": "${env:REGION}"},
             "clientId": "me",
             "clientSecret": "${env:CLIENT_SECRET}",
@@ -49,9 +58,12 @@ CONFIG: Mapping[str, Any] = {
             "api": "openai-chat",
             "url": "https://me:${env:GATEWAY_PASSWORD}@gateway.example/v1",
             "extraHeaders": {"X-API-Key": "${env:HEADER_TOKEN}"},
-        }
+        },
+        "q": {"api": "openai-chat", "models": {"m": {}}},
     },
+    "catalog": {"url": "https://me:${env:MIRROR}@mirror.example/catalog.json"},
     "otlp": {
+        "otel.exporter.otlp.endpoint": "https://me:${env:COLLECTOR}@collector.example",
         "otel.exporter.otlp.headers": "Authorization=Bearer%20${env:COLLECTOR_KEY},x-team=a",
         "otel.exporter.otlp.protocol": "http/protobuf",
     },
@@ -80,6 +92,11 @@ async def test_a_secret_of_the_configuration_reaches_only_those_that_need_it(tmp
     planted = {*OURS, *OF_SERVERS, *OF_NONE}
     assert commands.keys() & planted == {*OF_SERVERS, *OF_NONE}  # the user's commands may need them
     of_servers = {name: set(got[name]) & planted - set(OF_NONE) for name in got}
-    assert of_servers == {"one": {"ONE_TOKEN"}, "two": {"TWO_KEY"}, "four": {"ONE_TOKEN"}}
+    assert of_servers == {
+        "one": {"ONE_TOKEN"},
+        "two": {"TWO_KEY", "TWO_MORE"},
+        "four": {"ONE_TOKEN"},
+    }
     assert all(set(OF_NONE) <= set(got[name]) for name in got)
-    assert Secret(OURS["COLLECTOR_KEY"]) in hidden
+    shown = {"Q_API_URL": "planted-url-password"}
+    assert {Secret(shown.get(name, OURS[name])) for name in OURS} <= set(hidden)
