@@ -26,8 +26,10 @@ from eca_server.agent.chat.store.place import store_path, workspace_key
 from eca_server.agent.chat.store.rows import StoredChat
 from eca_server.agent.chat.store.schema import TABLES
 from eca_server.printable import printable_json, printable_line
+from eca_server.system.command_line import fail
 from eca_server.version import version
 
+_PROGRAM = "eca-server read-chat"
 _ALL = 2**31  # chats in a list
 _SQLITE = b"SQLite format 3\0"
 _MILLISECONDS: Mapping[str, int] = {"m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -61,10 +63,11 @@ def read_chat(
     if file.is_dir():
         file /= store_path(environ).name
     if not file.is_file():
-        return _fail(f"there is no file of chats: {printable_line(str(file))}")
+        return fail(_PROGRAM, f"there is no file of chats: {printable_line(str(file))}")
     if path is not None and not _holds_chats(file):
-        return _fail(
-            f"{printable_line(str(file))} is no file of chats, or is damaged; it was not changed"
+        return fail(
+            _PROGRAM,
+            f"{printable_line(str(file))} is no file of chats, or is damaged; it was not changed",
         )
     chats = ChatFile(file, _warn)
     try:
@@ -77,7 +80,9 @@ def read_chat(
             return 0
         result = chats.read(partial(queries.load, chat_id=selection.chat_id))
         if result is None or result.chat is None:
-            return _fail(f"chat not found: {printable_line(selection.chat_id, longest=200)}")
+            return fail(
+                _PROGRAM, f"chat not found: {printable_line(selection.chat_id, longest=200)}"
+            )
         _print(_messages(result.chat, selection))
         return 0
     finally:
@@ -152,8 +157,3 @@ def _print(values: Iterator[dict[str, Any]]) -> None:
 
 def _warn(why: str) -> None:
     sys.stderr.write(f"Warning: {why}\n")
-
-
-def _fail(why: str) -> int:
-    sys.stderr.write(f"eca-server read-chat: {why}\n")
-    return 1

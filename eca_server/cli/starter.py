@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from eca_server.config.directories import make_private_directory, user_directory
 from eca_server.printable import printable_line
+from eca_server.system.command_line import fail
 
 STARTER = """\
 // The configuration of ECA: JSON with comments. Every setting is optional.
@@ -49,11 +50,8 @@ def write_starter(environ: Mapping[str, str]) -> int:
             file.unlink()  # otherwise it stays empty, also when the disk has space again
             raise
     except FileExistsError:
-        sys.stderr.write(f"eca-server: {shown} exists and was not changed: edit it\n")
-        return 1
+        return fail("eca-server", f"{shown} exists and was not changed: edit it")
     except OSError as error:
-        why = error.strerror or error
-        sys.stderr.write(f"eca-server: could not write {shown}: {why}\n")
-        return 1
+        return fail("eca-server", f"could not write {shown}: {error.strerror or error}")
     sys.stdout.write(f"{shown}\nNext: edit it, then check it with `eca-server doctor`.\n")
     return 0

@@ -16,7 +16,9 @@ from eca_server.config.trust_store import RootTrust, TrustStore, real_root
 from eca_server.config.trust_texts import count, guards_off, list_items, shown
 from eca_server.models.credentials.logins import Logins
 from eca_server.models.known_providers import KNOWN_PROVIDERS
+from eca_server.system.command_line import fail
 
+_PROGRAM: Final = "eca-server trust"
 _WHOLE: Final = 10**7  # characters; a terminal can scroll
 _ACCEPTED, _DECLINED, _USAGE = 0, 1, 2
 
@@ -40,11 +42,10 @@ def run_trust(action: str, folder: Path | None, *, is_agreed: bool) -> int:
         if action == "remove":
             return _remove(store, root)
         if not root.is_dir():
-            return _refuse(f"expected a folder, got {shown(folder)!r}")
+            return fail(_PROGRAM, f"expected a folder, got {shown(folder)!r}", _USAGE)
         return _add(store, root, is_agreed) if action == "add" else _list(store, root)
     except DataFileError as error:
-        sys.stderr.write(f"eca-server trust: {error}\n")
-        return _DECLINED
+        return fail(_PROGRAM, error, _DECLINED)
 
 
 def _add(store: TrustStore, root: Path, is_agreed: bool) -> int:
@@ -53,7 +54,7 @@ def _add(store: TrustStore, root: Path, is_agreed: bool) -> int:
     if not is_agreed:
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             purpose = "accept these settings" if loaded.withheld else "trust the folder"
-            return _refuse(f"cannot ask without a terminal; use --yes to {purpose}")
+            return fail(_PROGRAM, f"cannot ask without a terminal; use --yes to {purpose}", _USAGE)
         sys.stderr.write(f"Trust {shown(root)}? [y/N] ")
         sys.stderr.flush()
         if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
@@ -89,8 +90,7 @@ def _remove(store: TrustStore, root: Path) -> int:
     if store.forget(root):
         sys.stdout.write(f"{shown(root)} is no longer trusted.\n")
         return _ACCEPTED
-    sys.stderr.write(f"eca-server trust: you have not decided about {shown(root)}\n")
-    return _DECLINED
+    return fail(_PROGRAM, f"you have not decided about {shown(root)}", _DECLINED)
 
 
 def _load(root: Path) -> LoadedConfig:
@@ -121,8 +121,3 @@ def _state(trust: RootTrust) -> str:
     parts = [f"{len(trust.accepted)} accepted"] if trust.accepted else []
     parts += [f"{len(trust.refused)} declined"] if trust.refused else []
     return f"{state} ({', '.join(parts)})" if parts else state
-
-
-def _refuse(why: str) -> int:
-    sys.stderr.write(f"eca-server trust: {why}\n")
-    return _USAGE

@@ -37,8 +37,8 @@ class ProviderClient:
     _http: HTTPClient
     access: Access
     _model: str
-    _extra_headers: dict[str, str] = attrs.field(factory=dict)
-    _deadlines: Deadlines = attrs.field(factory=Deadlines)
+    _extra_headers: dict[str, str]
+    _deadlines: Deadlines
 
     def masked(self, error: BackendError) -> BackendError:
         """Mask the secrets that a provider may quote in its answers, and return the error."""

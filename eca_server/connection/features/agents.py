@@ -117,12 +117,11 @@ class Agents(Feature):
         if self.announcer.is_introduced and parent is None:
             self.announcer.announce_tools(behavior)
         external = self._external(model, config) if isinstance(model.backend, ACPBackend) else None
-        servers = None if external is not None else self.parts.servers()
+        servers = None if external is not None else self.servers()
         context = model.capabilities.context
         deferral = Deferral(config.tool_search(behavior), context)
         toolbox, more = await _toolbox(servers, turn, config, policy, native, deferral=deferral)
         texts = [system.text, more, SUBAGENT_INSTRUCTIONS if parent else ""]
-        fields = self._hook_fields(chat, model, chosen)
         return Agent(
             model=model,
             messages=(Message(role="user", parts=(TextPart(text),)),),
@@ -134,7 +133,7 @@ class Agents(Feature):
             gather=gather,
             make_title=None if parent else self._make_title(turn, config, chosen.model),
             compact_prompt=await _compact_prompt(turn, config),
-            hooks=await self.parts.hooks.of_turn(turn, config, fields),
+            hooks=await self.hooks.of_turn(turn, config, self._hook_fields(chat, model, chosen)),
             max_steps=config.behaviors.get(behavior, Behavior()).max_steps,
             initiator="user" if parent is None else "agent",
             external=external,
@@ -173,7 +172,7 @@ class Agents(Feature):
         *,
         is_preview: bool = False,
     ) -> PromptContext:
-        servers = self.parts.servers()
+        servers = self.servers()
         resources = None
         if servers is not None:
             resources = servers.in_turns.reader(chat, is_preview=is_preview)
@@ -189,7 +188,7 @@ class Agents(Feature):
         system = chat.systems.get(behavior)
         news = (
             "" if system is None else date_note(system, chat.history.model_context),
-            job_notice(self.parts.jobs, chat.id, is_preview=is_preview),
+            job_notice(self.jobs, chat.id, is_preview=is_preview),
         )
         return attrs.evolve(built, parts=(*map(TextPart, filter(None, news)), *built.parts))
 
@@ -242,7 +241,7 @@ class Agents(Feature):
 
     def _hook_fields(self, chat: Outlet, model: Model, chosen: Chosen) -> dict[str, str]:
         name, variant = f"{model.origin.provider}/{model.origin.model}", chosen.variant
-        return self.parts.hooks.fields(chat, model=name, variant=variant, behavior=chosen.behavior)
+        return self.hooks.fields(chat, model=name, variant=variant, behavior=chosen.behavior)
 
     async def _system(self, turn: Turn, config: Config, policy: Policy, chosen: Chosen) -> System:
         """Build a chat's instructions for a behaviour from its prompt and files."""

@@ -157,10 +157,10 @@ class ChatRequests(Feature):
 
     def delete(self, chat_id: str) -> None:
         """Delete a chat with its jobs, and notify the client (W-24)."""
-        self.parts.hooks.report_end(self.chats, chat_id)
+        self.hooks.report_end(self.chats, chat_id)
         self.chats.delete(chat_id)
         if chat_id:
-            self.parts.jobs.forget_chat(chat_id)
+            self.jobs.forget_chat(chat_id)
             self.session.notify("chat/deleted", m.ChatDeletedParams(chat_id=chat_id))
 
     async def _list(self, params: m.ChatListParams) -> m.ChatListResponse:

@@ -259,7 +259,11 @@ class Composition:
 
 
 class Feature:
-    """A chapter of the protocol's methods, or a part of one, over the parts of a connection."""
+    """A chapter of the protocol's methods, or a part of one, over the parts of a connection.
+
+    A part that several features use is an attribute here, and has no other name in a feature. A
+    part of one feature alone is taken from `parts`.
+    """
 
     def __init__(self, parts: Composition) -> None:
         self.parts = parts
@@ -271,7 +275,10 @@ class Feature:
         self.selection = parts.selection
         self.announcer = parts.announcer
         self.tools = parts.tools
+        self.hooks = parts.hooks
         self.trust = parts.trust
+        self.jobs = parts.jobs
+        self.servers = parts.servers
 
     @property
     def chats(self) -> Chats:

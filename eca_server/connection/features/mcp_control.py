@@ -44,7 +44,7 @@ class MCPControl(Feature):
 
     def __init__(self, parts: Composition) -> None:
         super().__init__(parts)
-        self.servers = parts.mcp.get()
+        self.mcp = parts.mcp.get()
 
     @property
     def _saved(self) -> SavedServers:
@@ -69,17 +69,17 @@ class MCPControl(Feature):
     def _start(self, params: m.MCPStartServerParams | m.MCPConnectServerParams) -> None:
         if self._awaits_trust(params.name):
             self._soon(self._start_trusted)(params)
-        elif self.announcer.is_introduced and not self.servers.manager.start(params.name):
+        elif self.announcer.is_introduced and not self.mcp.manager.start(params.name):
             self._warn_of_unknown(params.name)
 
     def _connect(self, params: m.MCPConnectServerParams) -> None:
         """Start the server, and open the page of a required login in the browser."""
         if params.name in self.settings.config.mcp_servers:
-            self.servers.wanted_logins.add(params.name)
+            self.mcp.wanted_logins.add(params.name)
         self._start(params)
 
     def _stop(self, params: m.MCPStopServerParams) -> None:
-        if self.announcer.is_introduced and not self.servers.manager.stop(params.name):
+        if self.announcer.is_introduced and not self.mcp.manager.stop(params.name):
             self._warn_of_unknown(params.name)
 
     def _awaits_trust(self, name: str) -> bool:
@@ -90,7 +90,7 @@ class MCPControl(Feature):
     async def _start_trusted(self, name: str) -> None:
         """Start a waiting server: the client has shown its command or URL."""
         await self._consent(name)
-        if not self.servers.manager.start(name):
+        if not self.mcp.manager.start(name):
             self._warn_of_unknown(name)
 
     async def _consent(self, name: str) -> None:
@@ -109,7 +109,7 @@ class MCPControl(Feature):
             )
         if why_not:
             if name in self.settings.config.mcp_servers:
-                self.servers.manager.stop(name)  # announces its status again
+                self.mcp.manager.stop(name)  # announces its status again
             raise RPCError(INVALID_PARAMS, why_not)
 
     def _warn_of_unknown(self, name: str) -> None:
@@ -165,11 +165,11 @@ class MCPControl(Feature):
             return
         if settings.awaits_trust:
             raise _must_be_accepted(name)
-        login = self.servers.login_of(name, settings)
+        login = self.mcp.login_of(name, settings)
         if login is None:
             raise RPCError(INVALID_PARAMS, f"The MCP server {name} has no URL, and so no login.")
         await login.forget()
-        self.servers.manager.renew(name)
+        self.mcp.manager.renew(name)
 
     async def _switch(self, name: str, *, on: bool) -> None:
         if on:
@@ -178,7 +178,7 @@ class MCPControl(Feature):
         if settings is None:
             self._warn_of_unknown(name)
         elif settings.disabled is not on:
-            manager = self.servers.manager  # announces its status again
+            manager = self.mcp.manager  # announces its status again
             (manager.start if on else manager.stop)(name)
         else:
             await self._saved.change(name, {"disabled": not on})
@@ -195,8 +195,8 @@ class MCPControl(Feature):
         # Settings of other sources for this name must not apply.
         whole = {key: requested.get(key) or None for key in server_keys()}
         await self._saved.add(name, whole, root=root)
-        server = self.servers.manager.get(name)
-        announced = None if server is None else self.servers.announcement(server)
+        server = self.mcp.manager.get(name)
+        announced = None if server is None else self.mcp.announcement(server)
         return m.MCPAddServerResult(server=announced)
 
     async def _update(self, params: m.MCPUpdateServerParams) -> m.MCPUpdateServerResult:

@@ -263,7 +263,7 @@ class Prompts(Feature):
             self.announcer.announce_changes()
             return self.models.current
 
-        servers = self.parts.servers()
+        servers = self.servers()
         can_ask = client_asks_questions(self.session)
         return CommandContext(
             text=text,

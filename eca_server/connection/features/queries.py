@@ -47,7 +47,7 @@ class Queries(Feature):
     async def _query_commands(
         self, params: m.ChatQueryCommandsParams
     ) -> m.ChatQueryCommandsResponse:
-        servers = self.parts.servers()
+        servers = self.servers()
         commands = await matching_commands(
             params.query,
             command_files(self.folders, self.settings),
@@ -57,7 +57,7 @@ class Queries(Feature):
         return m.ChatQueryCommandsResponse(chat_id=params.chat_id, commands=commands)
 
     def _resources(self, params: m.ChatQueryContextParams) -> tuple[m.McpResourceContext, ...]:
-        servers = self.parts.servers()
+        servers = self.servers()
         if servers is None:
             return ()
         from eca_server.agent.context.resources import matching_resources  # noqa: PLC0415 - only where needed

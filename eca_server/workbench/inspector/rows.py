@@ -65,7 +65,7 @@ _TOOL_CONTENTS: Final = {"toolCallRunning", "toolCalled"}
 
 @attrs.define(kw_only=True)
 class Row:
-    """One entry of the list.
+    """One entry of the list; `packed` writes its fields in this order.
 
     Attributes:
         at: seconds since the start.

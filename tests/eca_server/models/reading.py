@@ -11,7 +11,7 @@ import pytest
 import trio
 from hypothesis import strategies as st
 
-from eca_protocol.http import HTTPClient
+from eca_protocol.http import Deadlines, HTTPClient
 from eca_protocol.testing.provider import Provider
 from eca_server.models.access import Access, KeyAccess
 from eca_server.models.answer import Answer
@@ -47,7 +47,8 @@ TOOL = Tool(name="f", description="d", parameters={"type": "object"})
 
 
 def client_of(http: HTTPClient, access: Access, **options: Any) -> ProviderClient:
-    return ProviderClient(http=http, access=access, model="p/m", **options)
+    defaults = {"model": "p/m", "extra_headers": {}, "deadlines": Deadlines()}
+    return ProviderClient(http=http, access=access, **(defaults | options))
 
 
 @asynccontextmanager
