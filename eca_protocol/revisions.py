@@ -29,7 +29,7 @@ __all__ = [
 
 @functools.total_ordering
 class Revision(enum.Enum):
-    """An edition of the ECA protocol; ordered by its number."""
+    """An edition of the ECA protocol; ordered by age."""
 
     __hash__ = object.__hash__  # that of `Enum` is slow, as is a comparison of two members
 

@@ -30,7 +30,6 @@ _EventT = TypeVar("_EventT", bound=Event)
 
 _GRACE_PERIODS = GracePeriods(after_stdin=2.0, after_term=1.0, after_kill=1.0)
 
-
 LEAVE_SECONDS = 10.0
 """The limit of the wait for the end of a server in this process after the client has left."""
 

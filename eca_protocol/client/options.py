@@ -1,4 +1,4 @@
-"""The options of a client, with their checks and what they announce to the server."""
+"""The options of a client with their checks, its handlers, and what they announce to the server."""
 
 from __future__ import annotations
 

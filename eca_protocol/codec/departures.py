@@ -30,6 +30,23 @@ DepartureKind: TypeAlias = Literal[
     "other revision",
 ]
 
+_ABSENT: Final = object()
+"""An absent entry; no value of JSON has its type."""
+
+_TYPES: Final[dict[shapes.ScalarName, tuple[type, ...]]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+}
+_TYPE_NAMES: Final[dict[shapes.ScalarName, str]] = {
+    "string": "a string",
+    "integer": "an integer",
+    "number": "a number",
+    "boolean": "true or false",
+}
+_MAX_TEXT: Final = 60
+
 
 @attrs.frozen
 class Departure:
@@ -290,19 +307,6 @@ class _Walk:
         )
 
 
-class _Absent:
-    """The type of an absent entry."""
-
-
-_ABSENT: Final = _Absent()
-_TYPES: Final[dict[shapes.ScalarName, tuple[type, ...]]] = {
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-}
-
-
 @functools.cache
 def _plan(
     cls: shapes.ModelClass, revision: Revision
@@ -321,19 +325,11 @@ def _plan(
         if not rules.alias and not (
             rules.required_in(revision) and (is_known or not field.has_default)
         ):
-            fitting.add(_Absent)
+            fitting.add(object)
         if not rules.rest:
             plan.append((field, frozenset(fitting)))
             known |= {field.wire, rules.alias or field.wire}
     return plan, frozenset(known) if len(plan) == len(fields) else None
-
-
-_TYPE_NAMES: dict[shapes.ScalarName, str] = {
-    "string": "a string",
-    "integer": "an integer",
-    "number": "a number",
-    "boolean": "true or false",
-}
 
 
 def _is(name: shapes.ScalarName, raw: Any) -> bool:
@@ -373,9 +369,6 @@ def _skipped(departure: Departure, ruling: str) -> Departure:
 
 def _read_by(ruling: str | None, departure: Departure) -> Departure:
     return attrs.evolve(departure, refused=False, ruling=ruling)
-
-
-_MAX_TEXT = 60
 
 
 def _describe(raw: Any) -> str:

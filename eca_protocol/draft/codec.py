@@ -26,7 +26,7 @@ from eca_protocol.draft.requests import (
     write_response,
 )
 from eca_protocol.draft.turn_writer import TurnWriter
-from eca_protocol.errors import LocalProtocolError
+from eca_protocol.errors import DecodeError, LocalProtocolError
 from eca_protocol.messages import ChatContentReceivedParams, ChatTextContent
 from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision
@@ -58,9 +58,8 @@ def _unchanged(value: Any) -> Any:
 def _convert(writes: Mapping[str, Callable[[Any], Any]], method: str, value: Any) -> Any:
     try:
         return writes.get(method, _unchanged)(value)
-    except (AttributeError, TypeError, Mismatch) as error:
-        why = str(error) or "a member has a wrong type"
-        raise LocalProtocolError(f"{method}: {why}") from error
+    except (AttributeError, TypeError, DecodeError) as error:
+        raise LocalProtocolError(f"{method}: {error}") from error
 
 
 class DraftCodec:

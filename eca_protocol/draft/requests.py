@@ -12,9 +12,10 @@ from typing import Any, get_args
 import attrs
 
 from eca_protocol import messages as m
-from eca_protocol.codec import converter
+from eca_protocol.codec import Codec, converter
 from eca_protocol.codec.read import Mismatch
 from eca_protocol.draft import models as d
+from eca_protocol.draft.methods import DRAFT
 from eca_protocol.errors import INTERNAL_ERROR, LocalProtocolError, RequestFailed
 from eca_protocol.revisions import Revision
 
@@ -24,13 +25,13 @@ LITERALS: tuple[str, ...] = get_args(get_args(d.ChatModel)[0])
 PLAIN = "text"
 """The language of a context without a language."""
 
-
-_DRAFT, _OCTOBER = converter(Revision.DRAFT), converter(Revision.R2025_10)
+_DRAFT = Codec(DRAFT, Revision.DRAFT)
+_OCTOBER = converter(Revision.R2025_10)
 
 
 def read_initialize(params: d.InitializeParams) -> m.InitializeParams:
     """Convert a draft client's params."""
-    raw = _DRAFT.unstructure(attrs.evolve(params, initialization_options=None))
+    raw = _DRAFT.encode_params("initialize", attrs.evolve(params, initialization_options=None))
     read = _OCTOBER.structure(raw, m.InitializeParams)
     return attrs.evolve(read, initialization_options=_read_options(params.initialization_options))
 
@@ -51,16 +52,13 @@ def write_initialize(params: m.InitializeParams) -> d.InitializeParams:
     The only true capability is `chat`; servers recognize a draft client by the presence of `doc`,
     `edit` and `fix` (W-12).
     """
-    assistant, options = params.capabilities.code_assistant, params.initialization_options
+    assistant = params.capabilities.code_assistant
     capabilities = d.CodeAssistantCapabilities(
         chat=None if assistant is None else assistant.chat, doc=False, edit=False, fix=False
     )
-    written = _DRAFT.structure(_OCTOBER.unstructure(params), d.InitializeParams)
-    return attrs.evolve(
-        written,
-        initialization_options=None if options is None else _OCTOBER.unstructure(options),
-        capabilities=d.ClientCapabilities(code_assistant=capabilities),
-    )
+    written = _DRAFT.decode_params("initialize", _OCTOBER.unstructure(params))
+    assert isinstance(written, d.InitializeParams)
+    return attrs.evolve(written, capabilities=d.ClientCapabilities(code_assistant=capabilities))
 
 
 def read_prompt(params: d.ChatPromptParams, offered: Collection[str]) -> m.ChatPromptParams:

@@ -25,7 +25,6 @@ from eca_protocol.transcript.splitter import Splitter, message_in
 MOST_OBSERVATIONS: Final = 100
 """The observations of one row that are kept of a conversation; the first ones say it all."""
 
-
 _NATIVE_OR_MCP: Final = "ToolServerUpdatedParams"
 
 

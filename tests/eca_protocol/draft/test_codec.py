@@ -159,6 +159,18 @@ def test_our_prompt_is_the_draft_s():
     ]
 
 
+def test_a_member_of_a_wrong_type_is_named_in_our_initialize():
+    for params, expected in (
+        (m.InitializeParams(process_id="x"), 'processId: expected an integer, got "x"'),
+        (
+            m.InitializeParams(client_info=m.ClientInfo(name=3)),
+            "clientInfo.name: expected a string",
+        ),
+    ):
+        with pytest.raises(LocalProtocolError, match=f"initialize: params.{expected}"):
+            DraftCodec().encode_params("initialize", params)
+
+
 @given(eca.params("chat/prompt", unknown=False), st.lists(eca.contexts(unknown=False), max_size=3))
 def test_a_prompt_is_the_draft_s_or_refused_with_the_context_it_cannot_say(params, contexts):
     params = attrs.evolve(params, contexts=tuple(contexts))
