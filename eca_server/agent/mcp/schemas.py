@@ -2,7 +2,7 @@
 
 Rules: one bad schema must not make an API refuse a whole request; a cleaned schema allows at least
 all that the server's own one allows, since the server validates the arguments itself; the original
-is not changed. Restrictions of a single API are handled in `llm`.
+is not changed. Restrictions of a single API are handled in `models`.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ _DROPPED = (
     *("$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor"),
     *("dependencies", "additionalItems"),  # of older drafts
 )
+_BOUNDS = (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum"))
 _TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
 
 Schema = Mapping[str, Any]
@@ -362,8 +363,6 @@ def _are_names(value: Any) -> bool:
         and len({*value}) == len(value)
     )
 
-
-_BOUNDS: Final = (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum"))
 
 _CHECKS: Final[Mapping[str, type | Callable[[Any], bool]]] = {
     **dict.fromkeys(("title", "description", "format"), str),
