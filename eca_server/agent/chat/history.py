@@ -1,7 +1,7 @@
 """The history of a chat: its messages, the part sent to the model, positions and pages of it.
 
 Rules: messages are appended, until a rollback or a clear removes the last ones or all; nothing here
-knows a task, the disk or the client.
+knows a task or the disk.
 """
 
 from __future__ import annotations
@@ -255,7 +255,7 @@ def page_of(
     ]
     name = next((each.content_id for each in history if each.content_id is not None), "")
 
-    def place_of(cursor: str) -> int:
+    def position_of(cursor: str) -> int:
         if cursor == LAST_COMPACTION:
             return compactions[-1] if compactions else 0
         number, _, of = cursor.partition("@")
@@ -265,8 +265,8 @@ def page_of(
             )
         return int(number)
 
-    first = 0 if after is None else place_of(after)
-    end = total if before is None else max(first, place_of(before))
+    first = 0 if after is None else position_of(after)
+    end = total if before is None else max(first, position_of(before))
     if limit is not None and end - first > max(0, limit):
         if before is None and after is not None:
             end = first + max(0, limit)

@@ -104,8 +104,7 @@ UNSUPPORTED: Mapping[str, str] = {
     "plugin-update": _PLUGINS,
     "remote": "the server does not listen on the network",
 }
-"""The commands of the upstream server that this one lacks, with the text for the error; the README
-lists them, too."""
+"""The error texts for commands of upstream that are left out; `migrating.md` lists them, too."""
 
 _NAMES = frozenset(command.name for command in COMMANDS)
 _MAX_NAMES = 100  # listed in the error for an unknown name

@@ -1,4 +1,4 @@
-"""`/init` writes an AGENTS.md, `/sync-system-prompt` applies it; `/rules` and `/hooks` list."""
+"""Commands for instructions: `/init`, `/rules`, `/sync-system-prompt`; `/hooks` lists hooks."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
+from functools import cached_property
 from pathlib import Path
 
 import attrs
@@ -71,10 +72,10 @@ class Boundaries:
     workspace: Workspace
     user_directory: Path
     trusted_roots: Collection[Path] = ()
-    _real_user_folder: Path = attrs.field(init=False)
 
-    @_real_user_folder.default
-    def _resolve_user_folder(self) -> Path:
+    @cached_property
+    def _real_user_folder(self) -> Path:
+        """The real path of the user's directory, made at its first use: in a thread."""
         return Path(os.path.realpath(self.user_directory))
 
     def trusts(self, root: Root) -> bool:

@@ -1,4 +1,4 @@
-"""The connection to a configured server: start it or reach it, and negotiate the revision.
+"""The connection to a configured server: its start, its revision, and its keep-alive.
 
 A handshake is tried first, since every server of today accepts it. A stateless revision is used if
 the configuration or the server's refusal names one; a program is restarted for it, since some

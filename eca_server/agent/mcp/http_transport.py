@@ -1,4 +1,4 @@
-"""The base of both HTTP transports: the queue of our messages, and one task for each.
+"""The base of both HTTP transports: the queue of our messages, a task for each, retries.
 
 Rules: sending never waits for an answer; `aclose` is bounded. An `Inbox` has the received messages.
 """

@@ -285,7 +285,7 @@ class ChatRecord:
         running: the state of the running turn with the messages; None: do not record it.
     """
 
-    messages: Sequence[Message] = ()
+    messages: Sequence[Message] = attrs.field(default=(), converter=tuple[Message, ...])
     title: str | None = None
     settings: ChatSettings | None = None
     usage: TurnUsage | None = None

@@ -2,6 +2,7 @@
 
 import os
 import re
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,21 @@ async def test_the_most_general_comes_first(home, repository, user_directory, ru
         assert f'<eca_{tag} path="{path}" source="workspace">\n{text}\n</eca_' in instructions.text
     alone = await read(repository, user_directory, trusted=True, parents=False)
     assert paths(alone) == [str(each) for each in [*files[:2], *files[8:]]]
+
+
+async def test_the_disk_is_read_in_the_thread_alone(repository, user_directory, monkeypatch):
+    def look(path: Path, **more: Any) -> str:
+        threads.add(threading.current_thread())
+        return realpath(path, **more)
+
+    threads: set[threading.Thread] = set()
+    realpath, workspace = os.path.realpath, Workspace([root_of(repository)])
+    write(user_directory / "AGENTS.md", "the user's")
+    monkeypatch.setattr(os.path, "realpath", look)
+    search = InstructionSearch(workspace=workspace, user_directory=user_directory)
+    assert (await run_on_disk(search.run)).sections
+    assert threads
+    assert threading.current_thread() not in threads
 
 
 async def test_each_file_counts_once(repository, user_directory, rules):

@@ -83,9 +83,7 @@ async def test_a_job_that_is_killed_may_clean_up_and_leaves_nothing():
 
 
 WAITS_FOR_A_SECOND_SIGNAL = """
-from functools import partial
 from pathlib import Path
-from typing import Any
 from signal import SIG_BLOCK, SIGTERM, pthread_sigmask, sigtimedwait, sigwait
 pthread_sigmask(SIG_BLOCK, [SIGTERM])
 Path("up").touch()

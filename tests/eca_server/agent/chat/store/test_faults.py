@@ -360,9 +360,12 @@ async def test_a_rollback_whose_end_waits_to_be_written_is_not_done_again(
             patched.setattr(rollbacks, "finish_rollback", full)
             assert not await ours.store.finish_rollback(ROLLBACK)
             assert await ours.store.unfinished_rollbacks(WORKSPACE, "") == ()
-        await another.store.finish_rollback(ROLLBACK)
+        record = ChatRecord(title="named", settings=ChatSettings(trust=True))
+        await another.store.finish_rollback(ROLLBACK, record)
         await another.store.add_before_images("c", LATER)
         assert await ours.texts("c") == ["zero"]
+        chat = await ours.chat("c")
+        assert (chat.title, chat.settings) == (record.title, record.settings)
         assert await ours.store.unfinished_rollbacks(WORKSPACE, "") == ()
         assert await ours.before_images("c") == LATER
 

@@ -192,7 +192,7 @@ async def test_a_cancelled_append_writes_what_was_given_at_the_call_and_close_en
         with trio.CancelScope() as scope:
             scope.cancel()
             with pytest.raises(trio.Cancelled):
-                await ours.append("c", *messages)
+                await ours.store.append("c", WORKSPACE, ChatRecord(messages=messages))
             messages.clear()
             assert await ours.store.close()
     async with opened(path) as ours:
