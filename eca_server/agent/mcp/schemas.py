@@ -2,7 +2,7 @@
 
 Rules: one bad schema must not make an API refuse a whole request; a cleaned schema allows at least
 all that the server's own one allows, since the server validates the arguments itself; the original
-is not changed. Restrictions of a single API are handled in `llm`.
+is not changed. Restrictions of a single API are handled in `models`.
 """
 
 from __future__ import annotations
