@@ -9,7 +9,6 @@ import pytest
 import trio
 
 from eca_protocol import json
-from eca_protocol.server.roots import uri_of
 from eca_server.agent.acp import agents, requests, terminals
 from eca_server.agent.tools.approval import Decision
 from eca_server.agent.tools.permissions import Permissions
@@ -384,8 +383,7 @@ async def test_an_untrusted_workspace_cannot_add_an_agent(tmp_path):
     settings = tmp_path / "work" / ".eca" / "config.json"
     settings.parent.mkdir(parents=True)
     settings.write_bytes(json.dumps({"providers": evil}))
-    async with editor({}, started=False) as ours:
-        await ours.start(workspaceFolders=[{"name": "w", "uri": uri_of(tmp_path / "work")}])
+    async with editor(folder=tmp_path / "work") as ours:
         got = await ours.turn("hello", model="acp/evil")
         assert "there is no model of this name" in text(got)
         assert finishes(got) == 1

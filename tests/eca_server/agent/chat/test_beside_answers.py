@@ -4,10 +4,10 @@ import pytest
 
 from eca_protocol.messages import ChatProgressContent, ChatTextContent, ChatToolCallRunContent
 from eca_protocol.server.texts import Paragraphs, Role
-from eca_protocol.testing.provider import Provider, Reply, finish, hang, reply, reset, text
+from eca_protocol.testing.provider import Reply, finish, hang, reply, reset, text
 from eca_server.agent.chat.usage import SessionUsage
 from eca_server.models.events import Usage
-from tests.eca_server.agent.chat.agent_session import older
+from tests.eca_server.agent.chat.agent_session import older, today
 from tests.eca_server.agent.chat.current import CURRENT, current, reopened
 from tests.eca_server.agent.chat.editor import (
     ECHO,
@@ -16,7 +16,6 @@ from tests.eca_server.agent.chat.editor import (
     call,
     contents,
     editor,
-    provider_config,
 )
 
 
@@ -181,11 +180,8 @@ def test_a_blank_line_parts_what_clients_append(texts, expected):
 async def test_a_block_of_code_that_an_answer_leaves_open_is_ended_where_it_would_contain_the_rest(
     tmp_path, client, fence, ending, note
 ):
-    config = {"clientInfo": {"name": client}}
-    async with (
-        Provider([reply(text("Look:\n```py\nx = 1"), *ending)]) as provider,
-        current(provider_config(provider.url), data=tmp_path, **config) as ours,
-    ):
+    answer = reply(text("Look:\n```py\nx = 1"), *ending)
+    async with today(answer, data=tmp_path, client=client) as (ours, _):
         await ours.prompt("hi")
         await ours.content("text", text="Look:\n```py\nx = 1")
         if note == "Stopped.":

@@ -15,8 +15,8 @@ from tests.eca_server.agent.chat.agent_session import (
     ALLOW,
     calls,
     conversation,
+    older,
     results,
-    session,
     today,
 )
 from tests.eca_server.agent.chat.current import current
@@ -301,8 +301,7 @@ async def test_of_what_a_hook_writes_little_is_shown_and_all_is_heard(tmp_path):
 
 async def test_an_older_client_is_notified_of_failures_in_text_and_hooks_hold_no_keys(tmp_path):
     config = hooked(h=hook("preRequest", f"env > {tmp_path}/env; exit 9"))
-    async with editor(config, started=False, OPENAI_API_KEY="sk-planted-0123456789") as ours:
-        await ours.start(workspaceFolders=[{"uri": tmp_path.as_uri(), "name": "w"}])
+    async with editor(config, folder=tmp_path, OPENAI_API_KEY="sk-planted-0123456789") as ours:
         received = await ours.turn("say fine", model=SCRIPT)
         assert "The hook h failed: exit code 9" in received.text
         assert received.text.endswith("fine")
@@ -318,7 +317,10 @@ async def test_children_know_that_an_agent_runs_them_and_for_which_chat(tmp_path
         "h": hook("preRequest", f"{say} > {tmp_path}/of_chat"),
         "s": hook("sessionStart", f"{say} > {tmp_path}/of_session"),
     }
-    async with session(tmp_path, run, hooks=hooks, customTools=custom, **ALLOW) as (ours, provider):
+    async with older(run, folder=tmp_path, hooks=hooks, customTools=custom, **ALLOW) as (
+        ours,
+        provider,
+    ):
         await ours.turn("go")
         assert ["1-c" in each for each in results(provider)] == [True, True]
     assert (tmp_path / "of_chat").read_text() == "1-c\n"

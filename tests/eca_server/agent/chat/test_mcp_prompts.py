@@ -82,8 +82,7 @@ async def test_a_project_s_command_takes_no_prompt_s_name(places, tmp_path):
     skill = tmp_path / ".eca" / "skills" / "talk" / "SKILL.md"
     skill.parent.mkdir(parents=True)
     skill.write_text("---\nname: git:talk\ndescription: Talks.\n---\nthe project's words")
-    async with editor({"mcpServers": GIT}, started=False) as ours:
-        await ours.start(workspaceFolders=[{"uri": tmp_path.as_uri(), "name": "project"}])
+    async with editor({"mcpServers": GIT}, folder=tmp_path) as ours:
         await status(ours, "git", "running")
         commands = (await ours.ask("chat/queryCommands", {"query": "git:"}))["commands"]
         assert [(each["name"], each["type"]) for each in commands] == [("git:talk", "mcp-prompt")]

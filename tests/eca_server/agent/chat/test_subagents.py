@@ -1,7 +1,7 @@
 """Agents that work for another one: shown, answered, stopped with it, and never freer than it."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +41,8 @@ def spawned(received: list[Content]) -> Content:
     return called
 
 
-@asynccontextmanager
-async def scouting(folder: Path | None = None, **config: Any) -> AsyncIterator[Editor]:
-    async with current({"agent": SCOUT, **config}, folder=folder) as ours:
-        yield ours
+def scouting(folder: Path | None = None, **config: Any) -> AbstractAsyncContextManager[Editor]:
+    return current({"agent": SCOUT, **config}, folder=folder)
 
 
 async def waiting(ours: Editor, folder: Path) -> Mapping[str, Any]:

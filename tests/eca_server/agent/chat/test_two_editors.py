@@ -136,10 +136,7 @@ async def test_what_a_turn_could_not_wait_for_is_not_sent_by_the_next(tmp_path, 
 
 
 async def test_an_editor_that_cannot_clear_a_chat_is_shown_the_notice(tmp_path):
-    async with (
-        editor(keeps_chats=True, XDG_DATA_HOME=str(tmp_path)) as ours,
-        current(data=tmp_path) as theirs,
-    ):
+    async with editor(data=tmp_path) as ours, current(data=tmp_path) as theirs:
         cut = (await ours.turn("first", model=ECHO)).prompt_ids[0]
         await theirs.ask("chat/open", {"chatId": "c"})
         await remove(theirs, "rollback", cut)

@@ -28,7 +28,7 @@ from eca_server.config.tool_settings import (
     SandboxSettings,
     ToolCall,
 )
-from tests.eca_server.agent.chat.agent_session import calls, of_calls, order, results, session
+from tests.eca_server.agent.chat.agent_session import calls, of_calls, older, order, results
 from tests.eca_server.agent.sandbox.conftest import World, needs_bubblewrap
 from tests.eca_server.agent.tools.file_tools import text_of, texts, until, workspace_of
 
@@ -336,7 +336,7 @@ async def test_in_a_turn_only_a_command_that_leaves_the_sandbox_needs_approval(w
     command = {"command": "echo sandbox=$ECA_SANDBOX", "outside_sandbox": True}
     inside = calls(("eca_shell_command", {"command": "echo $ECA_SANDBOX; touch made ../no"}))
     outside = calls(("eca_shell_command", command))
-    async with session(world.root, inside, outside, **AUTO) as (ours, provider):
+    async with older(inside, outside, folder=world.root, **AUTO) as (ours, provider):
         await ours.prompt("go")
         call = await ours.content("toolCallRun", manualApproval=True)
         first = [each for each in of_calls(ours) if each["id"] != call["id"]]
@@ -360,7 +360,7 @@ async def test_without_a_sandbox_the_user_is_asked_and_warned_once(world, monkey
     monkeypatch.setattr(detection, "_known", known)
     monkeypatch.setattr(detection, "probe_sandbox", lambda: pytest.fail("it was tried"))
     script = [calls(("eca_shell_command", {"command": f"touch {n}"})) for n in "ab"]
-    async with session(world.root, *script, **config) as (ours, provider):
+    async with older(*script, folder=world.root, **config) as (ours, provider):
         await ours.prompt("go")
         for name in "ab":
             arguments = {"command": f"touch {name}"}
