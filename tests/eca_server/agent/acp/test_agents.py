@@ -1,7 +1,6 @@
 """An ACP agent answers the chat of an editor: a scripted agent in a process of its own."""
 
 import os
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -27,6 +26,7 @@ from tests.eca_server.agent.acp.chatting import (
     turn,
 )
 from tests.eca_server.agent.chat.editor import Content, Editor, contents, editor, finishes, text
+from tests.eca_server.processes import assert_gone
 from tests.promises import within
 
 
@@ -534,12 +534,6 @@ def configure(ours: Editor, providers: Any) -> None:
     settings.put_in_force(attrs.evolve(settings.loaded, config=config))
 
 
-async def until_ended(pid: int) -> None:
-    with trio.fail_after(20):
-        while Path(f"/proc/{pid}").exists():
-            await trio.sleep(0.01)
-
-
 async def test_a_changed_or_removed_agent_ends_after_its_running_turns(tmp_path):
     async with chatting(tmp_path, only="s") as (ours, log):
         robot = ours.connection.parts.settings.config.providers["robot"]
@@ -551,6 +545,6 @@ async def test_a_changed_or_removed_agent_ends_after_its_running_turns(tmp_path)
         await ours.expect_finished("a")
         assert text([each for _, each in contents(ours.received, "a")]).endswith("[allow_once]")
         [first], [second] = log.of("start")
-        await until_ended(first)
+        await trio.to_thread.run_sync(assert_gone, {first})
         configure(ours, {})
-        await until_ended(second)
+        await trio.to_thread.run_sync(assert_gone, {second})

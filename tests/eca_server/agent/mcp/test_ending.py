@@ -19,8 +19,9 @@ from eca_server.agent.mcp.manager import CLOSE_SECONDS
 from eca_server.agent.mcp.server_log import TAIL, ServerLog
 from eca_server.agent.mcp.session import Session
 from tests import promises
-from tests.eca_server.agent.mcp.scripted import is_gone, pid_in, session_with
+from tests.eca_server.agent.mcp.scripted import pid_in, session_with
 from tests.eca_server.agent.mcp.web import call, text_of
+from tests.eca_server.processes import assert_gone, children
 
 AFTER_STDIN = stdio.LADDER.after_stdin
 OUTPUTS = [["repeat", 3000, ["line", "x" * 100]], ["repeat", 2000, ["stderr", "y" * 100]]]
@@ -42,13 +43,12 @@ async def test_a_server_ends_by_itself_or_is_terminated_or_killed(script, least,
     async with session_with(script, log) as session:
         await session.ping()
         server, child = pid_in(log, "pid"), pid_in(log)
-        assert not await is_gone(child, within=0)
+        assert child in children(server)
         started = time.monotonic()
     took = time.monotonic() - started
     assert took >= least
     promises.check(took, limit=most)
-    assert await is_gone(server)
-    assert await is_gone(child)
+    assert_gone({server, child})
     if ["stderr", "bye"] in script["at_end"]:
         assert log.last_lines().endswith("bye")
 
