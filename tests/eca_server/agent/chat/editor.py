@@ -221,6 +221,15 @@ class Editor(Wire):
             each for _, each in contents(self.received, chat) if kind in ("", each["type"])
         )
 
+    def model_context(self, chat: str = "c") -> str:
+        """Return what a chat would send to a model now."""
+        return repr(self.connection.chats.get(chat).history.model_context)
+
+    @property
+    def notices(self) -> list[str]:
+        """The texts of all messages to the user."""
+        return [each["message"] for each in self.notified("$/showMessage")]
+
     def notified(self, method: str, begun: int = 0) -> list[dict[str, Any]]:
         """Return the params of all notifications of this method."""
         return [each["params"] for each in self.received[begun:] if each.get("method") == method]

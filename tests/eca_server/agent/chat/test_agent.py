@@ -224,8 +224,8 @@ async def test_the_user_is_notified_once_that_ignore_rules_cannot_be_read(tmp_pa
         for _ in range(2):
             await trio.to_thread.run_sync(index._listing, True)
         await ours.ask("chat/queryContext", {"query": ""})
-    [notice] = ours.notified("$/showMessage")
-    assert notice["message"] == (
+    [notice] = ours.notices
+    assert notice == (
         f"Could not read `{rules}`: the files that it ignores are listed and searched. "
         "Make the file readable."
     )

@@ -262,15 +262,11 @@ async def test_an_error_that_quotes_the_key_of_its_server_is_masked(
 ):
     headers = {} if has_login else {"headers": {"Authorization": f"Bearer {SECRET}"}}
     script = calls(("git__echo", {}))
-
-    async def refuse(_: str) -> ToolResult:
-        return result
-
     servers = {"git": {"url": "https://x/mcp", **headers}}
     async with session(tmp_path, script, servers=servers, **ALLOW) as (ours, provider):
         if has_login:
             await log_in(ours)
-        places["git"].session.answers = refuse
+        places["git"].session.result = result
         await ours.turn("go")
         (masked,) = results(provider)
         assert "***" in masked
@@ -290,13 +286,10 @@ async def log_in(ours: Editor) -> None:
 
 
 async def test_a_result_of_a_call_that_succeeded_is_unchanged(tmp_path, places):
-    async def give(_: str) -> ToolResult:
-        return ToolResult(content=(TextPart(f"TOKEN={SECRET}"),))
-
     servers = {"git": {"command": "x", "env": {"TOKEN": SECRET}}}
     script = calls(("git__echo", {}))
     async with session(tmp_path, script, servers=servers, **ALLOW) as (ours, provider):
-        places["git"].session.answers = give
+        places["git"].session.result = ToolResult(content=(TextPart(f"TOKEN={SECRET}"),))
         await ours.turn("go")
         assert results(provider) == [f"TOKEN={SECRET}"]  # it may be written to a file
 

@@ -144,7 +144,7 @@ async def test_the_first_behaviours_own_model_is_selected_at_the_start():
     async with with_models(behavior=own, defaultBehavior="plan") as (ours, _):
         assert introduced(ours)["selectModel"] == "p/m"
         await ours.ask("chat/queryCommands", {"query": "?"})
-        shown = ours.notified("$/showMessage")
+        shown = ours.notices
     own["plan"]["defaultModel"] = "lmstudio/any"
     async with with_models(behavior=own, defaultBehavior="plan") as (ours, _):
         assert introduced(ours)["selectModel"] == "lmstudio/any"
@@ -159,12 +159,12 @@ async def test_the_first_behaviours_own_model_is_selected_at_the_start():
     async with with_models(behavior=own, defaultBehavior="plan") as (ours, _):
         assert introduced(ours)["selectModel"] == "p/m"
         await ours.ask("chat/queryCommands", {"query": "?"})
-        assert ours.notified("$/showMessage") == []
+        assert ours.notices == []
     async with with_models(defaultModel="m") as (ours, _):
         await ours.ask("chat/queryCommands", {"query": "?"})
-        (message,) = ours.notified("$/showMessage")
-        assert "defaultModel: there is no model of this name" in message["message"]
-    assert ["agent.plan.defaultModel" in each["message"] for each in shown] == [True]
+        (message,) = ours.notices
+        assert "defaultModel: there is no model of this name" in message
+    assert ["agent.plan.defaultModel" in each for each in shown] == [True]
 
 
 @pytest.mark.parametrize(("agent", "is_shown"), [("plna", True), ("sub", True), ("code", False)])
@@ -172,9 +172,8 @@ async def test_an_agent_that_no_chat_can_begin_with_is_reported_at_the_start(age
     sub = {"sub": {"mode": "subagent", "description": "d", "systemPrompt": "s"}}
     async with with_models(agent=sub, defaultAgent=agent) as (ours, _):
         await ours.ask("chat/queryCommands", {"query": "?"})
-        shown = [each["message"] for each in ours.notified("$/showMessage")]
     expected = f"configuration: defaultAgent: there is no agent '{agent}' that can be selected"
-    assert [each.startswith(expected) for each in shown] == [True] * is_shown
+    assert [each.startswith(expected) for each in ours.notices] == [True] * is_shown
 
 
 async def test_the_users_prompts_and_then_a_behaviour_s_own_replace_ours_in_every_text(tmp_path):

@@ -38,12 +38,6 @@ async def complete(ours: Editor, document: str) -> list[str]:
     return offered(await ours.ask("completion/inline", at_end(document)))
 
 
-def shown(ours: Editor) -> list[str]:
-    return [
-        each["params"]["message"] for each in ours.received if each.get("method") == "$/showMessage"
-    ]
-
-
 async def item_at(ours: Editor, params: dict[str, Any]) -> dict[str, Any]:
     [item] = (await ours.ask("completion/inline", params))["items"]
     return item
@@ -96,11 +90,11 @@ async def test_only_what_the_user_has_to_set_right_is_shown_and_once():
     async with current(ON_SCRIPT) as ours:
         for document in ("fail overloaded a", "fail quota b", "fail quota c", "cut", "crash_"):
             await complete(ours, document)
-        [message] = shown(ours)
+        [message] = ours.notices
         assert "b" in message
     async with current({"completion": {"model": "no/such"}}) as ours:
         assert await complete(ours, "x") == await complete(ours, "y") == []
-        assert [each.count("no/such cannot be used") for each in shown(ours)] == [1]
+        assert [each.count("no/such cannot be used") for each in ours.notices] == [1]
         error = await refused(
             ours, "completion/inline", at_end("x") | {"position": {"line": 9, "character": 1}}
         )
@@ -117,10 +111,10 @@ async def test_a_late_model_offers_nothing_and_one_that_fails_again_and_again_is
         began = trio.current_time()
         assert await complete(ours, "wait forever") == []
         assert trio.current_time() - began == pytest.approx(completing.TIMEOUT, abs=0.1)
-        assert shown(ours) == []
+        assert ours.notices == []
         for document in ("wait 100", "fail overloaded c", "fail overloaded d"):
             await complete(ours, document)
-        assert shown(ours) == [f"Completion: {SCRIPT} did not answer within 8 s."]
+        assert ours.notices == [f"Completion: {SCRIPT} did not answer within 8 s."]
 
 
 async def test_no_more_is_offered_than_may_be_however_long_the_pieces_are():
@@ -216,7 +210,7 @@ async def test_a_model_that_does_not_fill_gaps_is_asked_by_its_chat_until_settin
 async def test_the_simulator_completes_nothing_unless_the_user_has_chosen_it():
     async with current({"providers": {}}) as ours:
         assert await complete(ours, "x") == await complete(ours, "y") == []
-        [message] = shown(ours)
+        [message] = ours.notices
         assert "/login" in message
         await ours.tell("chat/selectedModelChanged", {"model": ECHO})
         assert await complete(ours, "z") != []

@@ -32,6 +32,7 @@ class FakeSession:
         calls: the tool calls: name, arguments, deadline.
         cancelled: names of the tools whose call was cancelled.
         listed: the requested lists; those in `hangs` never come.
+        result: the answer to each call, if set.
         answers: awaited in place of each call's answer, if set.
         gives: makes the answer to a prompt, from its name and arguments; it may raise.
         contents: the contents of resources, by URI; others are refused.
@@ -49,6 +50,7 @@ class FakeSession:
     cancelled: list[str] = attrs.field(factory=list)
     listed: list[str] = attrs.field(factory=list)
     hangs: AbstractSet[str] = frozenset()
+    result: m.ToolResult | None = None
     answers: Callable[[str], Any] | None = None
     progress: tuple[m.Progress, ...] = ()
     prompts: tuple[m.Prompt, ...] = (m.Prompt(name="greet"),)
@@ -118,7 +120,7 @@ class FakeSession:
         except trio.Cancelled:
             self.cancelled.append(name)
             raise
-        return m.ToolResult(content=(TextPart(f"{name} was called"),))
+        return self.result or m.ToolResult(content=(TextPart(f"{name} was called"),))
 
 
 @attrs.define(slots=False, eq=False)

@@ -181,6 +181,7 @@ def breaks_off(*pieces: bytes) -> Any:
 
 
 PRIMED = b"id: e7\nretry: 1\ndata:\n\n"
+LOST_CALL = "may have run"
 
 
 @pytest.mark.parametrize("says_all_again", [False, True])
@@ -218,18 +219,6 @@ async def test_a_stream_that_brings_nothing_is_not_taken_up_for_ever():
     assert result.is_error
     assert "may have run" in web.text_of(result)
     assert len(again) == 5
-
-
-@pytest.mark.parametrize("cut", [None, PRIMED, b": alive\n\n", b'data: {"jsonrpc":'])
-async def test_a_call_with_a_lost_answer_is_not_repeated(cut):
-    answer = breaks_off(cut) if cut else lambda exchange: exchange.responder.reset()
-    async with web.serving({"tools/call": answer}) as (server, session):
-        await session.list_tools()
-        result = await web.call(session)
-        assert await web.names_of_tools(session) == ["echo"]
-    assert len(server.of("tools/call")) == 1
-    assert result.is_error
-    assert "may have run" in web.text_of(result)
 
 
 async def test_a_list_that_is_lost_and_a_busy_server_are_asked_again():
@@ -316,15 +305,17 @@ async def test_a_session_that_cannot_be_opened_again_is_not_tried_for_ever():
         (lambda e: e.text(307, "", location="http://["), "invalid URL: 'http://['"),
         (lambda e: e.text(307, "", location="file:///etc"), "invalid URL"),
         (lambda e: e.text(403, "no\x07 entry"), "status 403: no entry"),
+        (lambda e: e.responder.reset(), LOST_CALL),
+        *((breaks_off(cut), LOST_CALL) for cut in (PRIMED, b": alive\n\n", b'data: {"jsonrpc":')),
     ],
 )
-async def test_an_invalid_answer_fails_the_call_at_once_with_the_reason(answer, words):
+async def test_an_invalid_or_lost_answer_fails_the_call_and_is_not_asked_for_again(answer, words):
     async with web.serving({"tools/call": answer}) as (server, session):
         result = await web.call(session)
         assert await web.names_of_tools(session) == ["echo"]
     assert result.is_error
     assert words in web.text_of(result)
-    assert len(server.of("initialize")) == 1
+    assert len(server.of("tools/call")) == len(server.of("initialize")) == 1
 
 
 @pytest.mark.parametrize(

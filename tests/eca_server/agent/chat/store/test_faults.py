@@ -6,9 +6,9 @@ import os
 import shutil
 import sqlite3
 import sys
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -62,33 +62,27 @@ def a_file_for_a_directory(path: Path) -> None:
     path.parent.write_text("a file")
 
 
-def a_directory(path: Path) -> None:
-    path.mkdir(parents=True)
-
-
-def a_pipe(path: Path) -> None:
-    path.parent.mkdir()
-    os.mkfifo(path)
-
-
-def a_link_to_nothing(path: Path) -> None:
-    path.parent.mkdir()
-    path.symlink_to("nothing")
+OTHER_KIND = "expected a regular file, got something else"
 
 
 @pytest.mark.parametrize(
     ("obstacle", "words"),
     [
-        (a_file_for_a_directory, "expected a directory, got a file"),
-        (a_directory, "expected a regular file, got something else"),
-        (a_pipe, "expected a regular file, got something else"),
-        (a_link_to_nothing, "No such file or directory"),
+        (None, "expected a directory, got a file"),
+        (Path.mkdir, OTHER_KIND),
+        (os.mkfifo, OTHER_KIND),
+        (lambda path: path.symlink_to("nothing"), "No such file or directory"),
     ],
+    ids=["a file for a directory", "a directory", "a pipe", "a link to nothing"],
 )
 async def test_an_obstacle_is_reported_once(
-    path: Path, obstacle: Callable[[Path], None], words: str, caplog: pytest.LogCaptureFixture
+    path: Path, obstacle: Any, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    obstacle(path)
+    if obstacle is None:
+        a_file_for_a_directory(path)
+    else:
+        path.parent.mkdir()
+        obstacle(path)
     async with opened(path) as ours:
         for number in range(3):
             assert not await ours.append("c", *messages_of(f"{number}"))
