@@ -25,6 +25,7 @@ from tests.eca_server.agent.acp.chatting import (
     tool,
     turn,
 )
+from tests.eca_server.agent.chat.agent_session import hook, hooked
 from tests.eca_server.agent.chat.editor import Content, Editor, contents, editor, finishes, text
 from tests.eca_server.processes import assert_gone
 from tests.promises import within
@@ -203,9 +204,10 @@ async def test_an_approval_covers_a_write_of_the_approved_edit_and_no_other(tmp_
 
 async def test_a_call_whose_input_a_hook_changes_is_refused(tmp_path):
     changed = as_json({"updatedInput": {"command": "echo safe"}})
-    hook = {"type": "preToolCall", "actions": [{"type": "shell", "shell": f"echo '{changed}'"}]}
     call = ask(kind="execute", input={"command": "rm a"})
-    async with chatting(tmp_path, config={"hooks": {"guard": hook}}) as (ours, _):
+    async with chatting(
+        tmp_path, config=hooked(guard=hook("preToolCall", f"echo '{changed}'"))
+    ) as (ours, _):
         got = await turn(ours, call, trust=True)
         (called,) = of_type(got, "toolCalled")
         assert (called["error"], "a hook changed" in called["outputs"][0]["text"]) == (True, True)

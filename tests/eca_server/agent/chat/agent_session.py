@@ -73,6 +73,15 @@ async def today(
         yield ours, provider
 
 
+def hook(event: str, *shells: str, **more: Any) -> dict[str, Any]:
+    """Return a hook of these commands."""
+    return {"type": event, "actions": [{"type": "shell", "shell": each} for each in shells], **more}
+
+
+def hooked(**hooks: Mapping[str, Any]) -> dict[str, Any]:
+    return {"hooks": hooks}
+
+
 def of_calls(ours: Editor) -> list[Content]:
     return [each for each in ours.contents() if each["type"].startswith("toolCall")]
 

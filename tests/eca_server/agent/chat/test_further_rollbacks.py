@@ -11,6 +11,7 @@ import trio
 from eca_protocol.testing.provider import Provider, reply, wait
 from eca_server.agent.chat.store.store import Store
 from eca_server.config import lock
+from tests.eca_server.agent.chat.agent_session import hook, hooked
 from tests.eca_server.agent.chat.current import current, reopened, values
 from tests.eca_server.agent.chat.editor import (
     ECHO,
@@ -154,18 +155,10 @@ async def echoed(ours: Editor, text: str, **params: Any) -> str:
     return str(known[0])
 
 
-HOOKS: dict[str, Any] = {
-    "hooks": {
-        "slow": {
-            "type": "preRequest",
-            "actions": [{"type": "shell", "shell": "grep -q later && sleep 60 || true"}],
-        },
-        "strict": {
-            "type": "preRequest",
-            "actions": [{"type": "shell", "shell": "! grep -q forbidden || exit 2"}],
-        },
-    }
-}
+HOOKS = hooked(
+    slow=hook("preRequest", "grep -q later && sleep 60 || true"),
+    strict=hook("preRequest", "! grep -q forbidden || exit 2"),
+)
 
 
 @pytest.mark.parametrize("is_stored", [True, False])

@@ -1,7 +1,6 @@
 """Hooks in a chat: what they add, rewrite, tighten, block and end, and how the user sees it."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,8 @@ from tests.eca_server.agent.chat.agent_session import (
     ALLOW,
     calls,
     conversation,
+    hook,
+    hooked,
     older,
     results,
     today,
@@ -30,15 +31,7 @@ def says(**members: Any) -> str:
     return f"echo '{json.dumps(members)}'"
 
 
-def hook(event: str, *shells: str, **more: Any) -> dict[str, Any]:
-    return {"type": event, "actions": [{"type": "shell", "shell": each} for each in shells], **more}
-
-
 NOT_BAD = hook("preRequest", "grep -q bad && { echo 'not so' >&2; exit 2; }; exit 0")
-
-
-def hooked(**hooks: Mapping[str, Any]) -> dict[str, Any]:
-    return {"hooks": hooks}
 
 
 def write(path: Path, **more: Any) -> str:

@@ -13,6 +13,7 @@ from eca_server.agent.chat import subagents
 from eca_server.connection.features.composition import MOST_SUBAGENTS
 from eca_server.models.history import Message
 from tests.eca_protocol.wire import notification
+from tests.eca_server.agent.chat.agent_session import hook
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import SCRIPT, Content, Editor, call, writes
 
@@ -130,13 +131,7 @@ async def test_the_user_is_asked_what_a_subagent_may_not_do(
 
 WRITES = {"toolCall": {"approval": {"byDefault": "allow", "allow": {"eca_write_file": {}}}}}
 DENIES = {"disabledTools": ["eca_write_file"]}
-HOOK = {
-    "h": {
-        "type": "preToolCall",
-        "matcher": "eca__write_file",
-        "actions": [{"type": "shell", "shell": "exit 2"}],
-    }
-}
+HOOK = {"h": hook("preToolCall", "exit 2", matcher="eca__write_file")}
 
 
 @pytest.mark.requirement("W-31a")

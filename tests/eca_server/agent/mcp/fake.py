@@ -11,6 +11,7 @@ import trio
 from eca_server.agent.mcp import messages as m
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.server import Server
+from eca_server.agent.mcp.settings import ServerSettings
 from eca_server.config.mcp_settings import MCPServer
 from eca_server.models.history import TextPart
 
@@ -134,6 +135,7 @@ class Place:
         closing: seconds to close a session, cancelled or not.
         refuses: raised in place of a session.
         prepare: called with each new session first.
+        settings: those that the last session was opened with, and its login.
     """
 
     tools: tuple[m.MCPTool, ...] = (ECHO,)
@@ -143,6 +145,8 @@ class Place:
     closing: float = 0.0
     refuses: Exception | None = None
     prepare: Callable[[FakeSession], Any] = id
+    settings: ServerSettings | None = None
+    login: Any = None
     sessions: list[FakeSession] = attrs.field(factory=list)
     attempts: int = 0
     open: int = 0

@@ -4,7 +4,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,13 @@ async def stateless_session(
     script = {"on": {"server/discover": [["result", discovery]], **on}}
     async with session_with(script, log, revision=STATELESS) as session:
         yield session
+
+
+async def error_of(call: Awaitable[Any]) -> MCPError:
+    """Return the error of a call that fails."""
+    with pytest.raises(MCPError) as raised:
+        await call
+    return raised.value
 
 
 async def failure(session: contextlib.AbstractAsyncContextManager[Session]) -> MCPError:

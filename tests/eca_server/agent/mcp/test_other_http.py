@@ -10,10 +10,9 @@ import trio
 
 from eca_protocol.errors import HTTPError, HTTPTimeout
 from eca_protocol.http import HTTPClient, HTTPResponse
-from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.session import Session
 from tests.eca_server.agent.mcp import web
-from tests.eca_server.agent.mcp.scripted import STATELESS
+from tests.eca_server.agent.mcp.scripted import STATELESS, error_of
 from tests.eca_server.agent.mcp.scripted_server import DECENT, INFO
 
 
@@ -103,10 +102,9 @@ async def test_the_end_of_the_stream_ends_the_session_and_pending_calls():
             await old.server.has_seen("tools/call")
             old.over.set()
 
-        with pytest.raises(MCPError) as raised:
-            await web.call(session)
-        assert raised.value.kind == "closed"
-        assert "stream has ended" in raised.value.message
+        error = await error_of(web.call(session))
+        assert error.kind == "closed"
+        assert "stream has ended" in error.message
 
 
 @pytest.mark.parametrize(

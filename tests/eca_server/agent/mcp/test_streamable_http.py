@@ -13,8 +13,8 @@ import trio
 import trio.testing
 
 from eca_protocol.http import HTTPClient
-from eca_server.agent.mcp.errors import MCPError
 from tests.eca_server.agent.mcp import web
+from tests.eca_server.agent.mcp.scripted import error_of
 from tests.eca_server.agent.mcp.scripted_server import DECENT, INFO
 from tests.promises import within
 
@@ -448,9 +448,7 @@ async def test_a_server_that_requires_a_login_is_an_error_with_the_reason():
 
 async def test_a_login_that_ends_in_the_middle_or_is_wanted_of_a_notification_ends_the_session():
     async with web.serving({"tools/call": lambda e: e.text(401)}) as (_, session):
-        with pytest.raises(MCPError) as raised:
-            await web.call(session)
-        assert raised.value.kind == "login"
+        assert (await error_of(web.call(session))).kind == "login"
         await session.ended.wait()
     async with web.serving({"notifications/initialized": lambda e: e.text(401)}) as (_, session):
         with trio.fail_after(5):

@@ -17,7 +17,6 @@ from eca_server.agent.tools.approval import Memo, policy_of
 from eca_server.agent.tools.background import Background
 from eca_server.agent.tools.custom import CustomCommand, custom_commands
 from eca_server.agent.tools.output import Cap
-from eca_server.agent.tools.permissions import Permissions
 from eca_server.agent.tools.shell_command import ShellCommand
 from eca_server.agent.tools.tool import ToolError
 from eca_server.config.settings import Config
@@ -30,7 +29,13 @@ from eca_server.config.tool_settings import (
 )
 from tests.eca_server.agent.chat.agent_session import calls, of_calls, older, order, results
 from tests.eca_server.agent.sandbox.conftest import World, needs_bubblewrap
-from tests.eca_server.agent.tools.file_tools import text_of, texts, until, workspace_of
+from tests.eca_server.agent.tools.file_tools import (
+    permissions_in,
+    text_of,
+    texts,
+    until,
+    workspace_of,
+)
 
 BROKEN = Capability(why_not="the kernel forbids it")
 RULE = {"shell_command": ApprovalRule()}
@@ -60,12 +65,8 @@ async def verdict(
     **arguments: Any,
 ) -> str:
     arguments = arguments or {"command": "make >/etc/x; echo y >.git/config"}
-    permissions = Permissions(
-        policy=policy_of(config or Config(), behavior),
-        workspace=tool.workspace,
-        memos=set(memos),
-        variables=tool.environment,
-    )
+    about: Any = {"memos": set(memos), "variables": tool.environment}
+    permissions = permissions_in(tool.workspace, policy_of(config or Config(), behavior), **about)
     prepared = await tool.prepare(arguments)
     return (await permissions.decide(tool, prepared, arguments)).verdict
 
