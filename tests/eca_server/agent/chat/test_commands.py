@@ -9,6 +9,7 @@ from eca_server.models.history import TextPart
 from tests.eca_server.agent.chat.agent_session import older
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import ECHO, Editor, editor
+from tests.eca_server.agent.context.conftest import write
 
 
 @pytest.mark.requirement("CHAT-30", "CHAT-3")
@@ -18,9 +19,7 @@ async def test_a_path_is_a_prompt(ours):
 
 
 def write_command(project: Path, name: str, content: str) -> None:
-    file = project / ".eca" / "commands" / f"{name}.md"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(content)
+    write(project / ".eca" / "commands" / f"{name}.md", content)
 
 
 def framed(project: Path, name: str, body: str) -> str:
@@ -54,9 +53,8 @@ async def test_a_custom_command_asks_the_model_its_text_and_echoes_what_was_type
 
 @pytest.mark.parametrize("folder", ["commands/fix.md", "skills/fix/SKILL.md"])
 async def test_a_file_that_arguments_mention_is_given_to_the_model(tmp_path, folder):
-    file = tmp_path / ".eca" / folder
-    file.parent.mkdir(parents=True)
-    file.write_text("---\nname: fix\ndescription: How to fix.\n---\nMend $1 ($ARGS).")
+    skill = "---\nname: fix\ndescription: How to fix.\n---\nMend $1 ($ARGS)."
+    write(tmp_path / ".eca" / folder, skill)
     (tmp_path / "notes.txt").write_text("what the notes say")
     async with editor(folder=tmp_path) as ours:
         await ours.turn("/fix @notes.txt:L1 now", model=ECHO)
@@ -99,11 +97,9 @@ async def test_a_query_lists_the_commands_whose_name_begins_with_it_first(ours, 
 
 async def test_a_project_s_command_takes_no_name_of_a_command_or_skill_of_the_user_s(tmp_path):
     project, mine = tmp_path / "project", tmp_path / "mine"
-    skill = mine / "eca" / "skills" / "deploy" / "SKILL.md"
-    skill.parent.mkdir(parents=True)
-    skill.write_text("---\ndescription: Deploys\n---\nthe user's skill")
-    (mine / "eca" / "commands").mkdir()
-    (mine / "eca" / "commands" / "fix.md").write_text("the user's command")
+    deploys = "---\ndescription: Deploys\n---\nthe user's skill"
+    write(mine / "eca" / "skills" / "deploy" / "SKILL.md", deploys)
+    write(mine / "eca" / "commands" / "fix.md", "the user's command")
     for name in ("deploy", "fix", "build"):
         write_command(project, name, f"the project's {name}")
     async with editor(folder=project, XDG_CONFIG_HOME=str(mine)) as ours:

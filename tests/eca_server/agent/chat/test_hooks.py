@@ -23,6 +23,7 @@ from tests.eca_server.agent.chat.agent_session import (
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Content, Editor, call, editor
 from tests.eca_server.agent.chat.test_steering import steer
+from tests.eca_server.agent.context.conftest import write as write_file
 
 ENDS = ("toolCalled", "toolCallRejected")
 
@@ -105,9 +106,7 @@ async def test_a_prompt_that_is_blocked_or_ended_is_not_in_the_history(tmp_path)
 
 
 async def test_what_a_hook_has_replaced_is_in_no_request(tmp_path):
-    commands = tmp_path / ".eca" / "commands"
-    commands.mkdir(parents=True)
-    (commands / "look.md").write_text("Look at $1")
+    write_file(tmp_path / ".eca" / "commands" / "look.md", "Look at $1")
     config = hooked(h=hook("preRequest", says(replacedPrompt="public")))
     for prompt in ("the planted word", "/look planted"):
         config["chat"] = {"title": True}
