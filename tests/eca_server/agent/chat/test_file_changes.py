@@ -25,14 +25,7 @@ from eca_server.agent.tools.write_file import PlannedWrite, WriteFile
 from eca_server.workspace.boundary import Workspace
 from eca_server.workspace.reading import Fingerprint
 from eca_server.workspace.writing import missing_parents
-from tests.eca_server.agent.chat.agent_session import (
-    ALLOW,
-    calls,
-    of_calls,
-    older,
-    order,
-    results,
-)
+from tests.eca_server.agent.chat.agent_session import ALLOW, calls, of_calls, older, order, results
 from tests.eca_server.agent.chat.editor import Content, Editor
 from tests.eca_server.agent.chat.store.keeping import before_images
 from tests.eca_server.agent.chat.test_rollback import tree

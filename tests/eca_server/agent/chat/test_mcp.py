@@ -9,13 +9,7 @@ import trio
 
 from eca_protocol.testing.provider import Provider, reply
 from eca_server.agent.mcp.errors import MCPError
-from eca_server.agent.mcp.messages import (
-    MCPTool,
-    Progress,
-    ResourceContents,
-    ToolHints,
-    ToolResult,
-)
+from eca_server.agent.mcp.messages import MCPTool, Progress, ResourceContents, ToolHints, ToolResult
 from eca_server.agent.tools.approval import Memo
 from eca_server.connection.features.mcp_turns import MOST_TOOLS
 from eca_server.models.credentials.oauth import Client, TokenSet

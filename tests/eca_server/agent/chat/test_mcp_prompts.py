@@ -18,13 +18,7 @@ from eca_server.models.history import ImagePart, TextPart
 from tests.eca_server.agent.chat.agent_session import conversation
 from tests.eca_server.agent.chat.editor import ECHO, editor, text, types
 from tests.eca_server.agent.chat.editor import Content as Received
-from tests.eca_server.agent.chat.mcp_session import (
-    GIT,
-    running,
-    session,
-    status,
-    with_servers,
-)
+from tests.eca_server.agent.chat.mcp_session import GIT, running, session, status, with_servers
 from tests.eca_server.agent.context.conftest import write
 from tests.eca_server.agent.mcp.fake import FakeSession, Place
 

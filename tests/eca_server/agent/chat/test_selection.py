@@ -10,21 +10,9 @@ import pytest
 
 from eca_protocol.testing.provider import Provider, ReceivedRequest, reply
 from eca_server.agent.chat.instructions import LARGEST_PROMPT, instructions
-from tests.eca_server.agent.chat.agent_session import (
-    RUN,
-    calls,
-    of_calls,
-    older,
-    order,
-    today,
-)
+from tests.eca_server.agent.chat.agent_session import RUN, calls, of_calls, older, order, today
 from tests.eca_server.agent.chat.current import CURRENT, current
-from tests.eca_server.agent.chat.editor import (
-    ECHO,
-    Content,
-    Editor,
-    provider_config,
-)
+from tests.eca_server.agent.chat.editor import ECHO, Content, Editor, provider_config
 
 OWN = "Talk like a pirate."
 

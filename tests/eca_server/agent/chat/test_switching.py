@@ -6,12 +6,7 @@ from typing import Any
 
 import pytest
 
-from eca_protocol.testing.provider import (
-    Provider,
-    ReceivedRequest,
-    Reply,
-    raw,
-)
+from eca_protocol.testing.provider import Provider, ReceivedRequest, Reply, raw
 from tests.eca_server.agent.chat.editor import Content, Editor, editor, finishes, text
 from tests.eca_server.models.every_api import EVERY_API, ScriptedAnswer, ScriptedAPI, ScriptedCall
 from tests.eca_server.models.test_switching import GRAMMARS
