@@ -424,10 +424,12 @@ class Remembering(HTTPClient):
 async def test_the_users_headers_and_certificate_are_not_sent_to_a_different_origin():
     async with web.web_server() as server, web.web_server() as other, Remembering() as http:
         target = other.url
-        server.on["initialize"] = lambda e: e.text(307, "", location=target)
+        server.on["initialize"] = lambda e: e.text(307, "", location=f"{target}#abcdefgh1")
         error = await web.fails_to_start(server.url, headers=BEARER)
         assert other.exchanges == []
         assert "must not go" in error.message
+        assert "abcdefgh1" not in error.message
+        server.on["initialize"] = lambda e: e.text(307, "", location=target)
         async with web.session_at(server.url, http=http) as session:
             assert web.text_of(await web.call(session)) == "called"
         assert "authorization" not in other.exchanges[0].headers
