@@ -335,11 +335,9 @@ def test_a_folder_that_only_says_so_is_no_worktree(main: Path, tmp_path: Path) -
 
 
 async def test_a_chat_is_listed_in_every_worktree(main: Path, tmp_path: Path) -> None:
-    data = {"XDG_DATA_HOME": str(tmp_path / "data")}
-    async with editor(started=False, keeps_chats=True, **data) as ours:
-        await ours.start(workspaceFolders=[{"name": "w", "uri": main.as_uri()}])
+    data = tmp_path / "data"
+    async with editor(folder=main, data=data) as ours:
         await ours.turn("hello", model=ECHO)
     for folder, listed in ((tmp_path / "linked", 1), (tmp_path, 0)):
-        async with editor(started=False, keeps_chats=True, **data) as ours:
-            await ours.start(workspaceFolders=[{"name": "w", "uri": folder.as_uri()}])
+        async with editor(folder=folder, data=data) as ours:
             assert len((await ours.ask("chat/list", {}))["chats"]) == listed

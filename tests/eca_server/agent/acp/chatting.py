@@ -1,7 +1,7 @@
 """An editor whose chat a scripted ACP agent answers, in a process of its own."""
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -9,10 +9,9 @@ from typing import Any
 import trio
 
 from eca_protocol import json
-from eca_protocol.server.roots import uri_of
 from tests.eca_server import fork_server
-from tests.eca_server.agent.chat.current import CURRENT
-from tests.eca_server.agent.chat.editor import Content, Editor, contents, editor
+from tests.eca_server.agent.chat.current import current
+from tests.eca_server.agent.chat.editor import Content, Editor, contents
 
 MODEL = "acp/robot"
 
@@ -36,18 +35,14 @@ class Log:
         return self.of(kind)
 
 
-@asynccontextmanager
-async def editor_with(
+def editor_with(
     command: tuple[str, ...], folder: Path, config: Any = None, **options: Any
-) -> AsyncIterator[Editor]:
-    """Yield an editor of a folder; the program is the model `robot`."""
+) -> AbstractAsyncContextManager[Editor]:
+    """Return an editor of a folder; the program is the model `robot`."""
     config = config or {}
     robot = {"robot": {"api": "acp", "command": [*command]}}
     settings = {**config, "providers": {**robot, **config.get("providers", {})}}
-    async with editor(settings, started=False, **options) as ours:
-        folders = [{"name": "w", "uri": uri_of(folder)}]
-        await ours.start(capabilities=CURRENT, workspaceFolders=folders)
-        yield ours
+    return current(settings, folder=folder, **options)
 
 
 @asynccontextmanager
@@ -64,9 +59,8 @@ async def chatting(
     log = Log(tmp_path / "log")
     script = json.dumps({"log": str(log.file), **options}).decode()
     command = (*fork_server.command("tests.eca_server.agent.acp.scripted_agent"), script)
-    data = {"XDG_DATA_HOME": str(tmp_path / "data")} if is_stored else {}
-    variables: dict[str, Any] = {**environ, **data, "keeps_chats": is_stored}
-    async with editor_with(command, folder, config, **variables) as ours:
+    data = tmp_path / "data" if is_stored else None
+    async with editor_with(command, folder, config, data=data, environ=environ) as ours:
         yield ours, log
 
 

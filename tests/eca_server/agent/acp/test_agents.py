@@ -1,7 +1,6 @@
 """An ACP agent answers the chat of an editor: a scripted agent in a process of its own."""
 
 import os
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -9,7 +8,6 @@ import pytest
 import trio
 
 from eca_protocol import json
-from eca_protocol.server.roots import uri_of
 from eca_server.agent.acp import agents, requests, terminals
 from eca_server.agent.tools.approval import Decision
 from eca_server.agent.tools.permissions import Permissions
@@ -27,7 +25,9 @@ from tests.eca_server.agent.acp.chatting import (
     tool,
     turn,
 )
+from tests.eca_server.agent.chat.agent_session import hook, hooked
 from tests.eca_server.agent.chat.editor import Content, Editor, contents, editor, finishes, text
+from tests.eca_server.processes import assert_gone
 from tests.promises import within
 
 
@@ -204,9 +204,10 @@ async def test_an_approval_covers_a_write_of_the_approved_edit_and_no_other(tmp_
 
 async def test_a_call_whose_input_a_hook_changes_is_refused(tmp_path):
     changed = as_json({"updatedInput": {"command": "echo safe"}})
-    hook = {"type": "preToolCall", "actions": [{"type": "shell", "shell": f"echo '{changed}'"}]}
     call = ask(kind="execute", input={"command": "rm a"})
-    async with chatting(tmp_path, config={"hooks": {"guard": hook}}) as (ours, _):
+    async with chatting(
+        tmp_path, config=hooked(guard=hook("preToolCall", f"echo '{changed}'"))
+    ) as (ours, _):
         got = await turn(ours, call, trust=True)
         (called,) = of_type(got, "toolCalled")
         assert (called["error"], "a hook changed" in called["outputs"][0]["text"]) == (True, True)
@@ -372,10 +373,8 @@ async def test_an_agent_that_cannot_be_used_says_why(tmp_path):
         assert token not in shown
     async with editor({"providers": {"robot": {"api": "acp"}}}) as ours:
         assert "no model of this name" in text(await ours.turn("x", model=MODEL))
-        shown = [
-            m["params"]["message"] for m in ours.received if m.get("method") == "$/showMessage"
-        ]
-        assert any("providers.robot.command: expected the command" in each for each in shown)
+        expected = "providers.robot.command: expected the command"
+        assert any(expected in each for each in ours.notices)
 
 
 async def test_an_untrusted_workspace_cannot_add_an_agent(tmp_path):
@@ -384,8 +383,7 @@ async def test_an_untrusted_workspace_cannot_add_an_agent(tmp_path):
     settings = tmp_path / "work" / ".eca" / "config.json"
     settings.parent.mkdir(parents=True)
     settings.write_bytes(json.dumps({"providers": evil}))
-    async with editor({}, started=False) as ours:
-        await ours.start(workspaceFolders=[{"name": "w", "uri": uri_of(tmp_path / "work")}])
+    async with editor(folder=tmp_path / "work") as ours:
         got = await ours.turn("hello", model="acp/evil")
         assert "there is no model of this name" in text(got)
         assert finishes(got) == 1
@@ -536,12 +534,6 @@ def configure(ours: Editor, providers: Any) -> None:
     settings.put_in_force(attrs.evolve(settings.loaded, config=config))
 
 
-async def until_ended(pid: int) -> None:
-    with trio.fail_after(20):
-        while Path(f"/proc/{pid}").exists():
-            await trio.sleep(0.01)
-
-
 async def test_a_changed_or_removed_agent_ends_after_its_running_turns(tmp_path):
     async with chatting(tmp_path, only="s") as (ours, log):
         robot = ours.connection.parts.settings.config.providers["robot"]
@@ -553,6 +545,6 @@ async def test_a_changed_or_removed_agent_ends_after_its_running_turns(tmp_path)
         await ours.expect_finished("a")
         assert text([each for _, each in contents(ours.received, "a")]).endswith("[allow_once]")
         [first], [second] = log.of("start")
-        await until_ended(first)
+        await trio.to_thread.run_sync(assert_gone, {first})
         configure(ours, {})
-        await until_ended(second)
+        await trio.to_thread.run_sync(assert_gone, {second})

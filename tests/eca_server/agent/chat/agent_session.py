@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from eca_protocol.server.roots import uri_of
 from eca_protocol.testing.provider import Provider, Reply, finish, reply, tool_call
 from eca_server.models.history import Message, TextPart, ToolCallPart, ToolResultPart, repair
 from tests.eca_server.agent.chat.current import current
@@ -33,29 +33,22 @@ def calls(*made: tuple[str, Any], ids: str = "p{}") -> Reply:
 
 
 @asynccontextmanager
-async def session(
-    folder: Path, *script: Reply, data: Path | None = None, **config: Any
-) -> AsyncIterator[tuple[Editor, Provider]]:
-    """A session in a folder; its chats are kept in `data`, if that is given."""
-    async with Provider(script, otherwise=reply("the end")) as provider:
-        configured = provider_config(provider.url, **config)
-        environment = {} if data is None else {"XDG_DATA_HOME": str(data)}
-        async with editor(
-            configured, started=False, keeps_chats=bool(environment), **environment
-        ) as ours:
-            await ours.start(workspaceFolders=[{"name": "w", "uri": uri_of(folder)}])
-            yield ours, provider
-
-
-@asynccontextmanager
 async def older(
-    *script: Reply, title: Reply | None = None, **config: Any
+    *script: Reply,
+    title: Reply | None = None,
+    folder: Path | None = None,
+    data: Path | None = None,
+    about: Mapping[str, Any] = MappingProxyType({}),
+    **config: Any,
 ) -> AsyncIterator[tuple[Editor, Provider]]:
     """A session with a client of an older edition; a chat has a title if one is given."""
-    config["chat"] = {"title": title is not None}
+    if title is not None:
+        config["chat"] = {"title": True}
     async with (
         Provider(script, otherwise=reply("the end"), title=title) as provider,
-        editor(provider_config(provider.url, **config)) as ours,
+        editor(
+            provider_config(provider.url, **config), folder=folder, data=data, about=about
+        ) as ours,
     ):
         yield ours, provider
 
@@ -65,18 +58,28 @@ async def today(
     *script: Reply,
     folder: Path | None = None,
     data: Path | None = None,
-    environ: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] = MappingProxyType({}),
     client: str = "any",
     **config: Any,
 ) -> AsyncIterator[tuple[Editor, Provider]]:
     """The same with a client of today's edition."""
-    async with Provider(script, otherwise=reply("the end")) as provider:
-        configured = provider_config(provider.url, **config)
-        name = {"name": client}
-        async with current(
-            configured, data=data, folder=folder, environ=environ, clientInfo=name
-        ) as ours:
-            yield ours, provider
+    more: dict[str, Any] = {"folder": folder, "data": data, "environ": environ}
+    async with (
+        Provider(script, otherwise=reply("the end")) as provider,
+        current(
+            provider_config(provider.url, **config), clientInfo={"name": client}, **more
+        ) as ours,
+    ):
+        yield ours, provider
+
+
+def hook(event: str, *shells: str, **more: Any) -> dict[str, Any]:
+    """Return a hook of these commands."""
+    return {"type": event, "actions": [{"type": "shell", "shell": each} for each in shells], **more}
+
+
+def hooked(**hooks: Mapping[str, Any]) -> dict[str, Any]:
+    return {"hooks": hooks}
 
 
 def of_calls(ours: Editor) -> list[Content]:

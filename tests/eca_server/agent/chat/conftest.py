@@ -40,8 +40,10 @@ def places(monkeypatch: pytest.MonkeyPatch) -> Places:
     """Where the sessions with each server come from."""
     places_by_name: dict[str, Place] = defaultdict(Place)
 
-    def connect(settings: ServerSettings, **_: Any) -> Any:
-        return places_by_name[settings.name].connect()
+    def connect(settings: ServerSettings, *, login: Any, **_: Any) -> Any:
+        place = places_by_name[settings.name]
+        place.settings, place.login = settings, login
+        return place.connect()
 
     monkeypatch.setattr(mcp, "connect", connect)
     return places_by_name

@@ -1,13 +1,13 @@
 """Fixtures of tests of today's edition: a client with all of its capabilities."""
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import attrs
 
-from eca_protocol.server.roots import uri_of
 from tests.eca_server.agent.chat.editor import Editor, editor
 
 CURRENT: dict[str, Any] = {
@@ -19,22 +19,17 @@ CURRENT: dict[str, Any] = {
 }
 
 
-@asynccontextmanager
-async def current(
+def current(
     config: Mapping[str, Any] | None = None,
     *,
     data: Path | None = None,
     folder: Path | None = None,
-    environ: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] = MappingProxyType({}),
     **params: Any,
-) -> AsyncIterator[Editor]:
+) -> AbstractAsyncContextManager[Editor]:
     """An editor of today; its chats are kept in `data`, if that is given."""
-    environment = {} if data is None else {"XDG_DATA_HOME": str(data)}
-    folders = [] if folder is None else [{"name": "w", "uri": uri_of(folder)}]
-    environment |= environ or {}
-    async with editor(config, started=False, keeps_chats=data is not None, **environment) as ours:
-        await ours.start(**{"capabilities": CURRENT, "workspaceFolders": folders, **params})
-        yield ours
+    about = {"capabilities": CURRENT, **params}
+    return editor(config, data=data, folder=folder, about=about, **environ)
 
 
 def set_store_limits(ours: Editor, **limits: float) -> None:

@@ -3,6 +3,8 @@
 import contextlib
 import itertools
 from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import trio
@@ -10,6 +12,7 @@ import trio.testing
 
 from eca_protocol import json
 from eca_protocol.fold import Conversation
+from eca_protocol.server.roots import uri_of
 from eca_protocol.streams import Transport, memory_pair
 from eca_server.connection.features.host import Options
 from eca_server.connection.features.lifecycle import Connection
@@ -218,6 +221,15 @@ class Editor(Wire):
             each for _, each in contents(self.received, chat) if kind in ("", each["type"])
         )
 
+    def model_context(self, chat: str = "c") -> str:
+        """Return what a chat would send to a model now."""
+        return repr(self.connection.chats.get(chat).history.model_context)
+
+    @property
+    def notices(self) -> list[str]:
+        """The texts of all messages to the user."""
+        return [each["message"] for each in self.notified("$/showMessage")]
+
     def notified(self, method: str, begun: int = 0) -> list[dict[str, Any]]:
         """Return the params of all notifications of this method."""
         return [each["params"] for each in self.received[begun:] if each.get("method") == method]
@@ -266,8 +278,10 @@ def finishes(received: list[Content]) -> int:
 async def editor(
     config: Mapping[str, Any] | None = None,
     *,
+    folder: Path | None = None,
+    data: Path | None = None,
+    about: Mapping[str, Any] = MappingProxyType({}),
     started: bool = True,
-    keeps_chats: bool = False,
     discovers: bool = False,
     load_seconds: float = 2.0,
     **environ: str,
@@ -275,6 +289,16 @@ async def editor(
     """An editor connected to a server in this process; titles are off unless configured.
 
     Where nothing else can configure a provider the simulator is named as the default model.
+
+    Args:
+        config: the configuration.
+        folder: the only folder of the workspace.
+        data: where chats are stored, if they are.
+        about: more parameters of `initialize`.
+        started: whether the editor greets the server.
+        discovers: whether the server asks providers for their models.
+        load_seconds: how long the greeting waits for the configuration.
+        environ: more variables.
     """
     own = any(name == "XDG_CONFIG_HOME" or name.endswith("_API_KEY") for name in environ)
     has_models = own or "providers" in (config or {})
@@ -287,8 +311,10 @@ async def editor(
         "XDG_CONFIG_HOME": "/nowhere",
         "XDG_DATA_HOME": "/nowhere",
         "ECA_CONFIG": json.dumps(configured).decode(),
+        **({} if data is None else {"XDG_DATA_HOME": str(data)}),
         **environ,
     }
+    folders = [] if folder is None else [{"name": "w", "uri": uri_of(folder)}]
     near, far = memory_pair(limit=2**20)
     jumps = isinstance(trio.lowlevel.current_clock(), trio.testing.MockClock)
     with trio.fail_after(100_000 if jumps else 20):
@@ -301,7 +327,7 @@ async def editor(
             async def run() -> None:
                 options = Options(
                     environ=environ,
-                    keeps_chats=keeps_chats,
+                    keeps_chats=data is not None,
                     discovers=discovers,
                     load_seconds=load_seconds,
                 )
@@ -310,7 +336,7 @@ async def editor(
             nursery.start_soon(run)
             await trio.testing.wait_all_tasks_blocked()
             if started:
-                await ours.start()
+                await ours.start(**{"workspaceFolders": folders, **about})
             yield ours
             await far.aclose()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from eca_protocol.testing.provider import Provider, Reply
-from tests.eca_server.agent.chat.agent_session import session as tool_session
+from tests.eca_server.agent.chat.agent_session import older
 from tests.eca_server.agent.chat.editor import Editor, editor
 from tests.eca_server.agent.mcp.fake import Place
 
@@ -21,7 +21,7 @@ async def session(
     folder: Path, *script: Reply, servers: Mapping[str, Any] = GIT, **config: Any
 ) -> AsyncIterator[tuple[Editor, Provider]]:
     """A session in which the first server runs, with a scripted model."""
-    async with tool_session(folder, *script, mcpServers=servers, **config) as (ours, provider):
+    async with older(*script, folder=folder, mcpServers=servers, **config) as (ours, provider):
         await status(ours, next(iter(servers)), "running")
         yield ours, provider
 

@@ -14,9 +14,9 @@ from tests.eca_server.agent.chat.agent_session import (
     RUN,
     calls,
     of_calls,
+    older,
     order,
     results,
-    session,
     today,
 )
 from tests.eca_server.agent.chat.current import current
@@ -80,7 +80,7 @@ async def test_a_rejection_of_a_subagent_s_call_ends_both_turns(tmp_path):
 async def test_a_call_that_cannot_run_is_not_asked(
     tmp_path, name, arguments, config, behavior, ends, reason
 ):
-    async with session(tmp_path, calls((name, arguments)), **config) as (ours, provider):
+    async with older(calls((name, arguments)), folder=tmp_path, **config) as (ours, provider):
         await ours.turn("go", behavior=behavior)
         received = of_calls(ours)
         assert order(received) == ["Prepare", "Run", "Rejected" if ends else "ed"]
@@ -99,7 +99,7 @@ async def test_calls_are_asked_together_and_run_in_their_order_but_a_rejected_on
     commands = ("sleep 0.2; echo made > a.txt; echo 1", "touch never", "cat a.txt; echo 4")
     first, second, last = [("eca_shell_command", {"command": each}) for each in commands]
     one = calls(first, second, ("eca_read_file", {"path": "a.txt"}), last)
-    async with session(tmp_path, one) as (ours, provider):
+    async with older(one, folder=tmp_path) as (ours, provider):
         await ours.prompt("go")
         pending_calls = [await ours.content("toolCallRun", manualApproval=True) for _ in range(3)]
         await ours.approve(pending_calls[2], {"id": "unknown"})
@@ -167,13 +167,13 @@ async def test_the_same_call_failing_again_and_again_ends_the_turn_readably(tmp_
     one = calls(("eca_read_file", {"path": "gone"}))
     known = calls(("eca_write_file", {"path": "a", "content": "b"}))
     script = [one, known, one, known, one, one, one, one]
-    async with session(tmp_path, *script, **ALLOW) as (ours, provider):
+    async with older(*script, folder=tmp_path, **ALLOW) as (ours, provider):
         received = await ours.turn("go")
         assert len(provider.requests) == 8
         assert any("failed 5 times" in str(each.get("text")) for each in received)
         assert received.finishes == 1
     at_once = calls(*[("eca_read_file", {"path": "gone"})] * 6)
-    async with session(tmp_path, at_once) as (ours, provider):
+    async with older(at_once, folder=tmp_path) as (ours, provider):
         await ours.turn("go")
         assert len(results(provider)) == 6
 
@@ -182,7 +182,7 @@ async def test_tests_may_fail_as_often_as_the_code_changes(tmp_path):
     check = calls(("eca_shell_command", {"command": "grep -q right code"}))
     tries = [calls(("eca_write_file", {"path": "code", "content": str(n)})) for n in range(6)]
     script = [answer for write in tries for answer in (write, check)]
-    async with session(tmp_path, *script, **ALLOW) as (ours, provider):
+    async with older(*script, folder=tmp_path, **ALLOW) as (ours, provider):
         await ours.turn("go")
         assert len(provider.requests) == len(script) + 1
 
@@ -192,7 +192,10 @@ async def test_a_turn_without_an_end_is_ended_readably(tmp_path, monkeypatch, co
     monkeypatch.setattr("eca_server.agent.chat.agent.MOST_STEPS", 2)
     (tmp_path / "a").write_text("a")
     one = calls(("eca_read_file", {"path": "a"}))
-    async with session(tmp_path, one, one, one, agent={"agent": configured}) as (ours, provider):
+    async with older(one, one, one, folder=tmp_path, agent={"agent": configured}) as (
+        ours,
+        provider,
+    ):
         received = await ours.turn("go")
         assert len(provider.requests) == steps
         assert any(f"{steps} steps" in str(each.get("text")) for each in received)
@@ -205,7 +208,7 @@ async def test_a_tool_that_crashes_fails_its_call_only(tmp_path, monkeypatch, wh
         raise RuntimeError("a bug")
 
     monkeypatch.setattr(ReadFile, where, crash)
-    async with session(tmp_path, calls(("eca_read_file", {"path": "a"}))) as (ours, provider):
+    async with older(calls(("eca_read_file", {"path": "a"})), folder=tmp_path) as (ours, provider):
         await ours.turn("go")
         assert of_calls(ours)[-1]["error"] is True
         assert "a bug" in results(provider)[0]
@@ -216,13 +219,13 @@ async def test_the_user_is_notified_once_that_ignore_rules_cannot_be_read(tmp_pa
     rules = tmp_path / ".gitignore"
     rules.write_text("secret\n")
     monkeypatch.setattr(os, "access", lambda path, _: Path(path) != rules)
-    async with session(tmp_path) as (ours, _):
+    async with older(folder=tmp_path) as (ours, _):
         index = ours.connection.index
         for _ in range(2):
             await trio.to_thread.run_sync(index._listing, True)
         await ours.ask("chat/queryContext", {"query": ""})
-    [notice] = ours.notified("$/showMessage")
-    assert notice["message"] == (
+    [notice] = ours.notices
+    assert notice == (
         f"Could not read `{rules}`: the files that it ignores are listed and searched. "
         "Make the file readable."
     )

@@ -1,22 +1,22 @@
-"""Titles (W-25), usage (W-27) and notes of the server (W-26) beside an answer."""
+"""Turns: their order, and titles (W-25), usage (W-27) and notes (W-26) beside an answer."""
 
 import pytest
 
 from eca_protocol.messages import ChatProgressContent, ChatTextContent, ChatToolCallRunContent
 from eca_protocol.server.texts import Paragraphs, Role
-from eca_protocol.testing.provider import Provider, Reply, finish, hang, reply, reset, text
+from eca_protocol.testing.provider import Reply, finish, hang, reply, reset, text
 from eca_server.agent.chat.usage import SessionUsage
 from eca_server.models.events import Usage
-from tests.eca_server.agent.chat.agent_session import older
+from tests.eca_server.agent.chat.agent_session import older, today
 from tests.eca_server.agent.chat.current import CURRENT, current, reopened
 from tests.eca_server.agent.chat.editor import (
     ECHO,
     SCRIPT,
+    Contents,
     Editor,
     call,
     contents,
     editor,
-    provider_config,
 )
 
 
@@ -181,11 +181,8 @@ def test_a_blank_line_parts_what_clients_append(texts, expected):
 async def test_a_block_of_code_that_an_answer_leaves_open_is_ended_where_it_would_contain_the_rest(
     tmp_path, client, fence, ending, note
 ):
-    config = {"clientInfo": {"name": client}}
-    async with (
-        Provider([reply(text("Look:\n```py\nx = 1"), *ending)]) as provider,
-        current(provider_config(provider.url), data=tmp_path, **config) as ours,
-    ):
+    answer = reply(text("Look:\n```py\nx = 1"), *ending)
+    async with today(answer, data=tmp_path, client=client) as (ours, _):
         await ours.prompt("hi")
         await ours.content("text", text="Look:\n```py\nx = 1")
         if note == "Stopped.":
@@ -198,3 +195,68 @@ async def test_a_block_of_code_that_an_answer_leaves_open_is_ended_where_it_woul
             assert shown.count("```") == (2 if fence else 1)
         assert (note or "") in written
         assert "```\n" not in repr(ours.connection.chats.get("c").history[-1].parts)
+
+
+@pytest.mark.requirement(
+    "W-20c", "CHAT-7", "CHAT-8", "CHAT-13", "CHAT-14", "ARROW:chat-text-1", "ARROW:chat-text-2",
+    "ARROW:chat-text-3", "ARROW:chat-text-5", "ARROW:chat-text-7", "ARROW:chat-text-9",
+)  # fmt: skip
+async def test_a_turn_is_written_in_the_order_of_the_diagram(ours):
+    begun = len(ours.received)
+    request = ours.prompt_request("Hello there", model=ECHO)
+    await ours.send(request)
+    await ours.expect_finished()
+    first, echo, answer, *rest = ours.received[begun:]
+    progress = {"type": "progress", "state": "running", "text": "Waiting model"}
+    assert first["params"] == {"chatId": "c", "role": "system", "content": progress}
+    assert echo["params"]["content"].pop("contentId")
+    words = {"type": "text", "text": "Hello there"}
+    assert echo["params"] == {"chatId": "c", "role": "user", "content": words}
+    assert answer["id"] == request["id"]
+    assert answer["result"] == {"chatId": "c", "model": ECHO, "status": "prompting"}
+    received = Contents(content for _, content in contents(rest))
+    assert received.types == ["progress", "text", "usage", "finished"]
+    assert received.text == "Hello there"
+    assert all(each["text"] for each in received if each.get("state") == "running")
+    assert received[-1] == {"type": "progress", "state": "finished", "text": ""}
+
+
+@pytest.mark.requirement("CHAT-11")
+async def test_many_chats_at_once_never_mix(ours):
+    count = 10
+    script = "say {0}\nwait 0.001\nthink t{0}\nrepeat 20 {0}\nsay {0}"
+    for number in range(count):
+        prompt = script.format(f"<{number}>")
+        await ours.send(ours.prompt_request(prompt, f"c{number}", model=SCRIPT))
+    open_chats = {f"c{number}" for number in range(count)}
+    while open_chats:
+        message = await ours.until(lambda each: "content" in each.get("params", {}))
+        if message["params"]["content"].get("state") == "finished":
+            open_chats.remove(message["params"]["chatId"])
+    for number in range(count):
+        received = ours.contents(f"c{number}")
+        assert received.finishes == 1
+        assert received[-1].get("state") == "finished"
+        assert received.answer == f"<{number}>" * 22
+        thoughts = [each["text"] for each in received if each["type"] == "reasonText"]
+        assert thoughts == [f"t<{number}>"]
+
+
+async def test_thoughts_are_between_the_configured_tags_of_a_provider() -> None:
+    tags = {"thinkTagStart": "[th]", "thinkTagEnd": "[/th]"}
+    async with older(reply("[th", "]Hm[/t", "h]Hi"), provider=tags) as (ours, _):
+        received = await ours.turn("hi")
+    assert [each["text"] for each in received if each["type"] == "reasonText"] == ["Hm"]
+    assert received.answer == "Hi"
+
+
+@pytest.mark.parametrize("script", ["repeat 5000 x", "say " + "é" * 5000])
+async def test_an_answer_longer_than_the_limit_is_cut_and_the_user_is_notified(script: str) -> None:
+    async with editor({"answerMaxKb": 1}) as ours:
+        received = await ours.turn(script, model=SCRIPT)
+        shown = ours.contents(kind="text")
+        assert "exceeds the limit of 1 KiB (`answerMaxKb`)" in shown[-1]["text"]
+        answer = "".join(each["text"] for each in shown[1:-1])
+        assert len(answer.encode()) == 1024
+        assert received.finishes == 1
+        assert (await ours.turn("say next", model=SCRIPT)).answer == "next"

@@ -1,16 +1,15 @@
 """Slash commands as turns, those that a model answers, and queries while the user types (W-40)."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from eca_protocol.testing.provider import Provider, reply
+from eca_protocol.testing.provider import reply
 from eca_server.models.history import TextPart
+from tests.eca_server.agent.chat.agent_session import older
 from tests.eca_server.agent.chat.current import current
-from tests.eca_server.agent.chat.editor import ECHO, Editor, editor, provider_config
+from tests.eca_server.agent.chat.editor import ECHO, Editor, editor
+from tests.eca_server.agent.context.conftest import write
 
 
 @pytest.mark.requirement("CHAT-30", "CHAT-3")
@@ -19,17 +18,8 @@ async def test_a_path_is_a_prompt(ours):
         assert (await ours.turn(prompt, model=ECHO)).answer == prompt
 
 
-@asynccontextmanager
-async def session(folder: Path, config: Any = None, **environ: str) -> AsyncIterator[Editor]:
-    async with editor(config, started=False, **environ) as ours:
-        await ours.start(workspaceFolders=[{"uri": folder.as_uri(), "name": "project"}])
-        yield ours
-
-
 def write_command(project: Path, name: str, content: str) -> None:
-    file = project / ".eca" / "commands" / f"{name}.md"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(content)
+    write(project / ".eca" / "commands" / f"{name}.md", content)
 
 
 def framed(project: Path, name: str, body: str) -> str:
@@ -48,7 +38,7 @@ def user_texts(ours: Editor) -> list[str]:
 async def test_a_custom_command_asks_the_model_its_text_and_echoes_what_was_typed(tmp_path):
     write_command(tmp_path, "fix", "Mend $1 and see @notes.txt\n\nAll: $ARGS")
     (tmp_path / "notes.txt").write_text("what the notes say")
-    async with session(tmp_path) as ours:
+    async with editor(folder=tmp_path) as ours:
         received = await ours.turn('/Fix "the bug" now', model=ECHO)
         assert received[1]["text"] == '/Fix "the bug" now'
         body = 'Mend the bug and see @notes.txt\n\nAll: "the bug" now'
@@ -63,11 +53,10 @@ async def test_a_custom_command_asks_the_model_its_text_and_echoes_what_was_type
 
 @pytest.mark.parametrize("folder", ["commands/fix.md", "skills/fix/SKILL.md"])
 async def test_a_file_that_arguments_mention_is_given_to_the_model(tmp_path, folder):
-    file = tmp_path / ".eca" / folder
-    file.parent.mkdir(parents=True)
-    file.write_text("---\nname: fix\ndescription: How to fix.\n---\nMend $1 ($ARGS).")
+    skill = "---\nname: fix\ndescription: How to fix.\n---\nMend $1 ($ARGS)."
+    write(tmp_path / ".eca" / folder, skill)
     (tmp_path / "notes.txt").write_text("what the notes say")
-    async with session(tmp_path) as ours:
+    async with editor(folder=tmp_path) as ours:
         await ours.turn("/fix @notes.txt:L1 now", model=ECHO)
         assert "Mend @notes.txt:L1 (@notes.txt:L1 now)." in user_texts(ours)[-1]
         assert "what the notes say" in user_texts(ours)[0]
@@ -108,14 +97,12 @@ async def test_a_query_lists_the_commands_whose_name_begins_with_it_first(ours, 
 
 async def test_a_project_s_command_takes_no_name_of_a_command_or_skill_of_the_user_s(tmp_path):
     project, mine = tmp_path / "project", tmp_path / "mine"
-    skill = mine / "eca" / "skills" / "deploy" / "SKILL.md"
-    skill.parent.mkdir(parents=True)
-    skill.write_text("---\ndescription: Deploys\n---\nthe user's skill")
-    (mine / "eca" / "commands").mkdir()
-    (mine / "eca" / "commands" / "fix.md").write_text("the user's command")
+    deploys = "---\ndescription: Deploys\n---\nthe user's skill"
+    write(mine / "eca" / "skills" / "deploy" / "SKILL.md", deploys)
+    write(mine / "eca" / "commands" / "fix.md", "the user's command")
     for name in ("deploy", "fix", "build"):
         write_command(project, name, f"the project's {name}")
-    async with session(project, XDG_CONFIG_HOME=str(mine)) as ours:
+    async with editor(folder=project, XDG_CONFIG_HOME=str(mine)) as ours:
         assert (await ours.turn("/fix", model=ECHO)).answer == "the user's command"
         assert "the user's skill" in (await ours.turn("/deploy", model=ECHO)).answer
         built = (await ours.turn("/build", model=ECHO)).answer
@@ -128,7 +115,7 @@ async def test_a_project_s_command_takes_no_name_of_a_command_or_skill_of_the_us
 async def test_a_command_whose_references_stay_in_its_text_says_so_each_time(tmp_path):
     write_command(tmp_path, "fix", "Read ${file:notes.md}")
     write_command(tmp_path, "plain", "Read it")
-    async with session(tmp_path) as ours:
+    async with editor(folder=tmp_path) as ours:
         for name, says in (("fix", True), ("plain", False), ("fix", True)):
             answer = (await ours.turn(f"/{name}", model=ECHO)).text
             assert (f"{name}.md: references such as ${{env:NAME}} are not" in answer) is says
@@ -138,7 +125,7 @@ async def test_an_unknown_command_names_the_custom_ones_and_the_files_that_are_n
     write_command(tmp_path, "fix", "x")
     write_command(tmp_path, "empty", "")
     write_command(tmp_path, "many", "$ARGS " * 1000)
-    async with session(tmp_path) as ours:
+    async with editor(folder=tmp_path) as ours:
         answer = (await ours.turn("/empty", model=ECHO)).text
         assert "`/fix`" in answer
         assert "the file has no text" in answer
@@ -147,7 +134,7 @@ async def test_an_unknown_command_names_the_custom_ones_and_the_files_that_are_n
 
 
 async def test_init_asks_for_an_agents_file_in_the_first_root(tmp_path):
-    async with session(tmp_path) as ours:
+    async with editor(folder=tmp_path) as ours:
         received = await ours.turn("/init and mention the tests", model=ECHO)
         assert received[1]["text"] == "/init and mention the tests"
         prompt = user_texts(ours)[-1]
@@ -161,19 +148,18 @@ async def test_init_asks_for_an_agents_file_in_the_first_root(tmp_path):
 async def test_prompt_show_shows_what_a_request_would_hold_and_sends_none(tmp_path):
     (tmp_path / "AGENTS.md").write_text("Always ```be``` kind.")
     (tmp_path / "a.txt").write_text("text of a file")
-    async with Provider([reply("hello back")]) as endpoint:
-        async with session(tmp_path, provider_config(endpoint.url)) as ours:
-            await ours.turn("hello", model="p/m")
-            show = "/prompt-show @a.txt"
-            answer = (await ours.turn(show, model="p/m", contexts=[{"type": "repoMap"}])).text
-            for words in (
-                "Model: p/m", "Agent: agent", "Always ```be``` kind.", "\n````\n",
-                "`eca_read_file`", "text of a file", "<eca_tree",
-                "History: 2 messages, 15 characters",
-            ):  # fmt: skip
-                assert words in answer
-            assert "cannot be used" in (await ours.turn("/prompt-show", "d", model="no/model")).text
-            assert len(ours.connection.chats.open("c").history) == 2
+    async with older(reply("hello back"), folder=tmp_path) as (ours, endpoint):
+        await ours.turn("hello", model="p/m")
+        show = "/prompt-show @a.txt"
+        answer = (await ours.turn(show, model="p/m", contexts=[{"type": "repoMap"}])).text
+        for words in (
+            "Model: p/m", "Agent: agent", "Always ```be``` kind.", "\n````\n",
+            "`eca_read_file`", "text of a file", "<eca_tree",
+            "History: 2 messages, 15 characters",
+        ):  # fmt: skip
+            assert words in answer
+        assert "cannot be used" in (await ours.turn("/prompt-show", "d", model="no/model")).text
+        assert len(ours.connection.chats.open("c").history) == 2
         assert len(endpoint.requests) == 1
 
 
@@ -182,7 +168,7 @@ async def test_repo_map_show_draws_the_files_that_are_not_ignored(tmp_path):
     (tmp_path / "src" / "main.py").write_text("")
     (tmp_path / "build.log").write_text("")
     (tmp_path / ".gitignore").write_text("*.log\n")
-    async with session(tmp_path) as ours:
+    async with editor(folder=tmp_path) as ours:
         answer = (await ours.turn("/repo-map-show")).text
         assert "src/\n  main.py" in answer
         assert "build.log" not in answer

@@ -14,6 +14,7 @@ from tests.eca_server.agent.chat.editor import (
     editor,
     provider_config,
 )
+from tests.eca_server.agent.context.conftest import write
 
 
 async def test_a_model_is_selected_by_a_command_for_its_chat_alone(client):
@@ -70,9 +71,7 @@ async def test_chats_of_all_workspaces_are_listed_and_found_by_their_title(tmp_p
         assert "There are no stored chats." in (await ours.turn("/chats")).text
         await ours.turn("say one", "far", model=SCRIPT)
         await ours.ask("chat/update", {"chatId": "far", "title": "A far one"})
-    command = here / ".eca" / "commands" / "review.md"
-    command.parent.mkdir(parents=True)
-    command.write_text("say reviewed $1")
+    write(here / ".eca" / "commands" / "review.md", "say reviewed $1")
     async with current(data=data, folder=here) as ours:
         await ours.turn("/review topic", "reviewed", model=SCRIPT)
         assert "/review topic `reviewed`" in (await ours.turn("/chats")).text
@@ -208,11 +207,9 @@ async def test_a_compacted_chat_is_resumed_behind_the_messages_of_this_one(tmp_p
 @pytest.mark.parametrize("as_reference", [True, False])
 async def test_a_chat_names_the_templates_that_are_not_rendered(tmp_path, as_reference):
     rules = tmp_path / ".eca" / "rules"
-    rules.mkdir(parents=True)
-    (rules / "plain.md").write_text("Write {{name}} in curly brackets.")
-    (rules / "template.md").write_text(
-        "${env:WHO}" if as_reference else "{% if isSubagent %}Hi.{% endif %}"
-    )
+    write(rules / "plain.md", "Write {{name}} in curly brackets.")
+    template = "${env:WHO}" if as_reference else "{% if isSubagent %}Hi.{% endif %}"
+    write(rules / "template.md", template)
     prompt = "You work in {{ workspaceRoots }}."
     note = "Templates are not rendered here, the model reads them as text: "
     async with current({"agent": {"mine": {"systemPrompt": prompt}}}, folder=tmp_path) as ours:
@@ -224,9 +221,8 @@ async def test_a_chat_names_the_templates_that_are_not_rendered(tmp_path, as_ref
 
 
 async def test_a_rule_for_a_model_reaches_no_other_model(tmp_path):
-    rules = tmp_path / ".eca" / "rules"
-    rules.mkdir(parents=True)
-    (rules / "script.md").write_text("---\nmodel: ^simulator/script$\n---\nBe terse.")
+    rule = tmp_path / ".eca" / "rules" / "script.md"
+    write(rule, "---\nmodel: ^simulator/script$\n---\nBe terse.")
     async with current({}, folder=tmp_path) as ours:
         for message, model, is_sent in (("say a", SCRIPT, True), ("a", "simulator/echo", False)):
             await ours.turn(message, model=model)
@@ -237,9 +233,8 @@ async def test_a_rule_for_a_model_reaches_no_other_model(tmp_path):
 
 async def test_rules_and_subagents_are_listed_and_changed_rules_count_when_asked(tmp_path):
     rules = tmp_path / ".eca" / "rules"
-    rules.mkdir(parents=True)
-    (rules / "python.md").write_text('---\npaths: "**/*.py"\n---\nBe typed.')
-    (rules / "plans.md").write_text("---\nagent: plan\n---\nBe bold.")
+    write(rules / "python.md", '---\npaths: "**/*.py"\n---\nBe typed.')
+    write(rules / "plans.md", "---\nagent: plan\n---\nBe bold.")
     agents = {
         "finder": {"mode": "subagent", "description": "Finds.", "maxSteps": 5,
                    "spawnableBy": "code"},

@@ -19,7 +19,7 @@ from eca_server.agent.chat.store.running import joined
 from eca_server.agent.chat.store.store import Store
 from eca_server.models.events import ReasoningDelta, ReasoningStarted, TextDelta
 from eca_server.models.history import Message, Origin, ReasoningPart, TextPart
-from tests.eca_server.agent.chat.agent_session import session
+from tests.eca_server.agent.chat.agent_session import older
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import SCRIPT, Editor, contents
 
@@ -211,7 +211,7 @@ async def test_a_turn_continues_and_is_whole_where_no_piece_can_be_stored(tmp_pa
 
     monkeypatch.setattr(Store, "add_pieces", refuse)
     script = reply("one, ", wait("first"), text("two"))
-    async with session(tmp_path, script, data=tmp_path) as (ours, provider):
+    async with older(script, folder=tmp_path, data=tmp_path) as (ours, provider):
         await ours.prompt("go")
         await tried.wait()
         provider.open("first")

@@ -9,6 +9,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eca_protocol.testing.strategies import json_values
 from eca_server.agent.chat.exchange import edn
 from eca_server.agent.chat.exchange.reading import BadExport, read_export
 from eca_server.agent.chat.exchange.written import envelope, markdown
@@ -138,15 +139,7 @@ def test_what_is_no_exported_chat_is_refused(written: str, expected: str) -> Non
     assert expected in str(refused.value)
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(st.characters(codec="utf-8")),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=8,
-)  # fmt: skip
-
-
-@given(JSON)
+@given(json_values())
 def test_every_value_of_json_comes_back_from_edn(value: Any) -> None:
     assert edn.loads(edn.dumps(value)) == value
 

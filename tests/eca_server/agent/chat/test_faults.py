@@ -81,7 +81,7 @@ async def test_what_fails_at_its_end_ends_a_turn_too(lost, tmp_path, monkeypatch
         return await append(store, chat_id, workspace, record)
 
     written, append = Session.emit, Store.append
-    async with editor(keeps_chats=lost == "history", XDG_DATA_HOME=str(tmp_path)) as ours:
+    async with editor(data=tmp_path if lost == "history" else None) as ours:
         with monkeypatch.context() as patched:
             patched.setattr(Session, "emit", emit)
             patched.setattr(Store, "append", keep)

@@ -25,14 +25,7 @@ from eca_server.agent.tools.write_file import PlannedWrite, WriteFile
 from eca_server.workspace.boundary import Workspace
 from eca_server.workspace.reading import Fingerprint
 from eca_server.workspace.writing import missing_parents
-from tests.eca_server.agent.chat.agent_session import (
-    ALLOW,
-    calls,
-    of_calls,
-    order,
-    results,
-    session,
-)
+from tests.eca_server.agent.chat.agent_session import ALLOW, calls, of_calls, older, order, results
 from tests.eca_server.agent.chat.editor import Content, Editor
 from tests.eca_server.agent.chat.store.keeping import before_images
 from tests.eca_server.agent.chat.test_rollback import tree
@@ -208,7 +201,7 @@ def told_of(ours: Editor, call: Content) -> list[Content]:
 async def test_a_call_is_asked_for_when_what_it_rests_on_was_done(tmp_path):
     (tmp_path / "other").write_text("one")
     made = calls(write("a", "one\n"), edit("a", "one", "two"), edit("other", "one", "1"))
-    async with session(tmp_path, made) as (ours, provider):
+    async with older(made, folder=tmp_path) as (ours, provider):
         await ours.prompt("go")
         first = await ours.content("toolCallRun")
         third = await ours.content("toolCallRun")
@@ -248,7 +241,7 @@ async def test_a_call_is_asked_for_when_what_it_rests_on_was_done(tmp_path):
 )  # fmt: skip
 async def test_calls_of_one_answer_change_what_the_ones_before_them_left(tmp_path, made, expected):
     (tmp_path / "f").write_text("one\ntwo\n")
-    async with session(tmp_path, calls(*made), **ALLOW) as (ours, _):
+    async with older(calls(*made), folder=tmp_path, **ALLOW) as (ours, _):
         await ours.turn("go")
         errors = [each["error"] for each in of_calls(ours) if each["type"] == "toolCalled"]
         assert errors == [call[1].get("path") == "gone" for call in made]
@@ -268,7 +261,7 @@ async def test_a_file_is_known_as_it_was_in_the_last_context(tmp_path, name, lin
         reply("no"),
         calls(edit("d/f", "3", "4")),
     ]
-    async with session(tmp_path, *script, **ALLOW) as (ours, provider):
+    async with older(*script, folder=tmp_path, **ALLOW) as (ours, provider):
         await ours.turn("look", contexts=contexts)
         file.write_text("one\n3\n")
         await ours.turn("/prompt-show", contexts=contexts)
@@ -281,7 +274,7 @@ async def test_a_file_is_known_as_it_was_in_the_last_context(tmp_path, name, lin
 @pytest.mark.parametrize("path", ["a", ""])
 async def test_a_stop_while_a_call_is_looked_at_closes_it_once(tmp_path, monkeypatch, caplog, path):
     (tmp_path / "a").write_text("one")
-    async with session(tmp_path, calls(move(path, "b"))) as (ours, _):
+    async with older(calls(move(path, "b")), folder=tmp_path) as (ours, _):
         look = MoveFile._look
 
         def stop_meanwhile(tool: MoveFile, *paths: str) -> Any:
@@ -311,7 +304,7 @@ async def test_a_file_is_saved_before_it_is_changed(tmp_path, folder, monkeypatc
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(PlannedWrite, "_write", look_what_is_kept)
-    async with session(folder, calls(write("f", "x")), data=data, **ALLOW) as (ours, _):
+    async with older(calls(write("f", "x")), folder=folder, data=data, **ALLOW) as (ours, _):
         await ours.turn("go")
     assert [image.data for image in images] == [b"before"]
 
@@ -319,7 +312,7 @@ async def test_a_file_is_saved_before_it_is_changed(tmp_path, folder, monkeypatc
 async def test_a_call_of_a_deleted_chat_stores_and_changes_nothing(tmp_path, folder, monkeypatch):
     data = tmp_path / "data"
     (folder / "f").write_text("a secret")
-    async with session(folder, calls(write("f", "x")), data=data, **ALLOW) as (ours, _):
+    async with older(calls(write("f", "x")), folder=folder, data=data, **ALLOW) as (ours, _):
         look = WriteFile._plan
 
         def delete_meanwhile(tool: WriteFile, *arguments: Any) -> Any:

@@ -2,8 +2,6 @@
 
 import os
 import stat
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import trio
 from eca_protocol.testing.provider import Provider, reply, wait
 from eca_server.agent.chat.store.store import Store
 from eca_server.config import lock
+from tests.eca_server.agent.chat.agent_session import hook, hooked
 from tests.eca_server.agent.chat.current import current, reopened, values
 from tests.eca_server.agent.chat.editor import (
     ECHO,
@@ -38,21 +37,6 @@ def folder(tmp_path: Path) -> Path:
     made.mkdir()
     (made / "a").write_text("as it was")
     return made
-
-
-@asynccontextmanager
-async def two_servers(tmp_path: Path, folder: Path) -> AsyncIterator[tuple[Editor, Editor]]:
-    async with (
-        current(data=tmp_path, folder=folder) as first,
-        current(data=tmp_path, folder=folder) as second,
-    ):
-        yield first, second
-
-
-def words_sent(ours: Editor) -> str:
-    """Return what the chat would send to a model now."""
-    chat = ours.connection.chats.get("c")
-    return repr(chat.history.model_context)
 
 
 class Hold:
@@ -91,10 +75,13 @@ class Hold:
     ],
 )
 async def test_the_second_of_two_rollbacks_forgets_too(tmp_path, folder, monkeypatch, at, other):
-    async with two_servers(tmp_path, folder) as (first, second):
+    async with (
+        current(data=tmp_path, folder=folder) as first,
+        current(data=tmp_path, folder=folder) as second,
+    ):
         ids = [await send_prompt(first, writes(a=f"secret {n}", b=f"{n}")) for n in range(3)]
         await second.ask("chat/open", {"chatId": "c"})
-        assert "secret 1" in words_sent(second)
+        assert "secret 1" in second.model_context()
         hold = Hold(monkeypatch, at)
         prompt = ids[{"the same prompt": 1, "a later prompt": 2, "an earlier prompt": 0}[other]]
         messages: list[Any] = []
@@ -114,9 +101,9 @@ async def test_the_second_of_two_rollbacks_forgets_too(tmp_path, folder, monkeyp
         assert tree(folder) == expected
         assert "chat/cleared" in [name for name, _ in messages]
         assert not [each for each in shown_messages(messages) if "Nothing was undone" in each]
-        assert ("secret 0" in words_sent(second)) is not is_earliest
-        assert "secret 1" not in words_sent(second)
-        assert "secret 2" not in words_sent(second)
+        assert ("secret 0" in second.model_context()) is not is_earliest
+        assert "secret 1" not in second.model_context()
+        assert "secret 2" not in second.model_context()
         assert (await refused_rollback(second, prompt))["code"] == -32602
         await send_prompt(second, "say and on")
     async with current(data=tmp_path, folder=folder) as third:
@@ -150,7 +137,7 @@ async def test_a_turn_whose_prompt_the_other_server_removes_is_not_stored(tmp_pa
             assert "The rest of this turn is not stored" in warning["message"]
             assert "twoend" in first.contents().text
             assert "in another editor" in (await first.turn("say three")).answer
-            assert "twoend" not in words_sent(first)
+            assert "twoend" not in first.model_context()
         async with current(config, data=tmp_path, folder=folder) as later:
             assert (await later.ask("chat/open", {"chatId": "c"}))["found"]
             remaining = "say oneone" if action == "rollback" else ""
@@ -168,18 +155,10 @@ async def echoed(ours: Editor, text: str, **params: Any) -> str:
     return str(known[0])
 
 
-HOOKS: dict[str, Any] = {
-    "hooks": {
-        "slow": {
-            "type": "preRequest",
-            "actions": [{"type": "shell", "shell": "grep -q later && sleep 60 || true"}],
-        },
-        "strict": {
-            "type": "preRequest",
-            "actions": [{"type": "shell", "shell": "! grep -q forbidden || exit 2"}],
-        },
-    }
-}
+HOOKS = hooked(
+    slow=hook("preRequest", "grep -q later && sleep 60 || true"),
+    strict=hook("preRequest", "! grep -q forbidden || exit 2"),
+)
 
 
 @pytest.mark.parametrize("is_stored", [True, False])

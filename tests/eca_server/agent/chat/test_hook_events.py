@@ -15,11 +15,11 @@ from eca_server.agent.chat import turn
 from eca_server.agent.hooks import background
 from eca_server.agent.jobs import shell as jobs_shell
 from eca_server.config.hook_settings import HookEvent
-from tests.eca_server.agent.chat.agent_session import calls, today
+from tests.eca_server.agent.chat.agent_session import calls, hook, hooked, today
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import SCRIPT, Editor, call, editor
 from tests.eca_server.agent.chat.test_compaction import TOO_LONG
-from tests.eca_server.agent.chat.test_hooks import ended, hook, hooked, model_context, says
+from tests.eca_server.agent.chat.test_hooks import ended, model_context, says
 from tests.eca_server.agent.chat.test_stored_chats import shut_down
 from tests.eca_server.agent.chat.test_subagents import SCOUT, spawn, spawned
 from tests.eca_server.processes import assert_gone

@@ -1,7 +1,6 @@
 """Hooks in a chat: what they add, rewrite, tighten, block and end, and how the user sees it."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,16 @@ from tests.eca_server.agent.chat.agent_session import (
     ALLOW,
     calls,
     conversation,
+    hook,
+    hooked,
+    older,
     results,
-    session,
     today,
 )
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Content, Editor, call, editor
 from tests.eca_server.agent.chat.test_steering import steer
+from tests.eca_server.agent.context.conftest import write as write_file
 
 ENDS = ("toolCalled", "toolCallRejected")
 
@@ -30,15 +32,7 @@ def says(**members: Any) -> str:
     return f"echo '{json.dumps(members)}'"
 
 
-def hook(event: str, *shells: str, **more: Any) -> dict[str, Any]:
-    return {"type": event, "actions": [{"type": "shell", "shell": each} for each in shells], **more}
-
-
 NOT_BAD = hook("preRequest", "grep -q bad && { echo 'not so' >&2; exit 2; }; exit 0")
-
-
-def hooked(**hooks: Mapping[str, Any]) -> dict[str, Any]:
-    return {"hooks": hooks}
 
 
 def write(path: Path, **more: Any) -> str:
@@ -112,9 +106,7 @@ async def test_a_prompt_that_is_blocked_or_ended_is_not_in_the_history(tmp_path)
 
 
 async def test_what_a_hook_has_replaced_is_in_no_request(tmp_path):
-    commands = tmp_path / ".eca" / "commands"
-    commands.mkdir(parents=True)
-    (commands / "look.md").write_text("Look at $1")
+    write_file(tmp_path / ".eca" / "commands" / "look.md", "Look at $1")
     config = hooked(h=hook("preRequest", says(replacedPrompt="public")))
     for prompt in ("the planted word", "/look planted"):
         config["chat"] = {"title": True}
@@ -301,8 +293,7 @@ async def test_of_what_a_hook_writes_little_is_shown_and_all_is_heard(tmp_path):
 
 async def test_an_older_client_is_notified_of_failures_in_text_and_hooks_hold_no_keys(tmp_path):
     config = hooked(h=hook("preRequest", f"env > {tmp_path}/env; exit 9"))
-    async with editor(config, started=False, OPENAI_API_KEY="sk-planted-0123456789") as ours:
-        await ours.start(workspaceFolders=[{"uri": tmp_path.as_uri(), "name": "w"}])
+    async with editor(config, folder=tmp_path, OPENAI_API_KEY="sk-planted-0123456789") as ours:
         received = await ours.turn("say fine", model=SCRIPT)
         assert "The hook h failed: exit code 9" in received.text
         assert received.text.endswith("fine")
@@ -318,7 +309,10 @@ async def test_children_know_that_an_agent_runs_them_and_for_which_chat(tmp_path
         "h": hook("preRequest", f"{say} > {tmp_path}/of_chat"),
         "s": hook("sessionStart", f"{say} > {tmp_path}/of_session"),
     }
-    async with session(tmp_path, run, hooks=hooks, customTools=custom, **ALLOW) as (ours, provider):
+    async with older(run, folder=tmp_path, hooks=hooks, customTools=custom, **ALLOW) as (
+        ours,
+        provider,
+    ):
         await ours.turn("go")
         assert ["1-c" in each for each in results(provider)] == [True, True]
     assert (tmp_path / "of_chat").read_text() == "1-c\n"

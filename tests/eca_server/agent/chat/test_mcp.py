@@ -9,16 +9,8 @@ import trio
 
 from eca_protocol.testing.provider import Provider, reply
 from eca_server.agent.mcp.errors import MCPError
-from eca_server.agent.mcp.messages import (
-    MCPTool,
-    Progress,
-    ResourceContents,
-    ToolHints,
-    ToolResult,
-)
-from eca_server.agent.mcp.settings import ServerSettings
+from eca_server.agent.mcp.messages import MCPTool, Progress, ResourceContents, ToolHints, ToolResult
 from eca_server.agent.tools.approval import Memo
-from eca_server.connection.features import mcp
 from eca_server.connection.features.mcp_turns import MOST_TOOLS
 from eca_server.models.credentials.oauth import Client, TokenSet
 from eca_server.models.history import TextPart
@@ -38,7 +30,7 @@ from tests.eca_server.agent.chat.mcp_session import (
     updates,
     with_servers,
 )
-from tests.eca_server.agent.mcp.fake import ECHO, Place
+from tests.eca_server.agent.mcp.fake import ECHO
 
 SECRET = "not-a-real-secret-0123"
 
@@ -164,37 +156,25 @@ async def test_no_secret_of_a_server_is_announced(places, autojump_clock):
         ({"command": "npx", "startTimeoutSeconds": 5}, 5),
     ],
 )
-async def test_programs_that_download_have_longer(monkeypatch, autojump_clock, server, seconds):
-    started_settings: list[ServerSettings] = []
-
-    def connect(settings: ServerSettings, **_: Any) -> Any:
-        started_settings.append(settings)
-        return Place().connect()
-
-    monkeypatch.setattr(mcp, "connect", connect)
+async def test_programs_that_download_have_longer(places, autojump_clock, server, seconds):
     async with with_servers(
         {"s": {**server, "cwd": "sub"}}, mcpTimeoutSeconds=50, mcpKeepAliveSeconds=20
     ) as ours:
         await status(ours, "s", "running")
-        assert [each.start_seconds for each in started_settings] == [seconds]
-        assert started_settings[0].keep_alive_seconds == 20
-        assert started_settings[0].directory == Path.home() / "sub"
+        settings = places["s"].settings
+        assert (places["s"].attempts, settings.start_seconds) == (1, seconds)
+        assert settings.keep_alive_seconds == 20
+        assert settings.directory == Path.home() / "sub"
 
 
-async def test_logins_are_separated_as_the_configuration_says(monkeypatch, tmp_path):
-    keys: dict[str, str] = {}
-
-    def connect(settings: ServerSettings, *, login: Any, **_: Any) -> Any:
-        keys[settings.name] = login.key
-        return Place().connect()
-
-    monkeypatch.setattr(mcp, "connect", connect)
+async def test_logins_are_separated_as_the_configuration_says(places, tmp_path):
     scopes = {"all": "global", "here": "workspace", "us": "our team"}
     servers = {name: {"url": "https://x/mcp", "authScope": each} for name, each in scopes.items()}
     async with session(tmp_path, servers=servers):
         pass
     owners = {"all": "", "here": f" ({tmp_path})", "us": " (our team)"}
-    assert keys == {name: f"mcp:https://x/mcp{owner}" for name, owner in owners.items()}
+    keys = {name: f"mcp:https://x/mcp{owner}" for name, owner in owners.items()}
+    assert {name: place.login.key for name, place in places.items()} == keys
 
 
 @pytest.mark.requirement("W-36d")
@@ -262,15 +242,11 @@ async def test_an_error_that_quotes_the_key_of_its_server_is_masked(
 ):
     headers = {} if has_login else {"headers": {"Authorization": f"Bearer {SECRET}"}}
     script = calls(("git__echo", {}))
-
-    async def refuse(_: str) -> ToolResult:
-        return result
-
     servers = {"git": {"url": "https://x/mcp", **headers}}
     async with session(tmp_path, script, servers=servers, **ALLOW) as (ours, provider):
         if has_login:
             await log_in(ours)
-        places["git"].session.answers = refuse
+        places["git"].session.result = result
         await ours.turn("go")
         (masked,) = results(provider)
         assert "***" in masked
@@ -290,13 +266,10 @@ async def log_in(ours: Editor) -> None:
 
 
 async def test_a_result_of_a_call_that_succeeded_is_unchanged(tmp_path, places):
-    async def give(_: str) -> ToolResult:
-        return ToolResult(content=(TextPart(f"TOKEN={SECRET}"),))
-
     servers = {"git": {"command": "x", "env": {"TOKEN": SECRET}}}
     script = calls(("git__echo", {}))
     async with session(tmp_path, script, servers=servers, **ALLOW) as (ours, provider):
-        places["git"].session.answers = give
+        places["git"].session.result = ToolResult(content=(TextPart(f"TOKEN={SECRET}"),))
         await ours.turn("go")
         assert results(provider) == [f"TOKEN={SECRET}"]  # it may be written to a file
 

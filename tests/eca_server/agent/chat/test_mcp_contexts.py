@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from eca_server.agent.mcp.messages import MCPTool, Resource, ResourceContents
-from tests.eca_server.agent.chat.agent_session import ALLOW, calls, of_calls, results
+from tests.eca_server.agent.chat.agent_session import ALLOW, calls, hook, hooked, of_calls, results
 from tests.eca_server.agent.chat.editor import Editor
 from tests.eca_server.agent.chat.mcp_session import Places, running, session, status, updates
 from tests.eca_server.agent.chat.test_mcp import offered
@@ -256,12 +256,8 @@ async def test_what_cannot_be_called_or_found_is_reported(tmp_path, tools, place
 
 async def test_hooks_hear_of_the_tool_that_is_called(tmp_path, tools, places):
     payload_file = tmp_path / "heard"
-    hook = {
-        "type": "preToolCall",
-        "matcher": "git__checkout",
-        "actions": [{"type": "shell", "shell": f"cat > {payload_file}; exit 2"}],
-    }
-    config = {"mcpToolSearch": True, "hooks": {"guard": hook}, **ALLOW}
+    guard = hook("preToolCall", f"cat > {payload_file}; exit 2", matcher="git__checkout")
+    config = {"mcpToolSearch": True, **hooked(guard=guard), **ALLOW}
     async with session(tmp_path, calls(call(branch="main")), **config) as (ours, _):
         await ours.turn("go")
         payload = json.loads(payload_file.read_text())

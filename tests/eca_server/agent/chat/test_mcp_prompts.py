@@ -18,13 +18,8 @@ from eca_server.models.history import ImagePart, TextPart
 from tests.eca_server.agent.chat.agent_session import conversation
 from tests.eca_server.agent.chat.editor import ECHO, editor, text, types
 from tests.eca_server.agent.chat.editor import Content as Received
-from tests.eca_server.agent.chat.mcp_session import (
-    GIT,
-    running,
-    session,
-    status,
-    with_servers,
-)
+from tests.eca_server.agent.chat.mcp_session import GIT, running, session, status, with_servers
+from tests.eca_server.agent.context.conftest import write
 from tests.eca_server.agent.mcp.fake import FakeSession, Place
 
 COMMIT = Prompt(
@@ -76,14 +71,10 @@ def refusal(received: list[Received]) -> str:
 
 async def test_a_project_s_command_takes_no_prompt_s_name(places, tmp_path):
     offers(places["git"], Prompt(name="talk"), result=says(("user", "the server's own words")))
-    folder = tmp_path / ".eca" / "commands"
-    folder.mkdir(parents=True)
-    (folder / "git:talk.md").write_text("the project's words")
-    skill = tmp_path / ".eca" / "skills" / "talk" / "SKILL.md"
-    skill.parent.mkdir(parents=True)
-    skill.write_text("---\nname: git:talk\ndescription: Talks.\n---\nthe project's words")
-    async with editor({"mcpServers": GIT}, started=False) as ours:
-        await ours.start(workspaceFolders=[{"uri": tmp_path.as_uri(), "name": "project"}])
+    write(tmp_path / ".eca" / "commands" / "git:talk.md", "the project's words")
+    skill = "---\nname: git:talk\ndescription: Talks.\n---\nthe project's words"
+    write(tmp_path / ".eca" / "skills" / "talk" / "SKILL.md", skill)
+    async with editor({"mcpServers": GIT}, folder=tmp_path) as ours:
         await status(ours, "git", "running")
         commands = (await ours.ask("chat/queryCommands", {"query": "git:"}))["commands"]
         assert [(each["name"], each["type"]) for each in commands] == [("git:talk", "mcp-prompt")]

@@ -1,4 +1,4 @@
-"""Deltas that follow each other closely reach some clients as fewer contents."""
+"""Deltas reach some clients as fewer contents, and the code that an answer leaves open ended."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,12 +13,14 @@ import trio
 from eca_protocol.messages import (
     ChatContent,
     ChatProgressContent,
+    ChatReasonFinishedContent,
     ChatReasonTextContent,
     ChatTextContent,
     ChatToolCallPrepareContent,
 )
 from eca_protocol.server.texts import Role
 from eca_protocol.testing.provider import burst, provider_in_thread, reply
+from eca_server.agent.chat.markdown import OpenCode
 from eca_server.agent.chat.merging import Merger
 from eca_server.client.profiles import Writing
 from tests.eca_server.agent.chat.current import current
@@ -237,3 +239,39 @@ async def test_the_time_that_others_take_is_no_reason_to_give_way_again(monkeypa
         async with editor(provider_config(provider.url)) as ours:
             assert (await ours.turn("go")).text.count("x") == PIECES
     assert given_way < PIECES / 4
+
+
+@pytest.mark.parametrize(
+    ("text", "ending"),
+    [
+        ("no code, `inline` and ```inline```", None),
+        ("```py\nx = 1\n```", None),
+        ("~~~\n```\n~~~\n", None),
+        ("```py\nx = 1", "\n```\n"),
+        ("```py\nx = 1\n", "```\n"),
+        ("```", "\n```\n"),
+        ("```py\na\n```\nand\n```js\nb\n", "```\n"),
+        ("````md\n```py\nx\n```\n", "````\n"),
+        ("~~~\nx\n```\n", "~~~\n"),
+        ("```py\n```js\n", "```\n"),
+        ("- one\n  ```py\n  x\n", "  ```\n"),
+        (f"```\n{'x' * 1000}", "\n```\n"),
+    ],
+)
+@pytest.mark.parametrize("step", [1, 3, 10_000])
+def test_the_end_of_an_open_block_of_code(text, ending, step):
+    code = OpenCode()
+    for start in range(0, len(text), step):
+        code.read(ChatTextContent(text=text[start : start + step]))
+    closing = code.ending
+    assert (closing and closing.text) == ending
+    if closing is not None:
+        code.read(closing)
+    assert code.ending is None
+
+
+def test_a_block_of_code_before_another_content_is_left_as_it_is():
+    code = OpenCode()
+    code.read(ChatTextContent(text="```py\n"))
+    code.read(ChatReasonFinishedContent(id="r", total_time_ms=1))
+    assert code.ending is None

@@ -53,9 +53,6 @@ def pictures(received: list[tuple[str, Content]]) -> list[tuple[str, Any]]:
                          "FIELD:ChatImageContent.mediaType", "FIELD:ChatImageContent.base64",
                          "VALUE:ChatContent=ChatImageContent")  # fmt: skip
 async def test_pictures_are_shown_where_they_come_and_given_to_the_model(tmp_path, places):
-    async def gives(_: str) -> ToolResult:
-        return ToolResult(content=(ImagePart(data=JPEG, media_type="image/jpeg"),))
-
     (tmp_path / "a.gif").write_bytes(GIF)
     url = f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
     made = chunk({"choices": [{"index": 0, "delta": {"images": [{"image_url": {"url": url}}]}}]})
@@ -65,7 +62,8 @@ async def test_pictures_are_shown_where_they_come_and_given_to_the_model(tmp_pat
         options = {"data": tmp_path / "data", "folder": tmp_path}
         async with current(config, **options) as ours:
             await status(ours, "git", "running")
-            places["git"].session.answers = gives
+            picture = ImagePart(data=JPEG, media_type="image/jpeg")
+            places["git"].session.result = ToolResult(content=(picture,))
             await ours.turn("go")
             expected = [
                 ("toolCalled", shown(GIF, "image/gif")),
@@ -274,9 +272,6 @@ def looks(received: Sequence[tuple[str, Content]]) -> list[Mapping[str, Any]]:
 
 @pytest.mark.requirement("W-43d")
 async def test_calls_thoughts_and_sources_look_as_they_looked(tmp_path, places):
-    async def gives(_: str) -> ToolResult:
-        return ToolResult(content=(TextPart('{"a": [1]}'),))
-
     folder = tmp_path / "work"
     folder.mkdir()
     (folder / "old.txt").write_text("old\n")
@@ -299,7 +294,7 @@ async def test_calls_thoughts_and_sources_look_as_they_looked(tmp_path, places):
     options = {"data": tmp_path / "data", "folder": folder}
     async with current(config, **options) as ours:
         await status(ours, "git", "running")
-        places["git"].session.answers = gives
+        places["git"].session.result = ToolResult(content=(TextPart('{"a": [1]}'),))
         await ours.turn(script, model=SCRIPT)
         live = looks(contents(ours.received))
         kinds = [each["type"] for each in live]

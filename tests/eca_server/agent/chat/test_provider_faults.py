@@ -113,11 +113,9 @@ async def test_a_new_reasoning_ends_the_one_before_it() -> None:
     items = [{"type": "reasoning", "id": f"rs_{place}"} for place in range(2)]
     added = [event("output_item.added", output_index=n, item=item) for n, item in enumerate(items)]
     answer = API["openai-responses"].replying([raw(as_bytes(added)), hang()])
-    async with Provider([answer]) as provider:
-        config = provider_config(provider.url, provider={"api": "openai-responses"})
-        async with editor(config) as ours:
-            await ours.prompt("go")
-            first = await ours.content("reasonStarted")
-            await ours.content("reasonFinished", id=first["id"])
-            await ours.content("reasonStarted")
-            await ours.expect_stopped()
+    async with older(answer, provider={"api": "openai-responses"}) as (ours, _):
+        await ours.prompt("go")
+        first = await ours.content("reasonStarted")
+        await ours.content("reasonFinished", id=first["id"])
+        await ours.content("reasonStarted")
+        await ours.expect_stopped()

@@ -15,6 +15,7 @@ from eca_server.agent.chat.store.rows import Rollback, StoredContent, UndoStep
 from eca_server.agent.chat.store.store import Store
 from eca_server.config.lock import Locked
 from eca_server.connection.features import rollback
+from tests.eca_server.agent.chat.agent_session import hook, hooked
 from tests.eca_server.agent.chat.current import current, reaction, refused, reopened, since, values
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, call, contents, writes
 
@@ -179,9 +180,8 @@ async def test_what_commands_changed_stays_and_the_user_is_notified(tmp_path, fo
 async def test_what_a_hook_makes_of_a_written_file_is_undone_too(tmp_path, folder, is_late):
     (folder / "f").write_text("old")
     command = f"echo formatted > {folder / 'f'}"
-    actions = [{"type": "shell", "shell": command}]
-    hooks = {"format": {"type": "postToolCall", "matcher": ".*write_file", "actions": actions}}
-    async with current({"hooks": hooks}, data=tmp_path, folder=folder) as ours:
+    config = hooked(h=hook("postToolCall", command, matcher=".*write_file"))
+    async with current(config, data=tmp_path, folder=folder) as ours:
         first = await send_prompt(ours, writes(f="new", g="new"))
         assert tree(folder) == {"f": "formatted\n", "g": "new"}
         if is_late:

@@ -2,46 +2,27 @@
 
 import re
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
 
-from eca_protocol.testing.provider import Provider, ReceivedRequest, Reply, reply
+from eca_protocol.testing.provider import Provider, ReceivedRequest, reply
 from eca_server.agent.chat.instructions import LARGEST_PROMPT, instructions
-from tests.eca_server.agent.chat.agent_session import (
-    RUN,
-    calls,
-    of_calls,
-    older,
-    order,
-    session,
-    today,
-)
+from tests.eca_server.agent.chat.agent_session import RUN, calls, of_calls, older, order, today
 from tests.eca_server.agent.chat.current import CURRENT, current
-from tests.eca_server.agent.chat.editor import (
-    ECHO,
-    Content,
-    Editor,
-    editor,
-    provider_config,
-)
+from tests.eca_server.agent.chat.editor import ECHO, Content, Editor, provider_config
 
 OWN = "Talk like a pirate."
 
 
-@asynccontextmanager
-async def with_models(
-    *script: Reply, options: Mapping[str, Any] | None = None, **config: Any
-) -> AsyncIterator[tuple[Editor, Provider]]:
-    """A session with the options of its client, and a model `n` beside `m`."""
-    async with Provider(script, otherwise=reply("a")) as provider:
-        models = {"models": {"m": {}, "n": {}}}
-        configured = provider_config(provider.url, provider=models, **config)
-        async with editor(configured, started=False) as ours:
-            await ours.start(initializationOptions=options or {})
-            yield ours, provider
+def with_models(
+    options: Mapping[str, Any] | None = None, **config: Any
+) -> AbstractAsyncContextManager[tuple[Editor, Provider]]:
+    """Return a session with the options of its client, and a model `n` beside `m`."""
+    about = {"initializationOptions": options or {}}
+    return older(provider={"models": {"m": {}, "n": {}}}, about=about, **config)
 
 
 def introduced(ours: Editor) -> dict[str, Any]:
@@ -151,7 +132,7 @@ async def test_the_first_behaviours_own_model_is_selected_at_the_start():
     async with with_models(behavior=own, defaultBehavior="plan") as (ours, _):
         assert introduced(ours)["selectModel"] == "p/m"
         await ours.ask("chat/queryCommands", {"query": "?"})
-        shown = ours.notified("$/showMessage")
+        shown = ours.notices
     own["plan"]["defaultModel"] = "lmstudio/any"
     async with with_models(behavior=own, defaultBehavior="plan") as (ours, _):
         assert introduced(ours)["selectModel"] == "lmstudio/any"
@@ -166,12 +147,12 @@ async def test_the_first_behaviours_own_model_is_selected_at_the_start():
     async with with_models(behavior=own, defaultBehavior="plan") as (ours, _):
         assert introduced(ours)["selectModel"] == "p/m"
         await ours.ask("chat/queryCommands", {"query": "?"})
-        assert ours.notified("$/showMessage") == []
+        assert ours.notices == []
     async with with_models(defaultModel="m") as (ours, _):
         await ours.ask("chat/queryCommands", {"query": "?"})
-        (message,) = ours.notified("$/showMessage")
-        assert "defaultModel: there is no model of this name" in message["message"]
-    assert ["agent.plan.defaultModel" in each["message"] for each in shown] == [True]
+        (message,) = ours.notices
+        assert "defaultModel: there is no model of this name" in message
+    assert ["agent.plan.defaultModel" in each for each in shown] == [True]
 
 
 @pytest.mark.parametrize(("agent", "is_shown"), [("plna", True), ("sub", True), ("code", False)])
@@ -179,9 +160,8 @@ async def test_an_agent_that_no_chat_can_begin_with_is_reported_at_the_start(age
     sub = {"sub": {"mode": "subagent", "description": "d", "systemPrompt": "s"}}
     async with with_models(agent=sub, defaultAgent=agent) as (ours, _):
         await ours.ask("chat/queryCommands", {"query": "?"})
-        shown = [each["message"] for each in ours.notified("$/showMessage")]
     expected = f"configuration: defaultAgent: there is no agent '{agent}' that can be selected"
-    assert [each.startswith(expected) for each in shown] == [True] * is_shown
+    assert [each.startswith(expected) for each in ours.notices] == [True] * is_shown
 
 
 async def test_the_users_prompts_and_then_a_behaviour_s_own_replace_ours_in_every_text(tmp_path):
@@ -205,16 +185,14 @@ async def test_the_users_prompts_and_then_a_behaviour_s_own_replace_ours_in_ever
     plan = {"prompts": own, "toolCall": {"readFile": {"maxLines": 1}}}
     read = calls(("eca_read_file", {"path": str(tmp_path / "a.txt")}))
     for behavior in ("agent", "plan"):
-        async with Provider([read], otherwise=reply("a")) as provider:
-            config = provider_config(provider.url, **common, behavior={"plan": plan})
-            config["chat"] = {"title": True}
-            async with current(config, folder=tmp_path) as ours:
-                received = await ours.turn("hi", agent=behavior)
-                await ours.title()
-                for prompt in ("/compact", "/init", "/skill-create s t"):
-                    await ours.turn(prompt, agent=behavior)
-                (tmp_path / "compact.md").unlink(missing_ok=True)
-                missing = "compactPromptFile" in (await ours.turn("/init", agent=behavior)).text
+        config: dict[str, Any] = {**common, "behavior": {"plan": plan}, "chat": {"title": True}}
+        async with today(read, folder=tmp_path, **config) as (ours, provider):
+            received = await ours.turn("hi", agent=behavior)
+            await ours.title()
+            for prompt in ("/compact", "/init", "/skill-create s t"):
+                await ours.turn(prompt, agent=behavior)
+            (tmp_path / "compact.md").unlink(missing_ok=True)
+            missing = "compactPromptFile" in (await ours.turn("/init", agent=behavior)).text
         [title] = [each.body["messages"][0]["content"] for each in provider.title_requests]
         tools = offered(provider.requests[0])
         prompts = [each.body["messages"][-1]["content"] for each in provider.requests]
@@ -332,12 +310,7 @@ async def test_a_prompt_wins_over_its_chats_selection_and_that_over_the_last():
 
 @pytest.mark.parametrize(("name", "expected"), [("VsCode", None), ("emacs", "high")])
 async def test_a_prompt_of_the_web_page_without_a_variant_has_none(name, expected):
-    async with (
-        Provider(otherwise=reply("a")) as provider,
-        current(
-            provider_config(provider.url, provider={"models": MODELS}), clientInfo={"name": name}
-        ) as ours,
-    ):
+    async with today(provider={"models": MODELS}, client=name) as (ours, provider):
         selected = {"model": "p/n", "variant": "high", "chatId": "c"}
         await ours.tell("chat/selectedModelChanged", selected)
         for variant in ("high", None):
@@ -361,7 +334,7 @@ async def test_a_model_known_to_think_is_asked_to_think_as_much_as_was_selected(
 
 async def test_trust_answers_for_the_user_until_it_is_withdrawn(tmp_path):
     shell = calls(("eca_shell_command", RUN))
-    async with session(tmp_path, shell, reply("a"), shell, reply("b"), shell) as (ours, _):
+    async with older(shell, reply("a"), shell, reply("b"), shell, folder=tmp_path) as (ours, _):
         await ours.turn("go", trust=True)
         assert order(of_calls(ours)) == ["Prepare", "Run", "Running", "ed"]
         assert not of_calls(ours)[-1]["error"]

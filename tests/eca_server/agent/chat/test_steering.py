@@ -8,7 +8,7 @@ import pytest
 from eca_protocol.testing.provider import Provider, Reply, reply, reset, wait
 from eca_server.models.history import CompactionPart
 from tests.eca_protocol.wire import notification
-from tests.eca_server.agent.chat.agent_session import RUN, calls, conversation, session, today
+from tests.eca_server.agent.chat.agent_session import RUN, calls, conversation, older, today
 from tests.eca_server.agent.chat.editor import (
     ECHO,
     SCRIPT,
@@ -103,7 +103,7 @@ async def finish(ours: Editor, provider: Provider) -> None:
 
 
 async def test_a_harmless_one_runs_between_two_requests_and_the_task_continues(tmp_path):
-    async with session(tmp_path, calls(("eca_shell_command", RUN))) as (ours, provider):
+    async with older(calls(("eca_shell_command", RUN)), folder=tmp_path) as (ours, provider):
         await ours.prompt("task")
         call = await ours.content("toolCallRun")
         await steer(ours, "/costs", "also")
@@ -120,7 +120,7 @@ async def test_a_harmless_one_runs_between_two_requests_and_the_task_continues(t
 
 async def test_compact_makes_a_summary_of_the_task_and_the_task_continues(tmp_path):
     script = [reply("earlier"), calls(("eca_shell_command", RUN)), reply("the summary")]
-    async with session(tmp_path, *script) as (ours, provider):
+    async with older(*script, folder=tmp_path) as (ours, provider):
         await ours.turn("before")
         await ours.prompt("task")
         call = await ours.content("toolCallRun")

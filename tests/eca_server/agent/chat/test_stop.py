@@ -7,7 +7,6 @@ import pytest
 import trio
 import trio.testing
 
-from eca_protocol.testing.provider import Provider, reply
 from eca_server.agent.chat import Turn
 from eca_server.agent.chat.call_runner import CallRunner
 from eca_server.agent.context import web
@@ -15,8 +14,9 @@ from eca_server.connection.features.prompts import Prompts
 from eca_server.models.events import ToolCallFinished
 from eca_server.models.history import Part
 from tests.eca_protocol.wire import notification
+from tests.eca_server.agent.chat.agent_session import older
 from tests.eca_server.agent.chat.current import current
-from tests.eca_server.agent.chat.editor import SCRIPT, contents, editor, provider_config
+from tests.eca_server.agent.chat.editor import SCRIPT, contents, editor
 
 GUARD = {"guard": {"type": "preRequest"}}
 SETTINGS, PAGES = (Prompts, "_settle_settings"), (web, "fetch_page")
@@ -36,10 +36,7 @@ async def test_a_prompt_that_is_stopped_while_it_is_read_is_sent_with_the_next_u
         is_held.set()
         await trio.sleep_forever()
 
-    async with (
-        Provider(otherwise=reply("ok")) as provider,
-        editor(provider_config(provider.url, hooks=hooks)) as ours,
-    ):
+    async with older(hooks=hooks) as (ours, provider):
         first = ours.prompt_request("first", contexts=[{"type": "web", "url": "https://a.test"}])
         stop = notification("chat/promptStop", {"chatId": "c"})
         with monkeypatch.context() as patch:

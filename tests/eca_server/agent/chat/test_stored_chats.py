@@ -11,7 +11,6 @@ import pytest
 import trio
 
 from eca_protocol.process import Child
-from eca_protocol.server.roots import uri_of
 from eca_server.agent.chat import Prompt, Turn
 from eca_server.agent.chat.store import queries
 from eca_server.agent.chat.store.place import store_path
@@ -103,8 +102,7 @@ async def test_a_late_disk_holds_up_no_list_and_says_so(tmp_path):
                 answer = (await ours.turn("/resume", "d")).text
             assert [each["id"] for each in listed["chats"]] == ["c"]
             assert "The stored chats cannot be read: the disk does not respond." in answer
-            notices = [each["message"] for each in ours.notified("$/showMessage")]
-            times = sum("Stored chats cannot be listed or opened" in each for each in notices)
+            times = sum("Stored chats cannot be listed or opened" in each for each in ours.notices)
             assert times in (1, 2), "not with each request; a busy machine may be late before"
             mend()
         set_store_limits(ours, late=30)
@@ -123,12 +121,10 @@ async def test_a_deletion_that_cannot_be_written_is_reported_and_the_chat_is_not
             assert await ours.ask("chat/delete", {"chatId": "c"}) == {}
             listed = await ours.ask("chat/list")
             assert [each["id"] for each in listed["chats"]] == ["other"]
-            notices = [each["message"] for each in ours.notified("$/showMessage")]
-            assert any("The chat c is not deleted" in each for each in notices), notices
+            assert any("The chat c is not deleted" in each for each in ours.notices), ours.notices
             patch.setattr(queries, "clear", full_disk)
             await ours.ask("chat/clear", {"chatId": "other", "messages": True})
-            notice = ours.notified("$/showMessage")[-1]["message"]
-            assert "The chat other is not cleared" in notice
+            assert "The chat other is not cleared" in ours.notices[-1]
         await ours.turn("anew", "c", model=ECHO)
         listed = await ours.ask("chat/list")
         assert {each["id"]: each["messageCount"] for each in listed["chats"]} == {"c": 2}
@@ -173,7 +169,6 @@ async def on_disk(data: Path, chat: str = "c") -> StoredChat | None:
 
 async def run_sleeper(ours: Editor, folder: Path) -> int:
     """Start a turn whose tool runs without an end; the process of the tool."""
-    await ours.start(workspaceFolders=[{"name": "w", "uri": uri_of(folder)}])
     await ours.prompt(SLEEPER, model=SCRIPT)
     call = await ours.content("toolCallRun")
     await ours.approve(call)
@@ -193,7 +188,7 @@ async def test_a_turn_that_is_closed_without_its_body_is_on_disk_too(tmp_path, m
         with trio.CancelScope(shield=True):
             await release.wait()
 
-    async with editor(keeps_chats=True, XDG_DATA_HOME=str(tmp_path)) as ours:
+    async with editor(data=tmp_path) as ours:
         chat = ours.connection.chats.open("c")
         for _ in range(2):
             release = trio.Event()
@@ -218,7 +213,7 @@ async def send_no_signal(*_: object) -> None:
 @pytest.mark.requirement("W-13c", "LIFE-21")
 @pytest.mark.parametrize("is_deleted", [False, True])
 async def test_it_fails_if_a_tool_cannot_be_ended(tmp_path, monkeypatch, is_deleted):
-    async with editor(started=False) as ours:
+    async with editor(folder=tmp_path) as ours:
         pid = await run_sleeper(ours, tmp_path)
         with monkeypatch.context() as patched:
             patched.setattr(Child, "signal_group", send_no_signal)
@@ -238,7 +233,7 @@ async def test_it_fails_if_a_tool_cannot_be_ended(tmp_path, monkeypatch, is_dele
 async def test_it_fails_if_a_process_is_left_of_a_tool_that_was_given_up(
     tmp_path, monkeypatch, is_left
 ):
-    async with editor(started=False) as ours:
+    async with editor(folder=tmp_path) as ours:
         pid = await run_sleeper(ours, tmp_path)
         with monkeypatch.context() as patched:
             patched.setattr(Child, "signal_group", send_no_signal)
@@ -262,7 +257,7 @@ async def test_it_fails_if_a_process_is_left_of_a_tool_that_was_given_up(
 async def test_it_fails_if_a_chat_could_not_be_stored_or_deleted(tmp_path, is_deleted):
     data = tmp_path / "data"
     data.write_text("in the way")
-    async with editor(keeps_chats=True, XDG_DATA_HOME=str(data)) as ours:
+    async with editor(data=data) as ours:
         await ours.turn("hello", model=ECHO)
         if is_deleted:
             assert await ours.ask("chat/delete", {"chatId": "c"}) == {}

@@ -1,7 +1,7 @@
 """Agents that work for another one: shown, answered, stopped with it, and never freer than it."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from eca_server.agent.chat import subagents
 from eca_server.connection.features.composition import MOST_SUBAGENTS
 from eca_server.models.history import Message
 from tests.eca_protocol.wire import notification
+from tests.eca_server.agent.chat.agent_session import hook
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import SCRIPT, Content, Editor, call, writes
 
@@ -41,10 +42,8 @@ def spawned(received: list[Content]) -> Content:
     return called
 
 
-@asynccontextmanager
-async def scouting(folder: Path | None = None, **config: Any) -> AsyncIterator[Editor]:
-    async with current({"agent": SCOUT, **config}, folder=folder) as ours:
-        yield ours
+def scouting(folder: Path | None = None, **config: Any) -> AbstractAsyncContextManager[Editor]:
+    return current({"agent": SCOUT, **config}, folder=folder)
 
 
 async def waiting(ours: Editor, folder: Path) -> Mapping[str, Any]:
@@ -132,13 +131,7 @@ async def test_the_user_is_asked_what_a_subagent_may_not_do(
 
 WRITES = {"toolCall": {"approval": {"byDefault": "allow", "allow": {"eca_write_file": {}}}}}
 DENIES = {"disabledTools": ["eca_write_file"]}
-HOOK = {
-    "h": {
-        "type": "preToolCall",
-        "matcher": "eca__write_file",
-        "actions": [{"type": "shell", "shell": "exit 2"}],
-    }
-}
+HOOK = {"h": hook("preToolCall", "exit 2", matcher="eca__write_file")}
 
 
 @pytest.mark.requirement("W-31a")

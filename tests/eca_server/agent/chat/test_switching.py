@@ -6,13 +6,7 @@ from typing import Any
 
 import pytest
 
-from eca_protocol.server.roots import uri_of
-from eca_protocol.testing.provider import (
-    Provider,
-    ReceivedRequest,
-    Reply,
-    raw,
-)
+from eca_protocol.testing.provider import Provider, ReceivedRequest, Reply, raw
 from tests.eca_server.agent.chat.editor import Content, Editor, editor, finishes, text
 from tests.eca_server.models.every_api import EVERY_API, ScriptedAnswer, ScriptedAPI, ScriptedCall
 from tests.eca_server.models.test_switching import GRAMMARS
@@ -50,8 +44,7 @@ async def test_each_api_continues_where_another_one_was(tmp_path: Path) -> None:
     script: list[Reply] = []
     provider = Provider(lambda _request: script.pop(0))
     read = ScriptedCall("eca_read_file", {"path": "a.txt"})
-    async with provider, editor(configured(provider.url, *EVERY_API), started=False) as ours:
-        await ours.start(workspaceFolders=[{"name": "w", "uri": uri_of(tmp_path)}])
+    async with provider, editor(configured(provider.url, *EVERY_API), folder=tmp_path) as ours:
         before: ScriptedAPI | None = None
         for number, api in enumerate([*EVERY_API, EVERY_API[0]]):
             thoughts = [f"thought-{number}"]

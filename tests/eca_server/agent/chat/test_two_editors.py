@@ -55,14 +55,10 @@ async def listed(ours: Editor) -> dict[str, int]:
     return {each["id"]: each["messageCount"] for each in (await ours.ask("chat/list"))["chats"]}
 
 
-def model_context(ours: Editor) -> str:
-    return repr(ours.connection.chats.get("c").history.model_context)
+REMOVED = [("rollback", ["first", "first"]), ("clear", []), ("delete", None)]
 
 
-@pytest.mark.parametrize(
-    ("what", "remaining"),
-    [("rollback", ["first", "first"]), ("clear", []), ("delete", None)],
-)
+@pytest.mark.parametrize(("what", "remaining"), REMOVED)
 async def test_what_one_editor_removes_the_other_neither_lists_nor_opens(tmp_path, what, remaining):
     async with two_editors(tmp_path) as (ours, theirs, cut):
         await remove(theirs, what, cut)
@@ -70,28 +66,24 @@ async def test_what_one_editor_removes_the_other_neither_lists_nor_opens(tmp_pat
         assert await opened(ours) == (remaining or [])
         is_there = (await ours.ask("chat/open", {"chatId": "c"}))["found"]
         assert is_there == (remaining is not None)
-        assert "second" not in (model_context(ours) if is_there else "")
+        assert "second" not in (ours.model_context() if is_there else "")
         begun = len(ours.received)
         await send_prompt(ours, "three", model=ECHO)
         assert await listed(ours) == await listed(theirs) == {"c": 2 + len(remaining or [])}
         assert not ours.notified("$/showMessage", begun)
 
 
-@pytest.mark.parametrize(
-    ("what", "remaining", "notice"),
-    [
-        ("rollback", ["first", "first"], "Messages of this chat were removed in another editor"),
-        ("clear", [], "Messages of this chat were removed in another editor"),
-        ("delete", [], "This chat was deleted in another editor"),
-    ],
-)
-async def test_what_one_editor_removes_the_other_does_not_send(tmp_path, what, remaining, notice):
+@pytest.mark.parametrize(("what", "remaining"), REMOVED)
+async def test_what_one_editor_removes_the_other_does_not_send(tmp_path, what, remaining):
+    is_deleted, remaining = remaining is None, remaining or []
+    what_happened = "This chat was deleted" if is_deleted else "Messages of this chat were removed"
+    notice = f"{what_happened} in another editor"
     async with two_editors(tmp_path) as (ours, theirs, cut):
         await remove(theirs, what, cut)
         received = await ours.turn("three", model=ECHO)
         assert notice in received.answer
-        assert "second" not in model_context(ours)
-        assert ("first" in model_context(ours)) == bool(remaining)
+        assert "second" not in ours.model_context()
+        assert ("first" in ours.model_context()) == bool(remaining)
         await ours.until(lambda each: each.get("method") == "chat/cleared")
         await ours.ask("chat/list")
         *texts, last = values(since(ours, cleared_at(ours)))
@@ -127,7 +119,7 @@ async def test_what_a_turn_could_not_wait_for_is_not_sent_by_the_next(tmp_path, 
             patch.setattr(refreshing, "SECONDS", 0)
             await send_prompt(ours, "three", model=ECHO)
         assert "removed in another editor" in (await ours.turn("four", model=ECHO)).answer
-        assert "second" not in model_context(ours)
+        assert "second" not in ours.model_context()
         await ours.until(lambda each: each.get("method") == "chat/cleared")
         assert await opened(ours) == [
             e for text in ("first", "three", "four") for e in (text, text)
@@ -136,15 +128,12 @@ async def test_what_a_turn_could_not_wait_for_is_not_sent_by_the_next(tmp_path, 
 
 
 async def test_an_editor_that_cannot_clear_a_chat_is_shown_the_notice(tmp_path):
-    async with (
-        editor(keeps_chats=True, XDG_DATA_HOME=str(tmp_path)) as ours,
-        current(data=tmp_path) as theirs,
-    ):
+    async with editor(data=tmp_path) as ours, current(data=tmp_path) as theirs:
         cut = (await ours.turn("first", model=ECHO)).prompt_ids[0]
         await theirs.ask("chat/open", {"chatId": "c"})
         await remove(theirs, "rollback", cut)
         assert "removed in another editor" in (await ours.turn("second", model=ECHO)).answer
-        assert "first" not in model_context(ours)
+        assert "first" not in ours.model_context()
 
 
 async def test_what_one_editor_adds_after_its_rollback_the_other_continues_with(tmp_path):
@@ -164,7 +153,7 @@ async def test_a_chat_stays_if_its_file_was_removed_and_not_its_messages(tmp_pat
         await theirs.turn("x", chat="other", model=ECHO)
         assert (await listed(ours))["c"] == 4
         await send_prompt(ours, "three", model=ECHO)
-        assert "second" in model_context(ours)
+        assert "second" in ours.model_context()
         assert await opened(ours) == ["first", "first", "second", "second", "three", "three"]
 
 
@@ -185,7 +174,7 @@ async def test_a_chat_that_is_opened_again_shows_what_another_server_added(tmp_p
         title, texts = await shown_title_and_texts(ours)
         assert (title, texts) == ("theirs", ["one", "one", "two", "two"])
         await send_prompt(ours, "three", model=ECHO)
-        assert "two" in repr(ours.connection.chats.get("c").history.model_context)
+        assert "two" in ours.model_context()
 
 
 async def test_what_came_while_an_opened_chat_was_read_again_stays(tmp_path, monkeypatch):

@@ -18,6 +18,7 @@ from eca_server.models.facts import Capabilities
 from eca_server.models.history import Origin
 from eca_server.models.models import Model
 from eca_server.models.retry import RetryPolicy
+from tests.eca_server.agent.chat.agent_session import today
 from tests.eca_server.agent.chat.current import current, refused
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, editor, provider_config
 
@@ -35,21 +36,6 @@ def offered(answer: dict[str, Any]) -> list[str]:
 
 async def complete(ours: Editor, document: str) -> list[str]:
     return offered(await ours.ask("completion/inline", at_end(document)))
-
-
-def shown(ours: Editor) -> list[str]:
-    return [
-        each["params"]["message"] for each in ours.received if each.get("method") == "$/showMessage"
-    ]
-
-
-@asynccontextmanager
-async def typing(*script: Reply, **config: Any) -> AsyncIterator[tuple[Provider, Editor]]:
-    async with (
-        Provider(script) as provider,
-        current(provider_config(provider.url, **config)) as ours,
-    ):
-        yield provider, ours
 
 
 async def item_at(ours: Editor, params: dict[str, Any]) -> dict[str, Any]:
@@ -78,7 +64,7 @@ async def test_the_answer_is_an_item_at_the_cursor_for_the_same_version():
 
 
 async def test_a_newer_request_ends_the_older_and_its_connection():
-    async with typing(reply(text("a"), wait("never")), reply(text("b = 2"))) as (provider, ours):
+    async with today(reply(text("a"), wait("never")), reply(text("b = 2"))) as (ours, provider):
         first = ours.request("completion/inline", at_end("x"))
         await ours.send(first)
         await provider.until(lambda: "never" in provider.reached)
@@ -90,13 +76,13 @@ async def test_a_newer_request_ends_the_older_and_its_connection():
 
 
 async def test_what_is_being_typed_is_not_asked_for_again():
-    async with typing(reply(text("return a\n    # end"))) as (provider, ours):
+    async with today(reply(text("return a\n    # end"))) as (ours, provider):
         assert await complete(ours, "def f(a):\n    ") == ["return a\n    # end"]
         assert await complete(ours, "def f(a):\n    re") == ["turn a\n    # end"]
         assert await complete(ours, "def f(a):\n    return a\n    # ") == ["end"]
         assert await complete(ours, "def f(a):\n    ") == ["return a\n    # end"]
         assert len(provider.requests) == 1
-        assert await complete(ours, "def f(a):\n    rx") == []
+        assert await complete(ours, "def f(a):\n    rx") == ["the end"]
         assert len(provider.requests) == 2
 
 
@@ -104,11 +90,11 @@ async def test_only_what_the_user_has_to_set_right_is_shown_and_once():
     async with current(ON_SCRIPT) as ours:
         for document in ("fail overloaded a", "fail quota b", "fail quota c", "cut", "crash_"):
             await complete(ours, document)
-        [message] = shown(ours)
+        [message] = ours.notices
         assert "b" in message
     async with current({"completion": {"model": "no/such"}}) as ours:
         assert await complete(ours, "x") == await complete(ours, "y") == []
-        assert [each.count("no/such cannot be used") for each in shown(ours)] == [1]
+        assert [each.count("no/such cannot be used") for each in ours.notices] == [1]
         error = await refused(
             ours, "completion/inline", at_end("x") | {"position": {"line": 9, "character": 1}}
         )
@@ -125,14 +111,14 @@ async def test_a_late_model_offers_nothing_and_one_that_fails_again_and_again_is
         began = trio.current_time()
         assert await complete(ours, "wait forever") == []
         assert trio.current_time() - began == pytest.approx(completing.TIMEOUT, abs=0.1)
-        assert shown(ours) == []
+        assert ours.notices == []
         for document in ("wait 100", "fail overloaded c", "fail overloaded d"):
             await complete(ours, document)
-        assert shown(ours) == [f"Completion: {SCRIPT} did not answer within 8 s."]
+        assert ours.notices == [f"Completion: {SCRIPT} did not answer within 8 s."]
 
 
 async def test_no_more_is_offered_than_may_be_however_long_the_pieces_are():
-    async with typing(reply(text("```\n" + "y" * 100_000))) as (_, ours):
+    async with today(reply(text("```\n" + "y" * 100_000))) as (ours, _):
         [offer] = await complete(ours, "x = ")
         assert 0 < len(offer) <= completing.MOST_CHARACTERS
 
@@ -224,7 +210,7 @@ async def test_a_model_that_does_not_fill_gaps_is_asked_by_its_chat_until_settin
 async def test_the_simulator_completes_nothing_unless_the_user_has_chosen_it():
     async with current({"providers": {}}) as ours:
         assert await complete(ours, "x") == await complete(ours, "y") == []
-        [message] = shown(ours)
+        [message] = ours.notices
         assert "/login" in message
         await ours.tell("chat/selectedModelChanged", {"model": ECHO})
         assert await complete(ours, "z") != []

@@ -9,6 +9,7 @@ import trio.testing
 
 from eca_protocol.testing.provider import Provider, Reply, finish, reasoning, reply, text, wait
 from eca_server.agent.editing.rewriting import MOST_AT_ONCE, MOST_CHARACTERS
+from tests.eca_server.agent.chat.agent_session import today
 from tests.eca_server.agent.chat.current import current, refused
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, provider_config
 
@@ -74,10 +75,7 @@ async def test_vs_code_which_ignores_a_correction_gets_the_corrected_text():
     answer = reply(
         reasoning("hm"), text("Sure:\n```\n"), text(lines), text("```\nDone."), finish("stop")
     )
-    async with (
-        Provider([answer]) as provider,
-        current(provider_config(provider.url), clientInfo={"name": "VsCode"}) as ours,
-    ):
+    async with today(answer, client="VsCode") as (ours, _):
         await ours.ask("rewrite/prompt", params("a"))
         await until_received(ours, "finished")
         types = [each["type"] for each in contents_of(ours)]
@@ -112,23 +110,23 @@ async def test_what_goes_wrong_is_the_one_end(script, message, autojump_clock):
 
 
 @asynccontextmanager
-async def rewriting(*script: Reply) -> AsyncIterator[tuple[Provider, Editor]]:
-    """Yield a model and an editor in which a rewrite has begun."""
-    async with Provider(script) as provider, current(provider_config(provider.url)) as ours:
+async def rewriting(*script: Reply) -> AsyncIterator[tuple[Editor, Provider]]:
+    """Yield an editor in which a rewrite has begun, and its model."""
+    async with today(*script) as (ours, provider):
         await ours.ask("rewrite/prompt", params("a"))
         await until_received(ours, "text")
-        yield provider, ours
+        yield ours, provider
 
 
 async def test_an_answer_without_end_is_ended_though_it_is_blank():
     endless = reply(text("x" + " " * MOST_CHARACTERS), wait("never"))
-    async with rewriting(endless) as (_, ours):
+    async with rewriting(endless) as (ours, _):
         assert "longer than 1,000,000" in (await until_received(ours, "error"))["message"]
 
 
 async def test_a_stop_ends_a_rewrite_and_leaves_others_and_chats_alone():
     script = reply(text("one"), wait("never")), reply(text("a"))
-    async with rewriting(*script) as (provider, ours):
+    async with rewriting(*script) as (ours, provider):
         await ours.stop("another")
         await ours.stop("r")
         assert (await until_received(ours, "error"))["message"] == "The rewrite was stopped."
@@ -139,10 +137,7 @@ async def test_a_stop_ends_a_rewrite_and_leaves_others_and_chats_alone():
 
 
 async def test_a_stop_before_the_first_text_follows_a_started():
-    async with (
-        Provider([reply(wait("never"))]) as provider,
-        current(provider_config(provider.url)) as ours,
-    ):
+    async with today(reply(wait("never"))) as (ours, provider):
         await ours.ask("rewrite/prompt", params("a"))
         await provider.until(lambda: provider.requests)
         await ours.stop("r")
@@ -152,7 +147,7 @@ async def test_a_stop_before_the_first_text_follows_a_started():
 
 async def test_a_newer_rewrite_of_the_same_id_takes_the_place_of_the_older():
     script = reply(text("old"), wait("never")), reply(text("new"))
-    async with rewriting(*script) as (provider, ours):
+    async with rewriting(*script) as (ours, provider):
         begun = len(contents_of(ours))
         await ours.ask("rewrite/prompt", params("b"))
         await until_received(ours, "finished")

@@ -11,6 +11,7 @@ import trio
 from eca_server.agent.mcp import messages as m
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.server import Server
+from eca_server.agent.mcp.settings import ServerSettings
 from eca_server.config.mcp_settings import MCPServer
 from eca_server.models.history import TextPart
 
@@ -32,6 +33,7 @@ class FakeSession:
         calls: the tool calls: name, arguments, deadline.
         cancelled: names of the tools whose call was cancelled.
         listed: the requested lists; those in `hangs` never come.
+        result: the answer to each call, if set.
         answers: awaited in place of each call's answer, if set.
         gives: makes the answer to a prompt, from its name and arguments; it may raise.
         contents: the contents of resources, by URI; others are refused.
@@ -49,6 +51,7 @@ class FakeSession:
     cancelled: list[str] = attrs.field(factory=list)
     listed: list[str] = attrs.field(factory=list)
     hangs: AbstractSet[str] = frozenset()
+    result: m.ToolResult | None = None
     answers: Callable[[str], Any] | None = None
     progress: tuple[m.Progress, ...] = ()
     prompts: tuple[m.Prompt, ...] = (m.Prompt(name="greet"),)
@@ -118,7 +121,7 @@ class FakeSession:
         except trio.Cancelled:
             self.cancelled.append(name)
             raise
-        return m.ToolResult(content=(TextPart(f"{name} was called"),))
+        return self.result or m.ToolResult(content=(TextPart(f"{name} was called"),))
 
 
 @attrs.define(slots=False, eq=False)
@@ -132,6 +135,7 @@ class Place:
         closing: seconds to close a session, cancelled or not.
         refuses: raised in place of a session.
         prepare: called with each new session first.
+        settings: those that the last session was opened with, and its login.
     """
 
     tools: tuple[m.MCPTool, ...] = (ECHO,)
@@ -141,6 +145,8 @@ class Place:
     closing: float = 0.0
     refuses: Exception | None = None
     prepare: Callable[[FakeSession], Any] = id
+    settings: ServerSettings | None = None
+    login: Any = None
     sessions: list[FakeSession] = attrs.field(factory=list)
     attempts: int = 0
     open: int = 0

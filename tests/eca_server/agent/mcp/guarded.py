@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-import pytest
 import trio
 
 from eca_protocol.http import HTTPClient
@@ -15,6 +14,7 @@ from eca_server.agent.mcp.authorization.login import Login
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.session import Session
 from eca_server.models.credentials.logins import Logins
+from tests.eca_server.agent.mcp.scripted import failure
 from tests.eca_server.agent.mcp.web import Exchange, WebServer, names_of_tools, session_at
 
 RESOURCE = "/.well-known/oauth-protected-resource/mcp"
@@ -121,10 +121,7 @@ class Guarded:
             return await names_of_tools(session)
 
     async def error(self, url: str | None = None, **more: Any) -> MCPError:
-        with pytest.raises(MCPError) as raised:
-            async with self.session(url, **more):
-                pass
-        return raised.value
+        return await failure(self.session(url, **more))
 
     async def asks(self, url: str | None = None) -> str:
         """Return the page of the login that a session asks for."""

@@ -4,14 +4,14 @@ import contextlib
 import json
 import os
 import sys
-import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 from typing import Any
 
-import trio
+import pytest
 
 from eca_server.agent.mcp.connection import connect
+from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.session import Session
 from eca_server.agent.mcp.settings import ServerSettings
@@ -58,21 +58,19 @@ async def stateless_session(
         yield session
 
 
-async def is_gone(pid: int, within: float = 5.0) -> bool:
-    """Return whether a process has ended, or ends in time."""
-    until = time.monotonic() + within
-    while _runs(pid):
-        if time.monotonic() > until:
-            return False
-        await trio.sleep(0.01)
-    return True
+async def error_of(call: Awaitable[Any]) -> MCPError:
+    """Return the error of a call that fails."""
+    with pytest.raises(MCPError) as raised:
+        await call
+    return raised.value
 
 
-def _runs(pid: int) -> bool:
-    try:
-        return b") Z" not in Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return False
+async def failure(session: contextlib.AbstractAsyncContextManager[Session]) -> MCPError:
+    """Return the error of a session that cannot start."""
+    with pytest.raises(MCPError) as raised:
+        async with session:
+            pass
+    return raised.value
 
 
 def pid_in(log: ServerLog, which: str = "child") -> int:

@@ -16,12 +16,12 @@ import trio
 from eca_protocol.http import HTTPClient
 from eca_server.agent.mcp.authorization.discovery import canonical_url, parse_bearer_challenge
 from eca_server.agent.mcp.authorization.login import MAX_STEP_UPS
-from eca_server.agent.mcp.errors import MCPError
 from eca_server.config.mcp_settings import OAuthClient
 from eca_server.models.credentials.logins import Logins
 from eca_server.models.credentials.oauth import Client, TokenSet
 from eca_server.secret import Secret
 from tests.eca_server.agent.mcp.guarded import OAUTH, RESOURCE, Guarded, query_of
+from tests.eca_server.agent.mcp.scripted import error_of
 from tests.eca_server.agent.mcp.web import names_of_tools, text_of, web_server
 
 
@@ -159,13 +159,12 @@ async def test_more_is_asked_for_where_a_token_is_not_enough_but_not_for_ever(gu
     await guarded.log_in()
     for _ in range(MAX_STEP_UPS):
         async with guarded.session() as session:
-            with pytest.raises(MCPError) as raised:
-                await session.call_tool("echo", {}, deadline=5)
-        assert raised.value.kind == "login"
-        assert raised.value.url is not None
-        assert query_of(raised.value.url)["scope"] == "read write"
+            error = await error_of(session.call_tool("echo", {}, deadline=5))
+        assert error.kind == "login"
+        assert error.url is not None
+        assert query_of(error.url)["scope"] == "read write"
         guarded.returned = trio.Event()
-        await guarded.come_back(raised.value.url)
+        await guarded.come_back(error.url)
         await guarded.returned.wait()
     async with guarded.session() as session:
         result = await session.call_tool("echo", {}, deadline=5)

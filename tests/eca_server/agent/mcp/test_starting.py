@@ -16,29 +16,21 @@ from hypothesis import strategies as st
 from eca_protocol.messages.lifecycle import WorkspaceFolder
 from eca_protocol.server.roots import parse_roots, uri_of
 from eca_server.agent.mcp.eras import ERAS, OFFERED, era_of, header_value, newest_stateless
-from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.methods import CLIENT
 from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.settings import ServerSettings
 from tests.eca_server.agent.mcp.scripted import (
     STATELESS,
-    is_gone,
+    failure,
     pid_in,
     scripted,
     session_with,
     talking_to,
 )
 from tests.eca_server.agent.mcp.scripted_server import INFO
+from tests.eca_server.processes import assert_gone
 
 INTRODUCTION = json.dumps({"jsonrpc": "2.0", "id": "$id", "result": INFO})
-
-
-async def fault_of(settings: ServerSettings, log: ServerLog | None = None) -> MCPError:
-    """Why there is no session."""
-    with pytest.raises(MCPError) as raised:
-        async with talking_to(settings, log):
-            pass
-    return raised.value
 
 
 def on_initialize(*steps: Any) -> dict[str, Any]:
@@ -86,7 +78,7 @@ async def test_a_program_that_cannot_be_started_is_named_with_the_reason(tmp_pat
         ({"command": sys.executable, "directory": tmp_path / ("x" * 300)}, ["File name too long"]),
     ]
     for settings, reasons in rows:
-        error = await fault_of(ServerSettings(name="bad", **settings))
+        error = await failure(talking_to(ServerSettings(name="bad", **settings)))
         assert error.kind == "start"
         assert all(reason in error.message for reason in reasons), error.message
 
@@ -125,14 +117,14 @@ async def test_a_server_runs_with_its_variables_in_its_first_root_or_its_directo
 async def test_a_server_that_never_answers_is_killed_or_its_start_cancelled(tmp_path):
     log = ServerLog("bad")
     steps = [["stderr", "downloading"], ["child", 60, {}], ["hang"]]
-    error = await fault_of(scripted({"at_start": steps}, start_seconds=3), log)
+    error = await failure(talking_to(scripted({"at_start": steps}, start_seconds=3), log))
     assert error.kind == "timeout"
     assert "3 s" in error.message
     assert "downloading" in error.message
-    assert await is_gone(pid_in(log))
+    assert_gone({pid_in(log)})
     (tmp_path / "npx").symlink_to(sys.executable)  # which may be asking its user
     settings = scripted({"at_start": [["hang"]]}, command=str(tmp_path / "npx"), start_seconds=0.2)
-    assert "`-y`" in (await fault_of(settings)).message
+    assert "`-y`" in (await failure(talking_to(settings))).message
     with trio.move_on_after(0.2) as patience:
         async with session_with({"at_start": [["hang"]]}):
             pass
@@ -168,7 +160,7 @@ NEITHER = {"jsonrpc": "2.0", "id": "$id"}
     ids=range(13),
 )
 async def test_a_handshake_that_fails_says_why(script, reasons):
-    error = await fault_of(scripted(script))
+    error = await failure(talking_to(scripted(script)))
     assert (error.kind == "closed") is ("exit code 7" in reasons)
     for reason in reasons:
         assert reason in error.message, error.message
@@ -217,10 +209,10 @@ async def test_a_configured_revision_is_spoken_from_the_first_line_or_not_at_all
     async with session_with({"on": on}, revision=STATELESS) as session:
         assert session.era.stateless
         await session.ping()
-    error = await fault_of(scripted({"on": STATELESS_SCRIPT}, revision="legacy"))
+    error = await failure(talking_to(scripted({"on": STATELESS_SCRIPT}, revision="legacy")))
     assert "no handshakes" in error.message
     of_others = {"server/discover": [["result", {"supportedVersions": ["2031-01-01"]}]]}
-    error = await fault_of(scripted({"on": of_others}, revision=STATELESS))
+    error = await failure(talking_to(scripted({"on": of_others}, revision=STATELESS)))
     assert "2031-01-01" in error.message
 
 

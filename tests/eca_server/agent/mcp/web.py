@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-import pytest
 import trio
 
 from eca_protocol.http import HTTPClient
@@ -23,6 +22,7 @@ from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.session import Session
 from eca_server.agent.mcp.settings import ServerSettings
 from eca_server.models.history import TextPart
+from tests.eca_server.agent.mcp.scripted import failure
 from tests.eca_server.agent.mcp.scripted_server import DECENT
 
 QUICK = Timeouts(
@@ -190,10 +190,7 @@ async def names_of_tools(session: Session) -> list[str]:
 
 async def fails_to_start(url: str, **changes: Any) -> MCPError:
     """Return the error of a session that cannot start."""
-    with pytest.raises(MCPError) as raised:
-        async with session_at(url, **changes):
-            pass
-    return raised.value
+    return await failure(session_at(url, **changes))
 
 
 def text_of(result: ToolResult) -> str:

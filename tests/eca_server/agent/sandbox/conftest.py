@@ -18,6 +18,7 @@ from eca_server.agent.tools.schemas import check_arguments
 from eca_server.agent.tools.shell_command import ShellCommand
 from eca_server.agent.tools.tool import ToolOutput
 from eca_server.config.tool_settings import SandboxSettings
+from tests.eca_server.agent.context.conftest import write
 from tests.eca_server.agent.tools.file_tools import texts, workspace_of
 
 PYTHON = Path(sys.executable).resolve()
@@ -43,10 +44,7 @@ class World:
 
     def write(self, path: str, text: str = "") -> Path:
         """Make a file, by its path from the home."""
-        file = self.home / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-        return file
+        return write(self.home / path, text)
 
     def sandbox(self, roots: tuple[Path, ...] = (), **options: Any) -> Sandbox:
         own = {name: options.pop(name) for name in SETTINGS & options.keys()}

@@ -17,7 +17,6 @@ from eca_server.agent.tools.approval import Memo, policy_of
 from eca_server.agent.tools.background import Background
 from eca_server.agent.tools.custom import CustomCommand, custom_commands
 from eca_server.agent.tools.output import Cap
-from eca_server.agent.tools.permissions import Permissions
 from eca_server.agent.tools.shell_command import ShellCommand
 from eca_server.agent.tools.tool import ToolError
 from eca_server.config.settings import Config
@@ -28,9 +27,15 @@ from eca_server.config.tool_settings import (
     SandboxSettings,
     ToolCall,
 )
-from tests.eca_server.agent.chat.agent_session import calls, of_calls, order, results, session
+from tests.eca_server.agent.chat.agent_session import calls, of_calls, older, order, results
 from tests.eca_server.agent.sandbox.conftest import World, needs_bubblewrap
-from tests.eca_server.agent.tools.file_tools import text_of, texts, until, workspace_of
+from tests.eca_server.agent.tools.file_tools import (
+    permissions_in,
+    text_of,
+    texts,
+    until,
+    workspace_of,
+)
 
 BROKEN = Capability(why_not="the kernel forbids it")
 RULE = {"shell_command": ApprovalRule()}
@@ -60,12 +65,8 @@ async def verdict(
     **arguments: Any,
 ) -> str:
     arguments = arguments or {"command": "make >/etc/x; echo y >.git/config"}
-    permissions = Permissions(
-        policy=policy_of(config or Config(), behavior),
-        workspace=tool.workspace,
-        memos=set(memos),
-        variables=tool.environment,
-    )
+    about: Any = {"memos": set(memos), "variables": tool.environment}
+    permissions = permissions_in(tool.workspace, policy_of(config or Config(), behavior), **about)
     prepared = await tool.prepare(arguments)
     return (await permissions.decide(tool, prepared, arguments)).verdict
 
@@ -336,7 +337,7 @@ async def test_in_a_turn_only_a_command_that_leaves_the_sandbox_needs_approval(w
     command = {"command": "echo sandbox=$ECA_SANDBOX", "outside_sandbox": True}
     inside = calls(("eca_shell_command", {"command": "echo $ECA_SANDBOX; touch made ../no"}))
     outside = calls(("eca_shell_command", command))
-    async with session(world.root, inside, outside, **AUTO) as (ours, provider):
+    async with older(inside, outside, folder=world.root, **AUTO) as (ours, provider):
         await ours.prompt("go")
         call = await ours.content("toolCallRun", manualApproval=True)
         first = [each for each in of_calls(ours) if each["id"] != call["id"]]
@@ -360,7 +361,7 @@ async def test_without_a_sandbox_the_user_is_asked_and_warned_once(world, monkey
     monkeypatch.setattr(detection, "_known", known)
     monkeypatch.setattr(detection, "probe_sandbox", lambda: pytest.fail("it was tried"))
     script = [calls(("eca_shell_command", {"command": f"touch {n}"})) for n in "ab"]
-    async with session(world.root, *script, **config) as (ours, provider):
+    async with older(*script, folder=world.root, **config) as (ours, provider):
         await ours.prompt("go")
         for name in "ab":
             arguments = {"command": f"touch {name}"}

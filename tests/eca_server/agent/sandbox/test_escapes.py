@@ -19,6 +19,7 @@ import trio
 from eca_server.agent.sandbox import sandbox as module
 from eca_server.agent.sandbox import survey
 from eca_server.agent.sandbox.detect import capability
+from tests.eca_server.agent.context.conftest import write
 from tests.eca_server.agent.sandbox.conftest import SECRET, World, needs_bubblewrap, python
 from tests.eca_server.agent.tools.file_tools import texts, until
 from tests.eca_server.workspace.conftest import run_git
@@ -315,8 +316,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ".github/workflows/ci.yml": "ci", "src/AGENTS.md": "words", ".vscode/settings.json": "{}",
         "AGENTS.md": "words",
     }.items():  # fmt: skip
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_text(text)
+        write(root / path, text)
     (root / "CLAUDE.md").symlink_to("AGENTS.md")
     run_git(root, "add", "-A")
     run_git(root, "commit", "-q", "-m", "all")

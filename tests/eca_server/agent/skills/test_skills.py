@@ -21,6 +21,7 @@ from eca_server.agent.skills.skills import (
 )
 from eca_server.agent.tools.tool import ToolError
 from eca_server.workspace.boundary import Workspace
+from tests.eca_server.agent.context.conftest import write
 
 
 def skill_text(name: str, description: str = "d", text: str = "Do it.") -> str:
@@ -92,9 +93,7 @@ class Places:
 
     def write(self, folder: Path, name: str | None = None, text: str = "Do it.") -> Path:
         """Write a skill, which is named as its folder if no name is given."""
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "SKILL.md").write_text(skill_text(name or folder.name, text=text))
-        return folder
+        return write(folder / "SKILL.md", skill_text(name or folder.name, text=text)).parent
 
     def files(self, *configured: str) -> SkillFiles:
         return SkillFiles(workspace=self.workspace, user_directory=self.user, configured=configured)

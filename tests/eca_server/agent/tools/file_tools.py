@@ -9,7 +9,9 @@ import trio
 
 from eca_protocol.messages import FileChangeDetails, WorkspaceFolder
 from eca_protocol.server.roots import parse_roots, uri_of
+from eca_server.agent.tools.approval import Policy
 from eca_server.agent.tools.files import Files
+from eca_server.agent.tools.permissions import Permissions
 from eca_server.agent.tools.schemas import check_arguments
 from eca_server.agent.tools.tool import PreparedCall, Tool, ToolError, ToolOutput
 from eca_server.models.history import TextPart
@@ -51,6 +53,11 @@ async def refusal(tool: Tool, **arguments: Any) -> str:
     with pytest.raises(ToolError) as caught:
         await run(tool, **arguments)
     return str(caught.value)
+
+
+def permissions_in(workspace: Workspace, policy: Policy, **more: Any) -> Permissions:
+    more = {"memos": set(), "variables": {}, **more}
+    return Permissions(policy=policy, workspace=workspace, **more)
 
 
 def texts(output: ToolOutput) -> list[str]:

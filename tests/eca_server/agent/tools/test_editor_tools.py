@@ -18,7 +18,7 @@ from eca_server.agent.tools.editor_tools import (
 )
 from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.tool import PreparedCall, Tool, ToolError
-from tests.eca_server.agent.chat.current import CURRENT
+from tests.eca_server.agent.chat.current import CURRENT, current
 from tests.eca_server.agent.chat.editor import Editor, editor
 from tests.eca_server.agent.tools.file_tools import text_of, workspace_of
 from tests.eca_server.agent.virtual_clock import autojump_clock as autojump_clock  # noqa: PLC0414
@@ -74,8 +74,7 @@ async def asking(
     (root / "a.py").write_text(TEXT)
     if capabilities is None:
         capabilities = CAN if kind is EditorDiagnostics else CURRENT
-    async with editor(started=False) as ours:
-        await ours.start(clientInfo={"name": client}, capabilities=capabilities)
+    async with editor(about={"clientInfo": {"name": client}, "capabilities": capabilities}) as ours:
         session = ours.connection.session
         yield Asking(ours, kind(session=session, workspace=workspace_of(root), **options))
 
@@ -229,14 +228,12 @@ async def test_an_editor_that_did_not_say_it_can_is_not_asked(tmp_path, capabili
 
 
 async def test_only_an_editor_that_navigates_in_an_edition_that_has_it_is_asked():
-    async with editor(started=False) as ours:
-        await ours.start(capabilities={"codeAssistant": {"editor": {"references": True}}})
+    capabilities = {"codeAssistant": {"editor": {"references": True}}}
+    async with editor(about={"capabilities": capabilities}) as ours:
         session = ours.connection.session
         assert not editor_answers(session, "definition")
         assert editor_answers(session, "references")
-    async with editor(started=False) as ours:
-        forced = {"protocolRevision": "2025-10"}
-        await ours.start(capabilities=CURRENT, initializationOptions=forced)
+    async with current(initializationOptions={"protocolRevision": "2025-10"}) as ours:
         assert not editor_answers(ours.connection.session, "references")
         listed = [each["params"]["tools"] for each in ours.received if "tools" in str(each)][-1]
         names = {tool["name"] for tool in listed}

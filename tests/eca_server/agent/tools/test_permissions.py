@@ -10,11 +10,10 @@ import pytest
 from eca_server.agent.tools.approval import Decision, Memo, Policy
 from eca_server.agent.tools.custom import custom_commands
 from eca_server.agent.tools.output import Cap
-from eca_server.agent.tools.permissions import Permissions
 from eca_server.agent.tools.shell_command import ShellCommand
 from eca_server.config.tool_settings import Approval, ApprovalRule, CustomTool
 from eca_server.system.child_process import harden_environment
-from tests.eca_server.agent.tools.file_tools import workspace_of
+from tests.eca_server.agent.tools.file_tools import permissions_in, workspace_of
 
 GIT = shutil.which("git")
 STATUS = ApprovalRule(args_matchers={"command": ("git status.*",)})
@@ -48,13 +47,8 @@ async def decided(
 ) -> Decision:
     workspace = workspace_of(root)
     tool = ShellCommand(workspace=workspace, environment=ENVIRONMENT)
-    permissions = Permissions(
-        policy=policy,
-        workspace=workspace,
-        variables=ENVIRONMENT,
-        trusts=lambda: trusted,
-        **{"memos": set(), **memos},
-    )
+    about: Any = {"variables": ENVIRONMENT, "trusts": lambda: trusted, **memos}
+    permissions = permissions_in(workspace, policy, **about)
     return await permissions.decide(tool, await tool.prepare(arguments), arguments)
 
 
@@ -154,9 +148,8 @@ async def test_a_custom_tool_is_judged_by_its_command_as_well(root):
     (tool,), _ = custom_commands(
         {"state": state}, workspace=workspace, environment=ENVIRONMENT, taken=(), cap=Cap()
     )
-    permissions = Permissions(
-        policy=Policy(common=EVERYTHING), workspace=workspace, memos=set(), variables=ENVIRONMENT
-    )
+    policy = Policy(common=EVERYTHING)
+    permissions = permissions_in(workspace, policy, variables=ENVIRONMENT)
     for where, verdict in (("docs", "allow"), ("docs/store", "ask"), ("{.,.}./x", "allow")):
         arguments = {"where": where}
         call = await tool.prepare(arguments)

@@ -21,7 +21,7 @@ from eca_server.agent.tools.read_file import ReadFile, ViewImage
 from eca_server.agent.tools.write_file import WriteFile
 from eca_server.models.attachments import MAX_IMAGE_BYTES
 from eca_server.models.history import FilePart, ImagePart
-from tests.eca_server.agent.chat.agent_session import calls, of_calls, session
+from tests.eca_server.agent.chat.agent_session import calls, of_calls, older
 from tests.eca_server.agent.tools.file_tools import (
     files_in,
     output_text,
@@ -180,7 +180,7 @@ async def test_the_summary_names_the_file_once_there_is_a_name(tool):
 async def test_only_models_with_image_input_are_offered_view_image(tmp_path, *, sees):
     write(tmp_path, f=PNG)
     script = calls(("eca_view_image", {"path": "f"}))
-    async with session(tmp_path, script) as (ours, provider):
+    async with older(script, folder=tmp_path) as (ours, provider):
         models = ours.connection.config.providers["p"].models
         models["m"] = attrs.evolve(models["m"], image_input=sees)  # type: ignore[index]
         ours.connection.parts.models.renew()

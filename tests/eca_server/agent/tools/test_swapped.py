@@ -19,7 +19,6 @@ from eca_server.agent.tools.files import Files
 from eca_server.agent.tools.grep import Grep
 from eca_server.agent.tools.move_file import MoveFile
 from eca_server.agent.tools.native import NATIVE_NAMES
-from eca_server.agent.tools.permissions import Permissions
 from eca_server.agent.tools.read_file import ReadFile, ViewImage
 from eca_server.agent.tools.search import Pattern, search
 from eca_server.agent.tools.shell_command import ShellCommand
@@ -28,7 +27,7 @@ from eca_server.agent.tools.write_file import WriteFile
 from eca_server.config.tool_settings import Approval
 from eca_server.workspace import opening
 from eca_server.workspace.opening import open_directory
-from tests.eca_server.agent.tools.file_tools import files_in, prepare, run, text_of
+from tests.eca_server.agent.tools.file_tools import files_in, permissions_in, prepare, run, text_of
 from tests.eca_server.agent.tools.test_grep import RIPGREP, fake
 from tests.eca_server.workspace.conftest import swapped_all_the_time
 
@@ -80,12 +79,8 @@ class Calling:
         return await prepare(self.tool, **self.arguments)
 
     async def decide(self, call: PreparedCall) -> Decision:
-        permissions = Permissions(
-            policy=Policy(own=Approval(by_default="allow")),
-            workspace=self.files.workspace,
-            memos=set(),
-            variables={},
-        )
+        policy = Policy(own=Approval(by_default="allow"))
+        permissions = permissions_in(self.files.workspace, policy)
         return await permissions.decide(self.tool, call, self.arguments)
 
 

@@ -10,7 +10,7 @@ from eca_protocol.server.roots import uri_of
 from eca_protocol.testing.provider import Provider, reply
 from eca_server.connection.features import mcp
 from eca_server.connection.features.settings import Watcher
-from tests.eca_server.agent.chat.agent_session import calls, session
+from tests.eca_server.agent.chat.agent_session import calls, older
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import ECHO, Editor, editor, provider_config
 from tests.eca_server.agent.chat.mcp_session import GIT, status
@@ -129,7 +129,7 @@ async def test_logins_in_the_opened_folder_that_a_link_leads_to_are_no_part_of_i
     (opened / "keys.json").write_text('{"version": 1, "providers": {}}')
     (data / "eca-python" / "logins.json").symlink_to(opened / "keys.json")
     read = calls(("eca_read_file", {"path": str(opened / "keys.json")}))
-    async with session(opened, read, data=data) as (ours, _):
+    async with older(read, folder=opened, data=data) as (ours, _):
         await ours.prompt("go")
         assert (await ours.content("toolCallRun"))["manualApproval"] is True
         await ours.stop()

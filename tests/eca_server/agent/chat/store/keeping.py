@@ -93,6 +93,12 @@ async def before_images(store: Store, chat_id: str) -> Sequence[BeforeImage]:
     return tuple(await store.read(read) or ())
 
 
+def rows(path: Path, query: str, *values: Any) -> list[tuple[Any, ...]]:
+    """Run a statement on the file by itself; its rows."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        return connection.execute(query, values).fetchall()
+
+
 @contextmanager
 def locked(path: Path) -> Iterator[sqlite3.Connection]:
     """Hold the file, so that no other may read or write it."""

@@ -13,13 +13,7 @@ import attrs
 import trio
 
 import eca_server.agent.chat.store.file  # noqa: F401 - a user without rights may not read the interpreter
-from tests.eca_server.agent.chat.store.keeping import (
-    OpenStore,
-    image,
-    messages_of,
-    opened,
-    turn,
-)
+from tests.eca_server.agent.chat.store.keeping import OpenStore, image, messages_of, opened, turn
 from tests.eca_server.forking import FORKING
 
 LIMIT = 300_000

@@ -15,6 +15,7 @@ from tests.eca_server.agent.chat.store.keeping import (
     WORKSPACE,
     messages_of,
     opened,
+    rows,
     set_aside,
     texts_of,
 )
@@ -62,13 +63,9 @@ def damage(path: Path, *statements: str, version: int = 0) -> None:
 
 def strict_tables(path: Path) -> tuple[int, int]:
     """Count the tables, and the STRICT ones among them."""
-    with closing(sqlite3.connect(path)) as connection:
-        return (
-            *connection.execute(
-                "SELECT count(*), sum(strict) FROM pragma_table_list"
-                " WHERE schema = 'main' AND name NOT LIKE 'sqlite_%'"
-            ).fetchone(),
-        )
+    query = "SELECT count(*), sum(strict) FROM pragma_table_list"
+    [(tables, strict)] = rows(path, f"{query} WHERE schema = 'main' AND name NOT LIKE 'sqlite_%'")
+    return tables, strict
 
 
 @pytest.mark.parametrize(
@@ -167,10 +164,9 @@ async def test_an_older_file_gets_strict_tables_whatever_its_rows_hold(path):
     async with opened(path) as ours:  # it is brought up to date once
         assert await ours.texts("bad") == ["bad"]
         assert not any("damaged values" in each for each in ours.problems)
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        with pytest.raises(sqlite3.IntegrityError):
-            connection.execute("UPDATE chat SET title = x'ff'")
+    assert rows(path, "PRAGMA integrity_check") == [("ok",)]
+    with pytest.raises(sqlite3.IntegrityError):
+        rows(path, "UPDATE chat SET title = x'ff'")
 
 
 class Killed(Exception):
@@ -200,8 +196,7 @@ async def test_an_update_killed_at_any_statement_leaves_the_older_file(path):
             schema.set_up(Dying(connection, statements))  # type: ignore[arg-type]
         except Killed:
             connection.close()
-            with closing(sqlite3.connect(path)) as other:
-                version = other.execute("PRAGMA user_version").fetchone()[0]
+            [(version,)] = rows(path, "PRAGMA user_version")
             tables, strict = strict_tables(path)
             assert (tables, strict) == before if version == UNTYPED else tables == strict
         else:

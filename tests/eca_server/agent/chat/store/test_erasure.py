@@ -19,6 +19,7 @@ from tests.eca_server.agent.chat.store.keeping import (
     messages_of,
     opened,
     opened_file,
+    rows,
 )
 
 
@@ -182,13 +183,12 @@ def test_a_deleted_chat_has_rows_in_no_table(path: Path) -> None:
                 row = [samples[kind] for kind in kinds]
                 connection.execute(f"INSERT INTO {table} VALUES ({marks})", row)
         assert ours.write("c", lambda file: queries.delete(file, "c"), deletes=True)
-    with closing(sqlite3.connect(path)) as connection:
-        for table in tables:
-            column = "id" if table == "chat" else "chat"
-            query = f"SELECT count(*) FROM {table} WHERE {column} = 'c'"
-            assert connection.execute(query).fetchone() == (0,), f"delete its rows: {table}"
+    for table in tables:
+        column = "id" if table == "chat" else "chat"
+        count = rows(path, f"SELECT count(*) FROM {table} WHERE {column} = 'c'")
+        assert count == [(0,)], f"delete its rows: {table}"
 
 
 def due(path: Path) -> int:
-    with closing(sqlite3.connect(path)) as connection:
-        return int(connection.execute("SELECT count(*) FROM rewrite_due").fetchone()[0])
+    [(number,)] = rows(path, "SELECT count(*) FROM rewrite_due")
+    return int(number)

@@ -6,9 +6,8 @@ import os
 import shutil
 import sqlite3
 import sys
-from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -28,6 +27,7 @@ from tests.eca_server.agent.chat.store.keeping import (
     messages_of,
     opened,
     opened_file,
+    rows,
     set_aside,
 )
 from tests.eca_server.agent.chat.store.process import (
@@ -62,33 +62,27 @@ def a_file_for_a_directory(path: Path) -> None:
     path.parent.write_text("a file")
 
 
-def a_directory(path: Path) -> None:
-    path.mkdir(parents=True)
-
-
-def a_pipe(path: Path) -> None:
-    path.parent.mkdir()
-    os.mkfifo(path)
-
-
-def a_link_to_nothing(path: Path) -> None:
-    path.parent.mkdir()
-    path.symlink_to("nothing")
+OTHER_KIND = "expected a regular file, got something else"
 
 
 @pytest.mark.parametrize(
     ("obstacle", "words"),
     [
-        (a_file_for_a_directory, "expected a directory, got a file"),
-        (a_directory, "expected a regular file, got something else"),
-        (a_pipe, "expected a regular file, got something else"),
-        (a_link_to_nothing, "No such file or directory"),
+        (None, "expected a directory, got a file"),
+        (Path.mkdir, OTHER_KIND),
+        (os.mkfifo, OTHER_KIND),
+        (lambda path: path.symlink_to("nothing"), "No such file or directory"),
     ],
+    ids=["a file for a directory", "a directory", "a pipe", "a link to nothing"],
 )
 async def test_an_obstacle_is_reported_once(
-    path: Path, obstacle: Callable[[Path], None], words: str, caplog: pytest.LogCaptureFixture
+    path: Path, obstacle: Any, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    obstacle(path)
+    if obstacle is None:
+        a_file_for_a_directory(path)
+    else:
+        path.parent.mkdir()
+        obstacle(path)
     async with opened(path) as ours:
         for number in range(3):
             assert not await ours.append("c", *messages_of(f"{number}"))
@@ -206,9 +200,8 @@ async def test_a_file_that_a_newer_server_changes_meanwhile_is_reported_as_such(
 ) -> None:
     async with opened(path) as ours:
         assert await ours.append("c", *messages_of("0"))
-        with closing(sqlite3.connect(path, isolation_level=None)) as newer:
-            newer.execute(change)
-            newer.execute(f"PRAGMA user_version = {len(schema.MIGRATIONS) + 1}")
+        rows(path, change)
+        rows(path, f"PRAGMA user_version = {len(schema.MIGRATIONS) + 1}")
         await ours.append("c", *messages_of("1"))
         await ours.store.add_before_images("c", [image("1", "/f", data=b"")])
         (problem,) = ours.problems
@@ -217,9 +210,8 @@ async def test_a_file_that_a_newer_server_changes_meanwhile_is_reported_as_such(
 
 async def test_a_file_of_a_newer_server_is_left_alone(path: Path) -> None:
     path.parent.mkdir()
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("CREATE TABLE chat (of, another, shape)")
-        connection.execute("PRAGMA user_version = 1000")
+    rows(path, "CREATE TABLE chat (of, another, shape)")
+    rows(path, "PRAGMA user_version = 1000")
     before = path.read_bytes()
     async with opened(path) as ours:
         for text in "ab":
@@ -251,9 +243,8 @@ async def test_a_file_of_an_older_server_is_brought_up_to_date_or_stays_as_it_wa
     for _ in range(2):
         async with opened(path) as ours:
             assert await ours.texts("c") == ["old"]
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (len(NEWER),)
-        assert connection.execute("SELECT * FROM later").fetchall() == [(1,)]
+    assert rows(path, "PRAGMA user_version") == [(len(NEWER),)]
+    assert rows(path, "SELECT * FROM later") == [(1,)]
 
 
 async def test_a_file_of_each_older_version_is_brought_up_to_date(
@@ -404,8 +395,7 @@ async def test_a_message_that_cannot_be_written_or_read_costs_no_other(path: Pat
         assert await ours.store.load("bad") is None
         assert await ours.texts("good") == ["a", "b", "c"]
         assert ours.problems == ["A part of chat bad could not be stored: LocalProtocolError."]
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE message SET body = x'7b' WHERE id = 'b'")
+    rows(path, "UPDATE message SET body = x'7b' WHERE id = 'b'")
     async with opened(path) as ours:
         assert await ours.texts("good") == ["a", "c"]
         (problem,) = ours.problems

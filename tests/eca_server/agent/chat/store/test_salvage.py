@@ -17,6 +17,7 @@ from tests.eca_server.agent.chat.store.keeping import (
     image,
     messages_of,
     opened,
+    rows,
     set_aside,
 )
 from tests.eca_server.agent.chat.store.test_log import CHATS as IN_LOG
@@ -71,9 +72,8 @@ async def whole(ours: OpenStore) -> list[str]:
 
 def root_of(path: Path, name: str) -> int:
     """The number of the first page of a table or an index."""
-    with closing(sqlite3.connect(path)) as connection:
-        query = "SELECT rootpage FROM sqlite_schema WHERE name = ?"
-        return int(connection.execute(query, (name,)).fetchone()[0])
+    [(page,)] = rows(path, "SELECT rootpage FROM sqlite_schema WHERE name = ?", name)
+    return int(page)
 
 
 def overwrite(path: Path, place: int | bytes | str, data: bytes, *, behind: int = 0) -> None:
@@ -121,8 +121,7 @@ RECOVERED = "30 chats with 150 messages were recovered."
 @pytest.mark.parametrize("damage", DAMAGES)
 async def test_damage_outside_of_the_rows_costs_no_chat(path: Path, damage: str) -> None:
     if damage.endswith("rewrite"):
-        with closing(sqlite3.connect(path)) as connection:
-            connection.execute("VACUUM")
+        rows(path, "VACUUM")
     overwrite(path, *DAMAGES[damage])
     broken = path.read_bytes()
     async with opened(path) as ours:
