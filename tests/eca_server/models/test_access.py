@@ -12,12 +12,15 @@ from eca_protocol.testing.provider import Provider, Reply, chunk, raw, reply
 from eca_server.models.access import KeyAccess, LoginAccessConfig, TokenAccess
 from eca_server.models.backend import BackendError
 from eca_server.models.credentials.logins import Logins
-from eca_server.models.credentials.oauth import Client, TokenSet
 from eca_server.models.credentials.tokens import Tokens
 from eca_server.models.history import Origin
 from eca_server.models.openai_chat.backend import OpenAIChat
 from eca_server.secret import Secret
-from tests.eca_server.models.credentials.login_server import LoginServer, login_server
+from tests.eca_server.models.credentials.login_server import (
+    LoginServer,
+    login_server,
+    tokens_of,
+)
 from tests.eca_server.models.reading import ask, client_of, failure
 
 KEY = "planted in a way that looks like no key"
@@ -35,13 +38,8 @@ async def logged_in(
         HTTPClient() as http,
     ):
         logins = Logins({"XDG_DATA_HOME": str(tmp_path)})
-        tokens = TokenSet(
-            access=Secret("access-0"),
-            refresh=Secret("refresh-0"),
-            expires_at=time.time() + lasts,
-            obtained_at=time.time(),
-            client=Client(id="ours", token_url=f"{server.url}/token"),
-        )
+        now = time.time()
+        tokens = tokens_of(server.url, expires_at=now + lasts, obtained_at=now)
         logins.store("p", tokens)
         config = LoginAccessConfig(http=http, tokens=Tokens("p", tokens, logins=logins, http=http))
         access = TokenAccess(provider.url, config)

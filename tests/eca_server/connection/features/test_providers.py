@@ -13,11 +13,10 @@ import trio.testing
 from eca_protocol.errors import HTTPError
 from eca_protocol.http import HTTPClient
 from eca_protocol.http_server import serve
-from eca_server.connection.features.settings import Watcher
 from eca_server.models.credentials import flows
 from tests.eca_server.agent.chat.current import refused
 from tests.eca_server.agent.chat.editor import Editor, editor
-from tests.eca_server.connection.features.session import until_shown
+from tests.eca_server.connection.features.session import reload, until_shown
 from tests.eca_server.models.credentials.login_server import LoginServer, login_server
 
 KEY = "planted-0123456789-key"
@@ -121,14 +120,12 @@ async def test_a_key_is_typed_in_counts_at_once_and_is_forgotten_again(tmp_path)
 async def test_a_login_and_a_logout_in_a_second_editor_count_too(tmp_path):
     async with page(tmp_path) as ours, page(tmp_path) as second:
         await providers(ours)
-        watcher = Watcher(ours.connection.parts.settings)
         for method, params, status in (
             ("providers/loginInput", {"data": {"api-key": KEY}}, "authenticated"),
             ("providers/logout", {}, "unauthenticated"),
         ):
             await second.ask(method, {"provider": "openai", **params})
-            await watcher.look()
-            await watcher.look()
+            await reload(ours)
             assert (await updated(ours, "openai"))["auth"]["status"] == status
 
 

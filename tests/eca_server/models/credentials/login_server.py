@@ -10,6 +10,8 @@ from urllib.parse import parse_qsl
 import attrs
 
 from eca_protocol.http_server import HTTPRequest, Responder, serve
+from eca_server.models.credentials.oauth import Client, TokenSet
+from eca_server.secret import Secret
 
 Fields = Mapping[str, str]
 
@@ -66,6 +68,18 @@ class LoginServer:
             "token_type": "bearer",
             "expires_in": 3600,
         }
+
+
+def tokens_of(server: str = "https://login.example", **fields: Any) -> TokenSet:
+    """Return the first tokens of a login at this server."""
+    usual = {
+        "access": Secret("access-0"),
+        "refresh": Secret("refresh-0"),
+        "expires_at": None,
+        "obtained_at": 0.0,
+        "client": Client(id="ours", token_url=f"{server}/token"),
+    }
+    return TokenSet(**{**usual, **fields})
 
 
 @asynccontextmanager
