@@ -2,10 +2,11 @@
 
 import itertools
 import math
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+import attrs
 import httpx
 import pytest
 import trio
@@ -16,6 +17,7 @@ from eca_protocol.testing.provider import Provider
 from eca_server.models.access import Access, KeyAccess
 from eca_server.models.answer import Answer
 from eca_server.models.answer_body import AnswerBody, Framing
+from eca_server.models.apis import APIS
 from eca_server.models.backend import Backend, BackendError, Request, Tool
 from eca_server.models.events import (
     Block,
@@ -36,29 +38,53 @@ from eca_server.models.events import (
     ToolCallStarted,
     Usage,
 )
+from eca_server.models.facts import Capabilities
+from eca_server.models.http_backend import HTTPBackend
 from eca_server.models.provider_client import ProviderClient
 from eca_server.models.stream_decoder import StreamDecoder
-from eca_server.secret import Secret
-from tests.eca_server.models.histories import tool, tool_result, user
+from tests.eca_server.models.histories import OURS, tool, tool_result, user
 
-KEY = "sk-planted-key"
 HELLO = Request(messages=[user()])
 TOOL = Tool(name="f", description="d", parameters={"type": "object"})
 
 
-def client_of(http: HTTPClient, access: Access, **options: Any) -> ProviderClient:
-    return ProviderClient(http=http, access=access, model="p/m", **options)
+CAPABILITIES = attrs.fields_dict(Capabilities)
+
+
+def backend_of(
+    api: str,
+    *,
+    url: str = "http://model",
+    http: HTTPClient | None = None,
+    access: Access | None = None,
+    extra_headers: Mapping[str, str] | None = None,
+    model: str = "m",
+    calls_tools: bool = True,
+    **options: Any,
+) -> HTTPBackend:
+    """Make a backend; `options` are capabilities of the model and settings of the backend."""
+    can = {name: options.pop(name) for name in CAPABILITIES if name in options}
+    client = ProviderClient(
+        http=http or HTTPClient(),
+        access=access or KeyAccess(url=url),
+        model="p/m",
+        extra_headers=dict(extra_headers or {}),
+    )
+    return APIS[api].load()(
+        client=client,
+        wire_model="gemini-3.1-pro" if (api, model) == ("google", "m") else model,
+        capabilities=Capabilities(tools=calls_tools, **can),
+        **{"origin": OURS, **options},
+    )
 
 
 @asynccontextmanager
 async def talking(
-    kind: Callable[..., Any], script: Any, *, header: str | None = None, **options: Any
-) -> AsyncIterator[tuple[Provider, Any]]:
-    """Run a provider with that script, and a backend of that kind with its key in `header`."""
+    api: str, script: Any, **options: Any
+) -> AsyncIterator[tuple[Provider, HTTPBackend]]:
+    """Run a provider with that script, and a backend that asks it."""
     async with Provider(script) as provider, HTTPClient() as http:
-        named = {} if header is None else {"header": header}
-        access = KeyAccess(url=provider.url, key=Secret(KEY), **named)
-        yield provider, kind(client=client_of(http, access), **options)
+        yield provider, backend_of(api, url=provider.url, http=http, **options)
 
 
 class Scripted(httpx.AsyncBaseTransport, httpx.AsyncByteStream):

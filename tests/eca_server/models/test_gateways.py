@@ -8,11 +8,8 @@ from eca_protocol.testing.provider import Reply
 from eca_server.models.backend import BackendError
 from eca_server.models.error_kinds import TRANSIENT
 from eca_server.models.errors import error_from_response, error_in_payload, user_message
-from eca_server.models.history import Origin
-from eca_server.models.openai_chat.backend import OpenAIChat
 from tests.eca_server.models.reading import ask, talking
 
-ORIGIN = Origin(api="openai-chat", provider="test", model="m")
 LITELLM_END = (
     "\n\nLiteLLM: model group 'oa' failed with the error above. No fallback was attempted."
 )
@@ -167,7 +164,7 @@ def test_an_error_that_a_gateway_quotes_has_its_own_class_and_text(status, body,
 )
 async def test_a_path_that_a_server_does_not_have_is_an_error_of_the_url(body):
     missing = Reply(status=404, headers={"content-type": "text/html"}, body=body)
-    async with talking(OpenAIChat, [missing], origin=ORIGIN) as (provider, backend):
+    async with talking("openai-chat", [missing]) as (provider, backend):
         with pytest.raises(BackendError) as caught:
             await ask(backend)
     assert (caught.value.kind, caught.value.retryable) == ("configuration", False)

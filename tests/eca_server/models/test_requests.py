@@ -40,8 +40,8 @@ from tests.eca_server.models.histories import (
     tool_result,
     user,
 )
-from tests.eca_server.models.reading import TOOL
-from tests.eca_server.models.written import PICTURE_DATA, backend_of, write
+from tests.eca_server.models.reading import TOOL, backend_of
+from tests.eca_server.models.written import PICTURE_DATA, write
 
 PDF, PLAIN_TEXT, ZIP = "application/pdf", "text/plain", "application/zip"
 SEARCH = {"type": "server_tool_use", "id": "secret", "name": "web_search", "input": {}}

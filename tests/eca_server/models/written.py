@@ -6,16 +6,12 @@ from typing import Any
 
 import attrs
 
-from eca_protocol.http import HTTPClient
-from eca_server.models.access import KeyAccess
-from eca_server.models.apis import APIS
 from eca_server.models.backend import Request
 from eca_server.models.encoding import encoded
-from eca_server.models.facts import Capabilities
 from eca_server.models.history import Message
 from eca_server.models.http_backend import HTTPBackend
-from tests.eca_server.models.histories import OURS, PICTURE
-from tests.eca_server.models.reading import client_of
+from tests.eca_server.models.histories import PICTURE
+from tests.eca_server.models.reading import backend_of
 
 HISTORY = {
     "openai-chat": "messages",
@@ -27,20 +23,6 @@ HISTORY = {
 """The field of a request that holds the history."""
 
 PICTURE_DATA = base64.b64encode(PICTURE.data).decode()
-CAPABILITIES = attrs.fields_dict(Capabilities)
-
-
-def backend_of(
-    api: str, *, model: str = "m", calls_tools: bool = True, **options: Any
-) -> HTTPBackend:
-    """Make a backend; `options` are capabilities of the model and settings of the backend."""
-    can = {name: options.pop(name) for name in CAPABILITIES if name in options}
-    return APIS[api].load()(
-        client=client_of(HTTPClient(), KeyAccess(url="http://localhost")),
-        wire_model="gemini-3.1-pro" if (api, model) == ("google", "m") else model,
-        capabilities=Capabilities(tools=calls_tools, **can),
-        **{"origin": OURS, **options},
-    )
 
 
 def payload_of(backend: HTTPBackend, request: Request) -> dict[str, Any]:

@@ -15,12 +15,13 @@ from eca_server.models.answer import Answer
 from eca_server.models.backend import BackendError, ModelInfo, Request
 from eca_server.models.facts import ModelFacts
 from eca_server.models.github_copilot.access import CopilotAccess
-from eca_server.models.github_copilot.backend import GitHubCopilot, read_models
+from eca_server.models.github_copilot.backend import read_models
 from eca_server.models.history import Message, Origin
+from eca_server.models.http_backend import HTTPBackend
 from eca_server.secret import Secret
 from tests.eca_server.models.github_copilot.github import LOGIN, GitHub, github
 from tests.eca_server.models.histories import PICTURE, model, tool, tool_call, tool_result, user
-from tests.eca_server.models.reading import ask, client_of, failure
+from tests.eca_server.models.reading import ask, backend_of, failure
 
 TOKENS = [f"Bearer tid=planted{number};exp=1" for number in (1, 2)]
 ORIGIN = Origin(api="github-copilot", provider="github-copilot", model="m")
@@ -33,7 +34,7 @@ class Copilot:
     provider: Provider
     github: GitHub
     access: CopilotAccess
-    backend: GitHubCopilot
+    backend: HTTPBackend
     hidden: set[Secret]
 
     async def ask(self, *messages: Message, **request: Any) -> Answer:
@@ -53,8 +54,8 @@ async def copilot(script, *, url: str | None = None, **options: Any) -> AsyncIte
                 http=http, url=url, host=shop.url, key=Secret(LOGIN), hide=hidden.update
             )
         )
-        client = client_of(http, access, **options)
-        backend = GitHubCopilot(client=client, origin=ORIGIN, server="github-copilot")
+        copilot = {"origin": ORIGIN, "server": ORIGIN.provider, "http": http, "access": access}
+        backend = backend_of("github-copilot", **copilot, **options)
         yield Copilot(provider, shop, access, backend, hidden)
 
 

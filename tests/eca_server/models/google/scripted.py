@@ -93,11 +93,3 @@ def steps(*steps: Step | Sequence[dict], **reply_fields) -> Reply:
         steps=[step if isinstance(step, dict) else raw(as_bytes(step)) for step in steps],
         **reply_fields,
     )
-
-
-def refused(code: int, status: str, message: str, *details: dict, listed: bool = False) -> Reply:
-    """Return an error in Google's form, in an array for a request of a stream."""
-    error = {"error": {"code": code, "message": message, "status": status}}
-    if details:
-        error["error"]["details"] = list(details)
-    return Reply(status=code, body=[error] if listed else error)

@@ -21,10 +21,9 @@ from eca_server.models.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
-from eca_server.models.facts import Capabilities
-from eca_server.models.history import Message, Origin
-from eca_server.models.openai_responses.backend import OpenAIResponses
+from eca_server.models.history import Message
 from eca_server.models.openai_responses.decoder import ResponsesDecoder
+from tests.eca_server.models.every_api import API
 from tests.eca_server.models.histories import (
     OURS,
     PICTURE,
@@ -377,13 +376,12 @@ def test_every_answer_keeps_the_grammar_and_is_whole_whatever_its_stream_leaves_
     assert answered.finished == expected.finished
 
 
-ORIGIN = Origin(api="openai-responses", provider="openai", model="m")
 HI = reply(message("Hi"))
-talking = partial(talking, OpenAIResponses, origin=ORIGIN)
+talking = partial(talking, "openai-responses")
 
 
-def refused(status: int, text: str, **fields) -> Reply:
-    return Reply(status=status, body={"error": {"message": text, **fields}})
+def refused(words: str) -> Reply:
+    return API["openai-responses"].refusing(400, words=words)
 
 
 @pytest.mark.parametrize(
@@ -394,7 +392,7 @@ async def test_a_refused_field_of_the_configuration_is_dropped_too(field):
 
     def script(request):
         is_sent = request.body.get(name)
-        return refused(400, f"Unsupported parameter: {name} summary") if is_sent else HI
+        return refused(f"Unsupported parameter: {name} summary") if is_sent else HI
 
     async with talking(script, extra_payload=field) as (server, backend):
         await ask(backend)
@@ -403,8 +401,7 @@ async def test_a_refused_field_of_the_configuration_is_dropped_too(field):
 
 async def test_tools_of_the_configuration_are_added_to_ours():
     extra = {"tools": [{"type": "web_search", "search_context_size": "low"}], "seed": 1}
-    searching = Capabilities(web_search=True)
-    async with talking([HI], extra_payload=extra, capabilities=searching) as (server, backend):
+    async with talking([HI], extra_payload=extra, web_search=True) as (server, backend):
         await ask(backend)
         assert [each.name for each in await backend.models()] == ["scripted"]
     assert server.other_requests[0].target == "/v1/models"
@@ -422,7 +419,7 @@ async def test_earlier_answers_have_a_type_once_a_server_demands_it():
     }
 
     def script(request):
-        return HI if typed in request.body["input"] else refused(400, text)
+        return HI if typed in request.body["input"] else refused(text)
 
     history = Request(messages=[user(), model("a"), user()])
     async with talking(script) as (server, backend):
