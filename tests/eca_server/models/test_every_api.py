@@ -25,7 +25,6 @@ from eca_server.models.backend import BackendError, Request
 from eca_server.models.error_kinds import TRANSIENT
 from eca_server.models.events import Event
 from eca_server.models.http_backend import HTTPBackend
-from eca_server.models.retry import RetryPolicy, stream_with_retries
 from tests.eca_server.models.every_api import (
     EVERY_API,
     ScriptedAnswer,
@@ -274,27 +273,6 @@ async def test_an_empty_answer_behind_results_is_an_end_and_behind_a_prompt_an_e
     assert (error.kind, error.retryable) == ("empty_response", True)
     assert ("STOP" if api.name == "google" else "context") in error.message
     assert (answer.text, answer.finished.reason) == ("", "stop")
-
-
-@each_api
-async def test_an_overload_is_retried_and_no_answer_that_breaks_off(api):
-    async def ask_with_retries(answer: Answer) -> None:
-        async with stream_with_retries(backend, HELLO, policy=RetryPolicy(base=0)) as events:
-            async for event in events:
-                answer.feed(event)
-
-    pieces = api.say(ScriptedAnswer(text=["Hel"] * 20))
-    cut = api.replying([*map(raw, pieces[: len(pieces) // 2]), reset()])
-    whole, partial = Answer(), Answer()
-    script = [api.refusing(*api.overloaded), api.reply(ALL), cut]
-    async with api.talking(script) as (provider, backend):
-        await ask_with_retries(whole)
-        with pytest.raises(BackendError) as caught:
-            await ask_with_retries(partial)
-        assert len(provider.requests) == 3
-    assert read_answer(whole) == expected(ALL)
-    assert partial.text.startswith("HelHel")
-    assert caught.value.kind == "premature_stop"
 
 
 @each_api
