@@ -21,6 +21,8 @@ from eca_server.models.answer import Answer
 from eca_server.models.answer_body import AnswerBody, Framing
 from eca_server.models.anthropic.decoder import MessagesDecoder
 from eca_server.models.apis import APIS
+from eca_server.models.backend import BackendError
+from eca_server.models.events import Event
 from eca_server.models.google.decoder import GeminiDecoder
 from eca_server.models.history import Origin, ReasoningPart, ToolCallPart
 from eca_server.models.http_backend import HTTPBackend
@@ -33,6 +35,7 @@ from tests.eca_server.models.anthropic import scripted as anthropic
 from tests.eca_server.models.google import scripted as google
 from tests.eca_server.models.openai_responses import scripted as responses
 from tests.eca_server.models.providers import models_of
+from tests.eca_server.models.reading import new_keys
 
 PROMPT_TOKENS, ANSWER_TOKENS = 100, 20
 
@@ -117,11 +120,36 @@ class ScriptedAPI:
     def refusing(self, status: int, code: str = "", words: str = "no", **fields: Any) -> Reply:
         return Reply(status=status, body=self.refuse(status, code, words), **fields)
 
-    def body(self, keys: str = "key") -> AnswerBody:
+    def body(
+        self,
+        keys: str = "k",
+        *,
+        content_type: str | None = None,
+        decoder: StreamDecoder | None = None,
+    ) -> AnswerBody:
         """Make the body that decodes a stream; the keys of calls are numbered."""
-        numbers = itertools.count(1)
-        decoder = self.decoder(new_key=lambda: f"{keys}{next(numbers)}")
-        return AnswerBody(content_type=self.content_type, decoder=decoder, framing=self.framing)
+        return AnswerBody(
+            content_type=self.content_type if content_type is None else content_type,
+            decoder=decoder or self.decoder(new_key=new_keys(keys)),
+            framing=self.framing,
+        )
+
+    def decode(self, pieces: Iterable[bytes], **body: Any) -> tuple[list[Event], str | None]:
+        """Return the events of a stream, and the class of the error that ends it."""
+        decoding, events = self.body(**body), []
+        try:
+            for piece in pieces:
+                events.extend(decoding.feed(piece))
+            events.extend(decoding.close())
+        except BackendError as error:
+            return events, error.kind
+        return events, None
+
+    def play(self, objects: Iterable[Any], **options: Any) -> list[Event]:
+        """Return the events of a complete stream of these objects."""
+        decoder = self.decoder(new_key=new_keys(), **options)
+        fed = [list(decoder.feed_object(each)) for each in objects]
+        return [*itertools.chain(*fed), *decoder.close()]
 
     def settings(self, url: str, **model: Any) -> config.Provider:
         """Return the settings of a provider at `url`, with those of its model.

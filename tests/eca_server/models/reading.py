@@ -16,7 +16,6 @@ from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import Provider
 from eca_server.models.access import Access, KeyAccess
 from eca_server.models.answer import Answer
-from eca_server.models.answer_body import AnswerBody, Framing
 from eca_server.models.apis import APIS
 from eca_server.models.backend import Backend, BackendError, Request, Tool
 from eca_server.models.events import (
@@ -41,7 +40,6 @@ from eca_server.models.events import (
 from eca_server.models.facts import Capabilities
 from eca_server.models.http_backend import HTTPBackend
 from eca_server.models.provider_client import ProviderClient
-from eca_server.models.stream_decoder import StreamDecoder
 from tests.eca_server.models.histories import OURS, tool, tool_result, user
 
 HELLO = Request(messages=[user()])
@@ -130,32 +128,9 @@ def after(request: Request, answer: Answer, backend: Backend) -> Request:
     return Request(messages=messages, tools=request.tools, system=request.system)
 
 
-def decode(
-    decoder: StreamDecoder,
-    pieces: Iterable[bytes],
-    *,
-    content_type: str = "",
-    framing: Framing = "sse",
-) -> tuple[list[Event], str | None]:
-    body, events = AnswerBody(content_type=content_type, decoder=decoder, framing=framing), []
-    try:
-        for piece in pieces:
-            events.extend(body.feed(piece))
-        events.extend(body.close())
-    except BackendError as error:
-        return events, error.kind
-    return events, None
-
-
-def play_objects(decoder: StreamDecoder, objects: Iterable[Any]) -> list[Event]:
-    """Return the events of a complete stream of these objects."""
-    fed = [list(decoder.feed_object(each)) for each in objects]
-    return [*itertools.chain(*fed), *decoder.close()]
-
-
-def new_keys() -> Callable[[], str]:
+def new_keys(first: str = "k") -> Callable[[], str]:
     """Return a function that numbers the keys of calls."""
-    return map("k{}".format, itertools.count(1)).__next__
+    return map(f"{first}{{}}".format, itertools.count(1)).__next__
 
 
 def read(events: Iterable[Event]) -> Answer:

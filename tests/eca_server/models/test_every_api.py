@@ -19,11 +19,9 @@ from eca_protocol.testing.script import Step
 from eca_server.models import answer_body, answer_reader
 from eca_server.models.access import Access, Target
 from eca_server.models.answer import Answer
-from eca_server.models.answer_body import AnswerBody
 from eca_server.models.apis import APIS
 from eca_server.models.backend import BackendError, Request
 from eca_server.models.error_kinds import TRANSIENT
-from eca_server.models.events import Event
 from eca_server.models.http_backend import HTTPBackend
 from tests.eca_server.models.every_api import (
     EVERY_API,
@@ -36,8 +34,7 @@ from tests.eca_server.models.every_api import (
 )
 from tests.eca_server.models.google import scripted as google
 from tests.eca_server.models.histories import model, tool, tool_call, tool_result, user
-from tests.eca_server.models.reading import HELLO, after, ask, decode, new_keys, notes
-from tests.eca_server.models.reading import read as read_events
+from tests.eca_server.models.reading import HELLO, after, ask, notes, read
 
 ALL = ScriptedAnswer(
     thoughts=("Hm\u2028", "so"),
@@ -64,12 +61,6 @@ scripts = st.builds(
 ).filter(lambda answer: answer.text or answer.calls or answer.cut)
 
 
-def read(api: ScriptedAPI, chunks: Iterable[bytes]) -> tuple[list[Event], str | None]:
-    return decode(
-        api.decoder(new_key=new_keys()), chunks, content_type=api.content_type, framing=api.framing
-    )
-
-
 def test_no_api_is_left_out():
     spoken = tuple(APIS[api.name].load() for api in EVERY_API)
     left_out = [name for name, api in APIS.items() if not issubclass(api.load(), spoken)]
@@ -79,14 +70,14 @@ def test_no_api_is_left_out():
 @each_api
 @given(scripts)
 def test_the_same_script_is_the_same_answer(api, script):
-    events, error = read(api, api.say(script))
+    events, error = api.decode(api.say(script))
     assert error is None
-    assert read_answer(read_events(events)) == expected(script)
+    assert read_answer(read(events)) == expected(script)
 
 
 @each_api
 def test_a_call_without_a_name_is_a_protocol_error(api):
-    assert read(api, api.say(ScriptedAnswer(calls=[ScriptedCall("", {})])))[1] == "protocol"
+    assert api.decode(api.say(ScriptedAnswer(calls=[ScriptedCall("", {})])))[1] == "protocol"
 
 
 NO_ANSWERS = [
@@ -115,7 +106,7 @@ def test_what_is_no_answer_is_reported_as_what_it_is(api, is_typed):
     content_type = api.content_type if is_typed else ""
     strange = [] if api.name in ("openai-chat", "anthropic") else [OF_ANOTHER_API]
     for body, kind, words in [*NO_ANSWERS, *strange, *(NO_EVENTS if api.framing == "sse" else [])]:
-        decoding = AnswerBody(content_type=content_type, decoder=api.decoder(), framing=api.framing)
+        decoding = api.body(content_type=content_type)
         with pytest.raises(BackendError, match=words) as caught:
             list(itertools.chain(decoding.feed(body), decoding.close()))
         assert caught.value.kind == kind, body[:60]
@@ -125,7 +116,7 @@ def test_what_is_no_answer_is_reported_as_what_it_is(api, is_typed):
 @each_api
 def test_a_stream_that_only_grows_in_memory_has_a_limit(api, monkeypatch):
     monkeypatch.setattr(answer_body, "MAX_STREAM", 1000)
-    decoding = AnswerBody(content_type=api.content_type, decoder=api.decoder(), framing=api.framing)
+    decoding = api.body()
     silence = b": ping\n\n" * 50 if api.framing == "sse" else b"\n" * 400
     assert list(itertools.chain(decoding.feed(silence), decoding.feed(silence))) == []
     with pytest.raises(BackendError, match="more than 1000 bytes"):

@@ -53,9 +53,7 @@ from tests.eca_server.models.reading import (
     calls_of,
     failure,
     holds,
-    new_keys,
     only,
-    play_objects,
     talking,
 )
 from tests.eca_server.models.written import payload_of, write_history
@@ -181,14 +179,10 @@ def test_a_loop_that_began_without_thinking_continues_without():
     assert thinks(*without, name="claude-opus-4-7")
 
 
-def decoder(**options) -> MessagesDecoder:
-    return MessagesDecoder(new_key=new_keys(), **options)
-
-
 def play_events(events) -> list:
     """Return our events for a stream of these events, without the counts."""
-    uncounted = play_objects(decoder(), events)
-    return [event for event in uncounted if not isinstance(event, Usage | Progress)]
+    counted = API["anthropic"].play(events)
+    return [event for event in counted if not isinstance(event, Usage | Progress)]
 
 
 def play(*items, **fields) -> list:
@@ -308,14 +302,14 @@ def test_a_refusal_is_reported_with_its_reason():
 
 
 def test_done_as_other_apis_say_it_is_an_end_only_behind_a_reason():
-    decoding = decoder()
+    decoding = MessagesDecoder()
     for event in answer(text("x"))[:-1]:
         decoding.feed_object(event)
     done = SSEvent(event="message", data="[DONE]")
     assert decoding.feed(done)[-1].reason == "stop"
     assert decoding.feed(done) == []
     with pytest.raises(BackendError, match="broke off"):
-        decoder().feed(done)
+        MessagesDecoder().feed(done)
 
 
 def test_unclosed_blocks_are_ended():

@@ -43,9 +43,7 @@ from tests.eca_server.models.reading import (
     TOOL,
     ask,
     holds,
-    new_keys,
     only,
-    play_objects,
     read,
     talking,
 )
@@ -74,8 +72,15 @@ PARTS = [
 ]
 
 
+play_events = API["google"].play
+
+
+def play(*parts, **fields) -> list:
+    return play_events(answer(*parts, **fields))
+
+
 def answered(parts, origin=OURS) -> Message:
-    return read(play_objects(GeminiDecoder(new_key=new_keys()), answer(*parts))).message(origin)
+    return read(play(*parts)).message(origin)
 
 
 def test_what_the_model_made_goes_back_exactly_as_it_came():
@@ -179,14 +184,6 @@ def test_a_refusal_of_what_is_not_there_names_nothing():
 def test_what_belongs_to_another_model_of_the_provider_stays_out():
     other = Origin(api=OURS.api, provider=OURS.provider, model="another")
     assert SIGNATURE not in json.dumps(written(user(), answered(PARTS, other), user()))
-
-
-def play(*parts, **fields) -> list:
-    return play_events(answer(*parts, **fields))
-
-
-def play_events(events, **options) -> list:
-    return play_objects(GeminiDecoder(new_key=new_keys(), **options), events)
 
 
 def test_thoughts_before_a_mistake_are_closed():

@@ -41,10 +41,8 @@ from tests.eca_server.models.reading import (
     ask,
     backend_of,
     failure,
-    new_keys,
     notes,
     only,
-    play_objects,
     text_of,
     thoughts_of,
 )
@@ -190,12 +188,8 @@ def test_the_variable_is_read_as_ollama_reads_it(host, base):
     assert address_of(host) == base
 
 
-def decoder(**options) -> OllamaDecoder:
-    return OllamaDecoder(new_key=new_keys(), **options)
-
-
-def play(*objects, **fields) -> list:
-    return play_objects(decoder(), answer(*objects, **fields))
+def play(*objects) -> list:
+    return API["ollama"].play(answer(*objects))
 
 
 def test_thinking_between_tags_is_thinking_where_the_server_does_not_mark_it():
@@ -219,7 +213,7 @@ FULL = {"prompt_eval_count": 4_000, "eval_count": 95}
     ],
 )
 def test_a_done_reason_has_its_meaning(fields, context, reason):
-    ended = play_objects(decoder(context=context), answer(text("x"), **fields))[-1]
+    ended = API["ollama"].play(answer(text("x"), **fields), context=context)[-1]
     assert ended == Finished(reason=reason)
 
 
@@ -239,7 +233,7 @@ def test_what_is_odd_or_new_is_no_error(odd):
 
 
 def test_a_gateway_may_send_the_objects_as_events_and_nothing_follows_the_end():
-    decoding = decoder()
+    decoding = OllamaDecoder()
     events = []
     for each in answer(text("Hi")):
         events += decoding.feed(SSEvent(event="message", data=json.dumps(each)))
@@ -247,7 +241,7 @@ def test_a_gateway_may_send_the_objects_as_events_and_nothing_follows_the_end():
     assert decoding.done
     assert decoding.feed_object(text("more")) == decoding.close() == []
     with pytest.raises(BackendError, match="not JSON"):
-        decoder().feed(SSEvent(event="message", data="{"))
+        OllamaDecoder().feed(SSEvent(event="message", data="{"))
 
 
 MODEL = "qwen3:8b"

@@ -37,6 +37,7 @@ from eca_server.models.events import (
 )
 from eca_server.models.history import Message
 from eca_server.models.openai_chat.decoder import ChatDecoder
+from tests.eca_server.models.every_api import API
 from tests.eca_server.models.histories import model, user
 from tests.eca_server.models.openai_chat.scripted import STOP, decoder, delta, fragment, play, tool
 from tests.eca_server.models.reading import (
@@ -45,7 +46,6 @@ from tests.eca_server.models.reading import (
     ask,
     backend_of,
     calls_of,
-    decode,
     failure,
     only,
     talking,
@@ -243,7 +243,7 @@ def test_refusals_citations_and_images_are_events_of_their_own():
 
 def test_bytes_that_are_not_unicode_are_replaced_and_end_nothing():
     body = json.dumps(delta(content="aXb")).encode().replace(b"X", b"\xff")
-    events, error = decode(ChatDecoder(), [b"data: " + body + b"\n\n", b"data: [DONE]\n\n"])
+    events, error = API["openai-chat"].decode([b"data: " + body + b"\n\n", b"data: [DONE]\n\n"])
     assert (text_of(events), error) == ("a\ufffdb", None)
 
 

@@ -52,16 +52,16 @@ from tests.eca_server.models.reading import (
     ask,
     check_grammar,
     holds,
-    new_keys,
     notes,
     only,
-    play_objects,
     read,
     talking,
     text_of,
 )
 from tests.eca_server.models.test_streams import check_answer
 from tests.eca_server.models.written import PICTURE_DATA, write
+
+play = API["openai-responses"].play
 
 
 def sent(*history: Message, **options) -> list[dict]:
@@ -70,8 +70,7 @@ def sent(*history: Message, **options) -> list[dict]:
 
 def replayed(*items, follow) -> list[dict]:
     """Return the input items for an answer made of these items, and of what follows."""
-    events = play_objects(ResponsesDecoder(new_key=new_keys()), answer(*items))
-    return sent(user(), read(events).message(OURS), follow)[1:]
+    return sent(user(), read(play(answer(*items))).message(OURS), follow)[1:]
 
 
 def test_items_go_back_in_their_order_with_what_the_model_wants_of_them():
@@ -154,10 +153,6 @@ def test_a_chat_has_one_key_in_the_cache_and_another_chat_another():
 
     assert key("a") == key("a") != key("b")
     assert len(key("a" * 1000)) <= 64
-
-
-def play(events, **options) -> list:
-    return play_objects(ResponsesDecoder(new_key=new_keys(), **options), events)
 
 
 def without(events, *kinds) -> list[dict]:
