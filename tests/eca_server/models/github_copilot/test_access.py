@@ -19,7 +19,7 @@ from eca_server.models.github_copilot.backend import read_models
 from eca_server.models.history import Message, Origin
 from eca_server.models.http_backend import HTTPBackend
 from eca_server.secret import Secret
-from tests.eca_server.models.github_copilot.github import LOGIN, GitHub, github
+from tests.eca_server.models.github_copilot.github import LOGIN, TOKEN, GitHub, github
 from tests.eca_server.models.histories import PICTURE, model, tool, tool_call, tool_result, user
 from tests.eca_server.models.reading import ask, backend_of, failure
 
@@ -63,7 +63,7 @@ async def test_a_login_buys_a_token_that_says_where_requests_go() -> None:
     async with copilot([reply("Hi"), reply("again")]) as ours:
         assert (await ours.ask()).text == "Hi"
         assert (await ours.ask()).text == "again"
-        assert [head["authorization"] for head in ours.github.requests] == [f"token {LOGIN}"]
+        assert [head["authorization"] for head in ours.github.headers] == [f"token {LOGIN}"]
         assert ours.sent("authorization") == TOKENS[:1] * 2
         assert ours.hidden == {Secret("tid=planted1;exp=1")}
         assert len(set(ours.sent("x-request-id"))) == 2
@@ -76,7 +76,7 @@ async def test_we_say_who_we_are_and_a_user_may_say_something_else() -> None:
             await ours.ask()
             sent = [ours.sent(name) for name in ("editor-version", "copilot-integration-id")]
             assert sent == [[each] for each in named]
-            assert ours.github.requests[0]["editor-version"] == "eca-python/0.1"
+            assert ours.github.headers[0]["editor-version"] == "eca-python/0.1"
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ NO_ACCESS = {"error_details": {"message": "No access", "url": "https://gh.exampl
 )
 async def test_what_github_refuses_is_reported_without_the_login(status, body, kind, words) -> None:
     async with copilot([]) as ours:
-        ours.github.refuses = status, body
+        ours.github.says[TOKEN] = [(status, body)]
         with pytest.raises(BackendError, match=words) as caught:
             await ours.ask()
         assert caught.value.kind == kind
