@@ -34,8 +34,7 @@ from eca_server.secret import Secret
 from tests.eca_server.models.anthropic import scripted as anthropic
 from tests.eca_server.models.google import scripted as google
 from tests.eca_server.models.openai_responses import scripted as responses
-from tests.eca_server.models.providers import models_of
-from tests.eca_server.models.reading import new_keys
+from tests.eca_server.models.reading import models_of, new_keys
 
 PROMPT_TOKENS, ANSWER_TOKENS = 100, 20
 

@@ -1,6 +1,8 @@
-"""The shared parts of the APIs' tests: events decoded, read and checked; backends asked."""
+"""The shared parts of the APIs' tests: models made and asked, requests, events read and checked."""
 
+import base64
 import itertools
+import json
 import math
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -14,10 +16,13 @@ from hypothesis import strategies as st
 
 from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import Provider
+from eca_server.config.settings import Config
+from eca_server.config.settings import Provider as Settings
 from eca_server.models.access import Access, KeyAccess
 from eca_server.models.answer import Answer
 from eca_server.models.apis import APIS
-from eca_server.models.backend import Backend, BackendError, Request, Tool
+from eca_server.models.backend import Backend, BackendError, ModelInfo, Request, Tool
+from eca_server.models.encoding import encoded
 from eca_server.models.events import (
     Block,
     Citation,
@@ -38,9 +43,12 @@ from eca_server.models.events import (
     Usage,
 )
 from eca_server.models.facts import Capabilities
+from eca_server.models.history import Message
 from eca_server.models.http_backend import HTTPBackend
+from eca_server.models.listings import Endpoint, Listing
+from eca_server.models.models import Models
 from eca_server.models.provider_client import ProviderClient
-from tests.eca_server.models.histories import OURS, tool, tool_result, user
+from tests.eca_server.models.histories import OURS, PICTURE, tool, tool_result, user
 
 HELLO = Request(messages=[user()])
 TOOL = Tool(name="f", description="d", parameters={"type": "object"})
@@ -83,6 +91,64 @@ async def talking(
     """Run a provider with that script, and a backend that asks it."""
     async with Provider(script) as provider, HTTPClient() as http:
         yield provider, backend_of(api, url=provider.url, http=http, **options)
+
+
+def models_of(
+    providers: Mapping[str, Settings],
+    *,
+    http: HTTPClient | None = None,
+    listed: Mapping[str, Sequence[str | ModelInfo]] | None = None,
+    environ: Mapping[str, str] | None = None,
+    **config: Any,
+) -> Models:
+    """Return the models of these providers; `listed` has the models that some of them list."""
+
+    def listing(endpoint: Endpoint) -> Listing | None:
+        names = (listed or {}).get(endpoint.provider)
+        return Listing(models=tuple(map(_named, names)), at=0) if names else None
+
+    return Models(
+        Config(providers=providers, **config),
+        environ=environ or {},
+        http=http or HTTPClient(),
+        listing=listing,
+    )
+
+
+def _named(name: str | ModelInfo) -> ModelInfo:
+    return ModelInfo(name=name) if isinstance(name, str) else name
+
+
+HISTORY = {
+    "openai-chat": "messages",
+    "openai-responses": "input",
+    "anthropic": "messages",
+    "google": "contents",
+    "ollama": "messages",
+}
+"""The field of a request that holds the history."""
+
+PICTURE_DATA = base64.b64encode(PICTURE.data).decode()
+
+
+def payload_of(backend: HTTPBackend, request: Request) -> dict[str, Any]:
+    return json.loads(encoded(backend.payload(request)))
+
+
+def write(api: str, *history: Message, **options: Any) -> dict[str, Any]:
+    """Return the request of a history; `options` are fields of it, too."""
+    names = attrs.fields_dict(Request)
+    fields = {name: options.pop(name) for name in names if name in options}
+    return payload_of(backend_of(api, **options), Request(messages=history, **fields))
+
+
+def write_history(api: str, *history: Message, **options: Any) -> list[dict[str, Any]]:
+    """Return the history of a request, without marks for a cache."""
+    written = write(api, *history, **options)[HISTORY[api]]
+    for message in written:
+        for block in message["content"] if api == "anthropic" else ():
+            block.pop("cache_control", None)
+    return written
 
 
 class Scripted(httpx.AsyncBaseTransport, httpx.AsyncByteStream):

@@ -27,10 +27,9 @@ from tests.eca_server.models.google.test_schema import schemas
 from tests.eca_server.models.histories import file, user
 from tests.eca_server.models.ollama import scripted as ollama
 from tests.eca_server.models.openai_responses import scripted as responses
-from tests.eca_server.models.reading import only, read, text_of, thoughts_of
+from tests.eca_server.models.reading import only, read, text_of, thoughts_of, write
 from tests.eca_server.models.test_requests import HISTORIES
 from tests.eca_server.models.test_streams import anthropic_blocks, ollama_objects
-from tests.eca_server.models.written import write
 from tests.lazy import LazyModule
 
 slow_import = pytest.mark.long  # the packages take seconds; our own checkers run always

@@ -54,10 +54,11 @@ from tests.eca_server.models.reading import (
     failure,
     holds,
     only,
+    payload_of,
     talking,
+    write_history,
 )
-from tests.eca_server.models.written import payload_of, write_history
-from tests.eca_server.models.written import write as write_any
+from tests.eca_server.models.reading import write as write_any
 
 SEARCHED = {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {}}
 SEARCH_RESULT = search_result("https://a.example", call_id="srv_1")(0)[0]["content_block"]

@@ -46,8 +46,9 @@ from tests.eca_server.models.reading import (
     only,
     read,
     talking,
+    write,
+    write_history,
 )
-from tests.eca_server.models.written import write, write_history
 
 OLD = {"model": "gemini-2.5-pro"}
 

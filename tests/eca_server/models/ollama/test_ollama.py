@@ -45,8 +45,9 @@ from tests.eca_server.models.reading import (
     only,
     text_of,
     thoughts_of,
+    write,
+    write_history,
 )
-from tests.eca_server.models.written import write, write_history
 
 ONE = {"raw": '{"n":1}', "arguments": {"n": 1}}
 

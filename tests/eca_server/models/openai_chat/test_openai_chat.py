@@ -51,8 +51,8 @@ from tests.eca_server.models.reading import (
     talking,
     text_of,
     thoughts_of,
+    write,
 )
-from tests.eca_server.models.written import write
 
 
 def test_a_turn_writes_what_is_new_and_not_the_whole_history(monkeypatch):

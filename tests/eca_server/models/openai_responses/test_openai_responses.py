@@ -48,6 +48,7 @@ from tests.eca_server.models.openai_responses.scripted import (
     search,
 )
 from tests.eca_server.models.reading import (
+    PICTURE_DATA,
     TOOL,
     ask,
     check_grammar,
@@ -57,9 +58,9 @@ from tests.eca_server.models.reading import (
     read,
     talking,
     text_of,
+    write,
 )
 from tests.eca_server.models.test_streams import check_answer
-from tests.eca_server.models.written import PICTURE_DATA, write
 
 play = API["openai-responses"].play
 
