@@ -33,6 +33,7 @@ from eca_server.models.stream_decoder import StreamDecoder
 from eca_server.secret import Secret
 from tests.eca_server.models.anthropic import scripted as anthropic
 from tests.eca_server.models.google import scripted as google
+from tests.eca_server.models.ollama import scripted as ollama
 from tests.eca_server.models.openai_responses import scripted as responses
 from tests.eca_server.models.reading import models_of, new_keys
 
@@ -288,29 +289,15 @@ def _google(answer: ScriptedAnswer) -> list[bytes]:
 
 
 def _ollama(answer: ScriptedAnswer) -> list[bytes]:
-    calls = [
-        {"function": {"name": call.name, "arguments": dict(call.arguments)}}
-        for call in answer.calls
-    ]
-    messages = [
-        *({"content": "", "thinking": piece} for piece in answer.thoughts),
-        *({"content": piece} for piece in answer.text),
-        *([{"content": "", "tool_calls": calls}] if calls else []),
-    ]
-    head = {"model": "m", "created_at": "2025-01-01T00:00:00Z"}
-    end = {
-        "message": {"role": "assistant", "content": ""},
-        "done": True,
-        "done_reason": "length" if answer.cut else "stop",
-        "prompt_eval_count": PROMPT_TOKENS,
-        "eval_count": ANSWER_TOKENS,
-    }
-    values = [{"message": {"role": "assistant", **message}, "done": False} for message in messages]
-    return [_line({**head, **value}) for value in (*values, end)]
-
-
-def _line(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False).encode() + b"\n"
+    calls = [ollama.call(call.name, dict(call.arguments)) for call in answer.calls]
+    objects = ollama.answer(
+        *map(ollama.thinking, answer.thoughts),
+        *map(ollama.text, answer.text),
+        *([ollama.calls(*calls)] if calls else []),
+        reason="length" if answer.cut else "stop",
+        counts={"prompt_eval_count": PROMPT_TOKENS, "eval_count": ANSWER_TOKENS},
+    )
+    return [ollama.written(each) for each in objects]
 
 
 EVERY_API = (
@@ -367,7 +354,7 @@ EVERY_API = (
         say=_ollama,
         decoder=OllamaDecoder,
         refuse=lambda _status, _code, words: {"error": words},
-        fail=lambda _code, words: _line({"error": words}),
+        fail=lambda _code, words: ollama.written({"error": words}),
         overloaded=(503, ""),
         framing="lines",
         content_type="application/x-ndjson",

@@ -162,8 +162,8 @@ FAILED = chunk({"error": UNREADABLE})
 FILTER = "function_call_filter: MALFORMED_FUNCTION_CALL"
 FILTERED = chunk({"choices": [{"delta": {}, "finish_reason": FILTER}]})
 MALFORMED = {"finish": "MALFORMED_FUNCTION_CALL", "finishMessage": "print("}
-MISTAKE = google.steps(google.answer(google.thought("hm"), **MALFORMED))
-LEAKED = google.steps(google.answer(*map(google.text_part, ("I call", "f(n=")), **MALFORMED))
+MISTAKE = google.reply(google.thought("hm"), **MALFORMED)
+LEAKED = google.reply(*map(google.text_part, ("I call", "f(n=")), **MALFORMED)
 
 
 @pytest.mark.parametrize(

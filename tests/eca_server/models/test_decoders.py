@@ -76,7 +76,7 @@ EXACT: dict[str, tuple[Started, Any, tuple[Any, Any], list[list[str]]]] = {
         (None, None),
         WHOLE_PIECES,
     ),
-    "ollama": (Started(model="m"), None, (None, None), WHOLE_PIECES),
+    "ollama": (Started(model="qwen3:8b"), None, (None, None), WHOLE_PIECES),
 }
 """By API: the start, the opaque data of the thoughts, ids and pieces of calls."""
 

@@ -278,7 +278,7 @@ async def test_an_answer_ends_though_its_connection_stays_open(api, monkeypatch)
     assert read_answer(answer) == expected(ALL)
 
 
-MISSING_SIGNATURE = google.steps(google.answer(finish="MISSING_THOUGHT_SIGNATURE"))
+MISSING_SIGNATURE = google.reply(finish="MISSING_THOUGHT_SIGNATURE")
 SECRETS_REFUSED = {
     "anthropic": (
         "messages.1.content.0: Invalid `signature` in `thinking` block",
