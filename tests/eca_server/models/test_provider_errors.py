@@ -68,6 +68,9 @@ _CRASHED = "Overloaded\nTraceback (most recent call last):\n  dist/cli.js"
 _PER_MINUTE = "on tokens per min (TPM): Limit 30000, Requested 40000."
 _LONG = "This model's maximum context length is 8192 tokens. However, you requested about 9000"
 
+_DETAIL = [{"loc": ["body", "stop"], "msg": "Extra inputs are not permitted"}]
+_NESTED = {"detail": [{"loc": ["a", 1], "msg": "m"}]}
+_INNER = json.dumps({"error": {"message": "inner"}})
 FULL, NO_MODEL, UNABLE = "context_overflow", "model_not_found", "unsupported_feature"
 FILTERED, NO_IMAGE, LARGE = "content_filter", "invalid_image", "request_too_large"
 LIMITED, BUSY, INVALID = "rate_limit", "overloaded", "invalid_request"
@@ -159,7 +162,7 @@ ANSWERS = {
         (429, {"error": "you've reached your hourly usage limit"}, LIMITED),
         (429, {"error": "you (x) have reached your weekly usage limit, upgrade"}, "quota"),
         (400, {"error": "the prompt is longer than the context length currently available"}, FULL),
-        (404, {"error": "model 'x' not found, try pulling it first"}, NO_MODEL),
+        (404, {"error": "model 'x' not found, try pulling it first"}, NO_MODEL, "model 'x'"),
         (400, {"error": "registry.ollama.ai/library/x does not support tools"}, UNABLE),
         (503, {"error": "server busy, maximum pending requests exceeded"}, BUSY),
         (500, {"error": "llama runner process has terminated: signal: killed"}, BUSY),
@@ -266,8 +269,24 @@ ANSWERS = {
         (400, _openai("m", "data_inspection_failed"), FILTERED),
         (400, _openai("Access denied", "Arrearage"), "quota"),
     ],
-    "what lies between": [
-        (407, "", "configuration"),
+    "any server": [
+        (400, {"error": {"message": "m", "type": None, "code": None}}, INVALID, "m"),
+        (400, {"error": {"code": 400, "message": "API key not valid"}}, "auth", "API key not v"),
+        (400, [{"error": {"code": 400, "message": "m", "status": "X"}}], INVALID, "m"),
+        (402, {"error": {"message": "m", "metadata": {"raw": "why"}}}, "quota", "m: why"),
+        (422, {"object": "error", "message": _NESTED}, INVALID, "a.1: m"),
+        (422, {"detail": _DETAIL}, UNABLE, "body.stop: Extra"),
+        (403, {"message": "m", "documentation_url": "u"}, "permission", "m"),
+        (403, "<html><title>Blocked</title></html>", "network", "Blocked"),
+        (500, "plain words\nmore", BUSY, "plain words"),
+        (503, "", BUSY, "503"),
+        (500, {"error": {"code": 500, "message": _INNER}}, BUSY, "inner"),
+        (413, "", LARGE, "413"),
+        (307, "", "network", "redirects to nowhere"),
+        (511, "<html><title>Log in</title></html>", "network", "Log in"),
+        (407, "<html><title>Denied</title></html>", "configuration", "the proxy requires a login"),
+        (403, {"message": "You have exceeded a rate limit"}, LIMITED, "exceeded"),
+        (418, "\u2615", INVALID, "\u2615"),
         (502, "<html><title>502 Bad Gateway</title></html>", BUSY),
         (524, "<html><title>A timeout occurred</title></html>", BUSY),
     ],
@@ -280,8 +299,11 @@ ANSWERS = {
 )
 def test_what_a_provider_says_has_its_class_and_its_text(provider, status, body, kind, shown):
     text = body if isinstance(body, str) else json.dumps(body)
-    error = error_from_response(status, {}, text.encode())
-    assert (error.kind, error.retryable, error.status) == (kind, kind in TRANSIENT, status)
+    error = error_from_response(status, {"x-request-id": "r1"}, text.encode())
+    is_transient = kind in TRANSIENT and kind != "network"  # a page of the network stays
+    assert (error.kind, error.retryable, error.status) == (kind, is_transient, status)
+    assert error.request_id == "r1"
+    assert not shown or "{" in shown or "{" not in error.message
     if provider == "Anthropic":
         assert error.code == body["error"]["type"] or "details" in body["error"]
     message = user_message(error, provider=provider, model="m")
