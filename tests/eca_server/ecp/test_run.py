@@ -1,4 +1,4 @@
-"""`ecp` as a user runs it: the real process, its files, its exit codes."""
+"""`ecp` as a user runs it: the real process, its modules, its files, its exit codes."""
 
 import json
 import os
@@ -370,3 +370,43 @@ def test_a_terminal_shows_the_progress_beside_the_results(tmp_path, capsys, monk
     assert "\x1b" not in printed.out
     heads = [line.partition(":")[0] for line in printed.out.splitlines()]
     assert heads[:2] == ["passed s0", "FAILED s1"]
+
+
+LOADED = """
+import json, sys
+from eca_server.ecp.cli import run
+try:
+    code = run(sys.argv[1:])
+except SystemExit as end:
+    code = end.code
+print(json.dumps([code, *sys.modules]))
+"""
+
+NEVER = {"httpx", "jinja2", "eca_server.config.loading", "eca_server.connection.server"}
+CHECKED = NEVER | {"trio", "anyio", "ssl", "importlib.metadata", "regex"}
+RAN = NEVER | {"regex", "multiprocessing", "eca_server.ecp.reports.html", "eca_server.models"}
+
+
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize(
+    ("command", "spared"),
+    [
+        (["--help"], CHECKED | {"attrs", "yaml", "importlib.resources"}),
+        (["validate", "m.yaml"], CHECKED),
+        (["run", "--manifest", "m.yaml"], RAN),
+    ],
+    ids=["--help", "validate", "run"],
+)
+def test_a_command_loads_no_more_than_it_needs(command, spared, tmp_path):
+    manifest(tmp_path, "good")
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED, *command],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    code, *loaded = json.loads(done.stdout.splitlines()[-1])
+    assert code == 0, done.stderr
+    assert not spared & set(loaded)
