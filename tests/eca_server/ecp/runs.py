@@ -8,7 +8,7 @@ import attrs
 import trio
 
 from eca_server.ecp.batch import Batch, PlannedScenario, RunLimits
-from eca_server.ecp.manifest.model import Grader, Scenario, Step
+from eca_server.ecp.manifest.model import Grader, Manifest, Scenario, Step
 from eca_server.ecp.results import ScenarioReport
 from eca_server.ecp.scheduler import run_all
 from eca_server.ecp.target import Target
@@ -95,6 +95,11 @@ def scenario(name: str, *steps: Step | str) -> Scenario:
     """Make a scenario of steps, or of inputs with any non-empty answer."""
     made = [step(each, contains("")) if isinstance(each, str) else each for each in steps]
     return Scenario(name=name, steps=tuple(made))
+
+
+def manifest(*scenarios: Scenario, path: Path = Path("m.yaml")) -> Manifest:
+    """Make a manifest of scenarios."""
+    return Manifest(path=path, digest="0" * 64, name="n", target="t", scenarios=scenarios)
 
 
 def batch(

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.eca_protocol.ecp.agents import SCRIPT
-from tests.eca_server.ecp.runs import KILLS_ITS_WORKER, OBEDIENT
+from tests.eca_server.ecp.runs import KILLS_ITS_WORKER
 from tests.eca_server.ecp.test_run import REPOSITORY, manifest
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(REPOSITORY)}
@@ -74,7 +73,7 @@ def summary(report: dict[str, Any]) -> list[tuple[Any, ...]]:
 @pytest.mark.long
 def test_a_cluster_that_loses_a_worker_gives_the_report_of_one_machine(address, tmp_path):
     inputs = ["count"] * 5 + ["fail", f"kill once {tmp_path / 'killed'}"] + ["count"] * 5
-    manifest(tmp_path, *inputs, agent=SCRIPT + OBEDIENT % KILLS_ITS_WORKER, value="1")
+    manifest(tmp_path, *inputs, change=KILLS_ITS_WORKER, value="1")
     code, report, errors = run(tmp_path, "--dask", address)
     assert (code, len(report["scenarios"])) == (2, 12), errors
     assert (tmp_path / "killed").exists(), "no worker was killed"

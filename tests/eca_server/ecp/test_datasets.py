@@ -8,16 +8,14 @@ import pytest
 
 from eca_server.ecp.datasets import MAX_SIZE, load_datasets
 from eca_server.ecp.manifest.model import Dataset, Manifest, ManifestInvalid, Scenario, Step
+from tests.eca_server.ecp.runs import manifest
 
 
-def manifest(folder: Path, **dataset: Any) -> Manifest:
+def with_rows(folder: Path, **dataset: Any) -> Manifest:
     fields = {"type": "csv", "source": "rows.csv", "line": 7, "column": 3} | dataset
-    scenarios = (
-        Scenario(name="rows", dataset=Dataset(**fields)),
-        Scenario(name="by hand", steps=(Step(input="x"),)),
-    )
-    path = folder / "m.yaml"
-    return Manifest(path=path, digest="0", name="n", target="t", scenarios=scenarios)
+    rows = Scenario(name="rows", dataset=Dataset(**fields))
+    by_hand = Scenario(name="by hand", steps=(Step(input="x"),))
+    return manifest(rows, by_hand, path=folder / "m.yaml")
 
 
 def rows(read: Manifest) -> list[tuple[str, str | None]]:
@@ -39,31 +37,31 @@ GOOD: list[tuple[str, str, list[tuple[str, str | None]]]] = [
 def test_each_row_is_a_step_and_its_output_the_expectation(tmp_path):
     for kind, data, expected in GOOD:
         (tmp_path / "rows.csv").write_bytes(data.encode())
-        read = load_datasets(manifest(tmp_path, type=kind), {})
+        read = load_datasets(with_rows(tmp_path, type=kind), {})
         assert rows(read) == expected
         assert read.scenarios[1].steps == (Step(input="x"),)
     (grader,) = read.scenarios[0].steps[0].graders
     assert (grader.type, grader.condition) == ("text_match", "equals")
     assert grader.field == "public_output"
     (tmp_path / "rows.csv").write_bytes(b"q,a\n1,2\n")
-    read = load_datasets(manifest(tmp_path, input_column="q", output_column="a"), {})
+    read = load_datasets(with_rows(tmp_path, input_column="q", output_column="a"), {})
     assert rows(read) == [("1", "2")]
 
 
 def test_only_a_named_output_column_must_be_in_every_row(tmp_path):
     (tmp_path / "rows.csv").write_bytes(b'{"input": "a", "output": ""}\n{"input": "b"}\n')
-    (warning,) = load_datasets(manifest(tmp_path, type="jsonl"), {}).warnings
+    (warning,) = load_datasets(with_rows(tmp_path, type="jsonl"), {}).warnings
     assert warning.level == "warning"
     assert str(warning) == (
         f"{tmp_path}/m.yaml:7:3: dataset: rows.csv: 1 of 2 rows have no column 'output': "
         "a step without graders checks nothing"
     )
-    named = load_datasets(manifest(tmp_path, type="jsonl", output_column="input"), {})
+    named = load_datasets(with_rows(tmp_path, type="jsonl", output_column="input"), {})
     assert named.warnings == ()
     why = "rows.csv, line 2: expected the column 'output', got input"
-    assert why in refusal(manifest(tmp_path, type="jsonl", output_column="output"))
+    assert why in refusal(with_rows(tmp_path, type="jsonl", output_column="output"))
     why = "rows.csv, line 1: expected the column 'answer', got input, output"
-    assert why in refusal(manifest(tmp_path, type="jsonl", output_column="answer"))
+    assert why in refusal(with_rows(tmp_path, type="jsonl", output_column="answer"))
 
 
 BAD: list[tuple[str, bytes, str]] = [
@@ -98,7 +96,7 @@ def refusal(read: Manifest, environment: dict[str, str] | None = None) -> str:
 def test_an_error_in_a_row_names_its_position(tmp_path):
     for kind, data, why in BAD:
         (tmp_path / "rows.csv").write_bytes(data)
-        error = refusal(manifest(tmp_path, type=kind))
+        error = refusal(with_rows(tmp_path, type=kind))
         assert error.startswith(f"{tmp_path}/m.yaml:7:3: dataset: rows.csv")
         assert why in error, (data, error)
         assert "\n" not in error
@@ -112,13 +110,13 @@ def test_a_source_is_a_file_of_the_manifest_s_folder(tmp_path, monkeypatch):
     (folder / "link.csv").symlink_to(tmp_path / "rows.csv")
     os.mkfifo(folder / "pipe.csv")
     monkeypatch.chdir("/")
-    inside = manifest(folder, source="${env:PLACE}/rows.csv")
+    inside = with_rows(folder, source="${env:PLACE}/rows.csv")
     assert rows(load_datasets(inside, {"PLACE": "data"})) == [("a", None)]
     assert "the variable PLACE is not set" in refusal(inside)
     outside = "is outside the manifest's folder; --allow-outside permits it"
     for source in ("../rows.csv", "link.csv", f"{tmp_path}/rows.csv"):
-        assert outside in refusal(manifest(folder, source=source))
-        allowed = load_datasets(manifest(folder, source=source), {}, allow_outside=True)
+        assert outside in refusal(with_rows(folder, source=source))
+        allowed = load_datasets(with_rows(folder, source=source), {}, allow_outside=True)
         assert rows(allowed) == [("a", None)]
     for source, why in [
         ("none.csv", "none.csv: No such file or directory"),
@@ -126,7 +124,7 @@ def test_a_source_is_a_file_of_the_manifest_s_folder(tmp_path, monkeypatch):
         ("pipe.csv", "pipe.csv is not a regular file"),
         ("a\0b", "'a\\x00b' is not a path"),
     ]:
-        assert why in refusal(manifest(folder, source=source))
+        assert why in refusal(with_rows(folder, source=source))
     monkeypatch.setattr("eca_server.ecp.datasets.MAX_ROWS", 0)
     assert "expected at most 0 rows, got more" in refusal(inside, {"PLACE": "data"})
     os.truncate(folder / "data" / "rows.csv", MAX_SIZE + 1)
@@ -134,8 +132,8 @@ def test_a_source_is_a_file_of_the_manifest_s_folder(tmp_path, monkeypatch):
 
 
 def test_every_invalid_dataset_is_reported(tmp_path):
-    one = manifest(tmp_path, source="a.csv").scenarios
-    two = manifest(tmp_path, source="b.csv").scenarios
-    path = tmp_path / "m.yaml"
-    both = Manifest(path=path, digest="0", name="n", target="t", scenarios=one + two)
+    scenarios = [
+        each for name in "ab" for each in with_rows(tmp_path, source=f"{name}.csv").scenarios
+    ]
+    both = manifest(*scenarios, path=tmp_path / "m.yaml")
     assert [line.split()[2] for line in refusal(both).splitlines()] == ["a.csv:", "b.csv:"]

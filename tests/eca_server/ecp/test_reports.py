@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from eca_server.ecp.audit import make_audit, sum_usage
 from eca_server.ecp.batch import RunLimits
-from eca_server.ecp.manifest.model import Manifest
 from eca_server.ecp.reports.html import render_html
 from eca_server.ecp.reports.junit import render_junit
 from eca_server.ecp.reports.masking import make_masker, mask_report
 from eca_server.ecp.results import NOTHING_CHECKED, RunReport, ScenarioReport, StepReport
 from eca_server.workbench.report_files import Outputs, OutputsInvalid
+from tests.eca_server.ecp.runs import manifest
 from tests.eca_server.ecp.sample_reports import CRASHED, HOSTILE, POLITE, a_report, hours, no_result
 from tests.eca_server.workbench.page_reader import Page
 
@@ -330,10 +330,9 @@ def test_a_file_is_written_whole_or_not_at_all_and_the_others_anyway(tmp_path):
 
 
 def audit_of(report: RunReport) -> dict[str, Any]:
-    manifest = Manifest(path=Path("m.yaml"), digest="0" * 64, name="n", target="t", scenarios=())
     started = datetime(2026, 11, 22, 8, 0, 0, 1500, tzinfo=UTC)
     times = {"started": started, "finished": started.replace(minute=1), "seconds": 60.0000004}
-    return make_audit(report, manifest, RunLimits(run=60.0), **times)
+    return make_audit(report, manifest(), RunLimits(run=60.0), **times)
 
 
 def test_the_audit_names_the_agent_the_times_the_limits_and_the_sums():

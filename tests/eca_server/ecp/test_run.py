@@ -1,4 +1,4 @@
-"""`ecp` as a user runs it: the real process, its files, its exit codes."""
+"""`ecp` as a user runs it: the real process, its modules, its files, its exit codes."""
 
 import json
 import os
@@ -17,6 +17,7 @@ import pytest
 from eca_server.ecp.cli import run
 from tests.eca_protocol.ecp.agents import SCRIPT
 from tests.eca_server import fork_server
+from tests.eca_server.ecp.runs import OBEDIENT
 from tests.eca_server.processes import processes_in
 from tests.promises import within
 
@@ -28,18 +29,9 @@ ENVIRONMENT = {name: text for name, text in os.environ.items() if "PYTHON" not i
 }
 """The environment of an activated virtual environment, with the tree under test."""
 
-AGENT = f"""{SCRIPT}
-while True:
-    r = read()
-    if r["method"] == "agent/initialize":
-        hello(r)
-    elif r["method"] == "agent/reset":
-        answer(r, True)
-    elif r["params"]["input"] == "wait":
-        time.sleep(600)
-    else:
-        done(r, r["params"]["input"])
-"""
+SLEEPS = "hang = lambda: time.sleep(600)"
+"""A change for `OBEDIENT`: a hanging agent does not notice the end of its input."""
+
 DEAF = """
 import os, signal, sys
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -69,15 +61,17 @@ def started(*arguments: str | Path, cwd: Path, **streams: Any) -> subprocess.Pop
     return subprocess.Popen(command, cwd=cwd, text=True, **{"env": ENVIRONMENT, **streams})
 
 
-def manifest(folder: Path, *inputs: str, agent: str = AGENT, value: str = "good") -> Path:
-    """Write an agent, and a manifest with a scenario for each input."""
-    (folder / "agent.py").write_text(agent, "utf-8")
+def manifest(
+    folder: Path, *inputs: str, agent: str = "", change: str = "", value: str = "good"
+) -> Path:
+    """Write an agent, by default a changed obedient one, and a scenario for each input."""
+    (folder / "agent.py").write_text(agent or SCRIPT + OBEDIENT % change, "utf-8")
     graders = f"graders: [{{type: text_match, condition: contains, value: '{value}'}}]"
     scenarios = "".join(
         f"- name: s{number}\n  steps: [{{input: {text}, {graders}}}]\n"
         for number, text in enumerate(inputs)
     )
-    flags = "-S -E " if agent is AGENT else ""
+    flags = "" if agent else "-S -E "
     head = f"manifest_version: v1\nname: n\ntarget: {sys.executable} {flags}agent.py\nscenarios:\n"
     (folder / "m.yaml").write_text(f"{head}{scenarios}", "utf-8")
     return folder / "m.yaml"
@@ -138,7 +132,7 @@ def test_no_locale_changes_a_report(tmp_path):
 @pytest.mark.long(but=1)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_leaves_the_report_of_what_ran_and_no_process(tmp_path, number, code):
-    manifest(tmp_path, "good", "wait", "good")
+    manifest(tmp_path, "good", "hang", "good", change=SLEEPS)
     os.mkfifo(tmp_path / "page")
     arguments = ("run", "m.yaml", "--json-out", "r.json", "--report", "page", "--verbose")
     with started(*arguments, cwd=tmp_path, stdout=subprocess.PIPE) as running:
@@ -162,7 +156,7 @@ def test_a_signal_leaves_the_report_of_what_ran_and_no_process(tmp_path, number,
 
 @pytest.mark.long
 def test_workers_end_with_a_killed_run(tmp_path):
-    manifest(tmp_path, "wait", "wait", "wait")
+    manifest(tmp_path, "hang", "hang", "hang", change=SLEEPS)
     command = [*fork_server.ECA, "ecp", "run", "m.yaml", "--jobs", "2"]
     with subprocess.Popen(command, cwd=tmp_path, env=ENVIRONMENT) as running:
         while not processes_in(tmp_path, b"agent.py"):
@@ -305,13 +299,12 @@ serve_stdio(Erring)
 
 
 def test_a_redacted_run_prints_no_answers(tmp_path, capsys, monkeypatch):
-    agent = AGENT.replace('== "wait"', '== "crash"').replace("time.sleep(600)", 'sys.exit("mine")')
-    manifest(tmp_path, "secret-input", "crash", agent=agent)
+    manifest(tmp_path, "secret-input", "exit")
     monkeypatch.chdir(tmp_path)
     assert run(["run", "m.yaml", "--redact", "--verbose"]) == 2
     printed = "".join(capsys.readouterr())
     assert "secret-input" not in printed
-    assert "mine" not in printed
+    assert "out of books" not in printed
     assert "not ok: step 1, text_match of public_output: [redacted]" in printed
 
 
@@ -377,3 +370,43 @@ def test_a_terminal_shows_the_progress_beside_the_results(tmp_path, capsys, monk
     assert "\x1b" not in printed.out
     heads = [line.partition(":")[0] for line in printed.out.splitlines()]
     assert heads[:2] == ["passed s0", "FAILED s1"]
+
+
+LOADED = """
+import json, sys
+from eca_server.ecp.cli import run
+try:
+    code = run(sys.argv[1:])
+except SystemExit as end:
+    code = end.code
+print(json.dumps([code, *sys.modules]))
+"""
+
+NEVER = {"httpx", "jinja2", "eca_server.config.loading", "eca_server.connection.server"}
+CHECKED = NEVER | {"trio", "anyio", "ssl", "importlib.metadata", "regex"}
+RAN = NEVER | {"regex", "multiprocessing", "eca_server.ecp.reports.html", "eca_server.models"}
+
+
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize(
+    ("command", "spared"),
+    [
+        (["--help"], CHECKED | {"attrs", "yaml", "importlib.resources"}),
+        (["validate", "m.yaml"], CHECKED),
+        (["run", "--manifest", "m.yaml"], RAN),
+    ],
+    ids=["--help", "validate", "run"],
+)
+def test_a_command_loads_no_more_than_it_needs(command, spared, tmp_path):
+    manifest(tmp_path, "good")
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED, *command],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    code, *loaded = json.loads(done.stdout.splitlines()[-1])
+    assert code == 0, done.stderr
+    assert not spared & set(loaded)

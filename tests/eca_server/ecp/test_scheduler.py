@@ -5,7 +5,6 @@ import signal
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures import ProcessPoolExecutor as Processes
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -13,13 +12,14 @@ import trio
 
 from eca_server.ecp import scheduler
 from eca_server.ecp.batch import Batch
-from eca_server.ecp.manifest.model import Manifest, Scenario
+from eca_server.ecp.manifest.model import Scenario
 from eca_server.ecp.results import ScenarioReport
 from eca_server.ecp.scheduler import plan, run_all, run_in_worker
 from tests.eca_server.ecp.runs import (
     KILLS_ITS_WORKER,
     batch,
     contains,
+    manifest,
     obedient,
     outcome,
     outputs,
@@ -159,10 +159,6 @@ async def test_workers_that_never_answer_do_not_delay_the_end_of_the_run(monkeyp
     with trio.fail_after(20):
         done = await run_all(whole, make_executor=Deaf, workers=2)
     assert (len(done.reports), done.exit_reason) == (8, "max_duration_exceeded")
-
-
-def manifest(*scenarios: Scenario) -> Manifest:
-    return Manifest(path=Path("m.yaml"), digest="0", name="n", target="t", scenarios=scenarios)
 
 
 async def test_scenarios_are_chosen_by_name_and_repeated_in_the_manifest_s_order():

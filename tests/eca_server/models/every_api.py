@@ -21,6 +21,8 @@ from eca_server.models.answer import Answer
 from eca_server.models.answer_body import AnswerBody, Framing
 from eca_server.models.anthropic.decoder import MessagesDecoder
 from eca_server.models.apis import APIS
+from eca_server.models.backend import BackendError
+from eca_server.models.events import Event
 from eca_server.models.google.decoder import GeminiDecoder
 from eca_server.models.history import Origin, ReasoningPart, ToolCallPart
 from eca_server.models.http_backend import HTTPBackend
@@ -31,8 +33,9 @@ from eca_server.models.stream_decoder import StreamDecoder
 from eca_server.secret import Secret
 from tests.eca_server.models.anthropic import scripted as anthropic
 from tests.eca_server.models.google import scripted as google
+from tests.eca_server.models.ollama import scripted as ollama
 from tests.eca_server.models.openai_responses import scripted as responses
-from tests.eca_server.models.providers import models_of
+from tests.eca_server.models.reading import models_of, new_keys
 
 PROMPT_TOKENS, ANSWER_TOKENS = 100, 20
 
@@ -117,11 +120,36 @@ class ScriptedAPI:
     def refusing(self, status: int, code: str = "", words: str = "no", **fields: Any) -> Reply:
         return Reply(status=status, body=self.refuse(status, code, words), **fields)
 
-    def body(self, keys: str = "key") -> AnswerBody:
+    def body(
+        self,
+        keys: str = "k",
+        *,
+        content_type: str | None = None,
+        decoder: StreamDecoder | None = None,
+    ) -> AnswerBody:
         """Make the body that decodes a stream; the keys of calls are numbered."""
-        numbers = itertools.count(1)
-        decoder = self.decoder(new_key=lambda: f"{keys}{next(numbers)}")
-        return AnswerBody(content_type=self.content_type, decoder=decoder, framing=self.framing)
+        return AnswerBody(
+            content_type=self.content_type if content_type is None else content_type,
+            decoder=decoder or self.decoder(new_key=new_keys(keys)),
+            framing=self.framing,
+        )
+
+    def decode(self, pieces: Iterable[bytes], **body: Any) -> tuple[list[Event], str | None]:
+        """Return the events of a stream, and the class of the error that ends it."""
+        decoding, events = self.body(**body), []
+        try:
+            for piece in pieces:
+                events.extend(decoding.feed(piece))
+            events.extend(decoding.close())
+        except BackendError as error:
+            return events, error.kind
+        return events, None
+
+    def play(self, objects: Iterable[Any], **options: Any) -> list[Event]:
+        """Return the events of a complete stream of these objects."""
+        decoder = self.decoder(new_key=new_keys(), **options)
+        fed = [list(decoder.feed_object(each)) for each in objects]
+        return [*itertools.chain(*fed), *decoder.close()]
 
     def settings(self, url: str, **model: Any) -> config.Provider:
         """Return the settings of a provider at `url`, with those of its model.
@@ -261,29 +289,15 @@ def _google(answer: ScriptedAnswer) -> list[bytes]:
 
 
 def _ollama(answer: ScriptedAnswer) -> list[bytes]:
-    calls = [
-        {"function": {"name": call.name, "arguments": dict(call.arguments)}}
-        for call in answer.calls
-    ]
-    messages = [
-        *({"content": "", "thinking": piece} for piece in answer.thoughts),
-        *({"content": piece} for piece in answer.text),
-        *([{"content": "", "tool_calls": calls}] if calls else []),
-    ]
-    head = {"model": "m", "created_at": "2025-01-01T00:00:00Z"}
-    end = {
-        "message": {"role": "assistant", "content": ""},
-        "done": True,
-        "done_reason": "length" if answer.cut else "stop",
-        "prompt_eval_count": PROMPT_TOKENS,
-        "eval_count": ANSWER_TOKENS,
-    }
-    values = [{"message": {"role": "assistant", **message}, "done": False} for message in messages]
-    return [_line({**head, **value}) for value in (*values, end)]
-
-
-def _line(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False).encode() + b"\n"
+    calls = [ollama.call(call.name, dict(call.arguments)) for call in answer.calls]
+    objects = ollama.answer(
+        *map(ollama.thinking, answer.thoughts),
+        *map(ollama.text, answer.text),
+        *([ollama.calls(*calls)] if calls else []),
+        reason="length" if answer.cut else "stop",
+        counts={"prompt_eval_count": PROMPT_TOKENS, "eval_count": ANSWER_TOKENS},
+    )
+    return [ollama.written(each) for each in objects]
 
 
 EVERY_API = (
@@ -340,7 +354,7 @@ EVERY_API = (
         say=_ollama,
         decoder=OllamaDecoder,
         refuse=lambda _status, _code, words: {"error": words},
-        fail=lambda _code, words: _line({"error": words}),
+        fail=lambda _code, words: ollama.written({"error": words}),
         overloaded=(503, ""),
         framing="lines",
         content_type="application/x-ndjson",

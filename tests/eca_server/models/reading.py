@@ -1,11 +1,14 @@
-"""The shared parts of the APIs' tests: events decoded, read and checked; backends asked."""
+"""The shared parts of the APIs' tests: models made and asked, requests, events read and checked."""
 
+import base64
 import itertools
+import json
 import math
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+import attrs
 import httpx
 import pytest
 import trio
@@ -13,10 +16,13 @@ from hypothesis import strategies as st
 
 from eca_protocol.http import Deadlines, HTTPClient
 from eca_protocol.testing.provider import Provider
+from eca_server.config.settings import Config
+from eca_server.config.settings import Provider as Settings
 from eca_server.models.access import Access, KeyAccess
 from eca_server.models.answer import Answer
-from eca_server.models.answer_body import AnswerBody, Framing
-from eca_server.models.backend import Backend, BackendError, Request, Tool
+from eca_server.models.apis import APIS
+from eca_server.models.backend import Backend, BackendError, ModelInfo, Request, Tool
+from eca_server.models.encoding import encoded
 from eca_server.models.events import (
     Block,
     Citation,
@@ -36,30 +42,114 @@ from eca_server.models.events import (
     ToolCallStarted,
     Usage,
 )
+from eca_server.models.facts import Capabilities
+from eca_server.models.history import Message
+from eca_server.models.http_backend import HTTPBackend
+from eca_server.models.listings import Endpoint, Listing
+from eca_server.models.models import Models
 from eca_server.models.provider_client import ProviderClient
-from eca_server.models.stream_decoder import StreamDecoder
-from eca_server.secret import Secret
-from tests.eca_server.models.histories import tool, tool_result, user
+from tests.eca_server.models.histories import OURS, PICTURE, tool, tool_result, user
 
-KEY = "sk-planted-key"
 HELLO = Request(messages=[user()])
 TOOL = Tool(name="f", description="d", parameters={"type": "object"})
 
 
-def client_of(http: HTTPClient, access: Access, **options: Any) -> ProviderClient:
-    defaults = {"model": "p/m", "extra_headers": {}, "deadlines": Deadlines()}
-    return ProviderClient(http=http, access=access, **(defaults | options))
+CAPABILITIES = attrs.fields_dict(Capabilities)
+
+
+def backend_of(
+    api: str,
+    *,
+    url: str = "http://model",
+    http: HTTPClient | None = None,
+    access: Access | None = None,
+    extra_headers: Mapping[str, str] | None = None,
+    model: str = "m",
+    calls_tools: bool = True,
+    **options: Any,
+) -> HTTPBackend:
+    """Make a backend; `options` are capabilities of the model and settings of the backend."""
+    can = {name: options.pop(name) for name in CAPABILITIES if name in options}
+    client = ProviderClient(
+        http=http or HTTPClient(),
+        access=access or KeyAccess(url=url),
+        model="p/m",
+        extra_headers=dict(extra_headers or {}),
+        deadlines=Deadlines(),
+    )
+    return APIS[api].load()(
+        client=client,
+        wire_model="gemini-3.1-pro" if (api, model) == ("google", "m") else model,
+        capabilities=Capabilities(tools=calls_tools, **can),
+        **{"origin": OURS, **options},
+    )
 
 
 @asynccontextmanager
 async def talking(
-    kind: Callable[..., Any], script: Any, *, header: str | None = None, **options: Any
-) -> AsyncIterator[tuple[Provider, Any]]:
-    """Run a provider with that script, and a backend of that kind with its key in `header`."""
+    api: str, script: Any, **options: Any
+) -> AsyncIterator[tuple[Provider, HTTPBackend]]:
+    """Run a provider with that script, and a backend that asks it."""
     async with Provider(script) as provider, HTTPClient() as http:
-        named = {} if header is None else {"header": header}
-        access = KeyAccess(url=provider.url, key=Secret(KEY), **named)
-        yield provider, kind(client=client_of(http, access), **options)
+        yield provider, backend_of(api, url=provider.url, http=http, **options)
+
+
+def models_of(
+    providers: Mapping[str, Settings],
+    *,
+    http: HTTPClient | None = None,
+    listed: Mapping[str, Sequence[str | ModelInfo]] | None = None,
+    environ: Mapping[str, str] | None = None,
+    **config: Any,
+) -> Models:
+    """Return the models of these providers; `listed` has the models that some of them list."""
+
+    def listing(endpoint: Endpoint) -> Listing | None:
+        names = (listed or {}).get(endpoint.provider)
+        return Listing(models=tuple(map(_named, names)), at=0) if names else None
+
+    return Models(
+        Config(providers=providers, **config),
+        environ=environ or {},
+        http=http or HTTPClient(),
+        listing=listing,
+    )
+
+
+def _named(name: str | ModelInfo) -> ModelInfo:
+    return ModelInfo(name=name) if isinstance(name, str) else name
+
+
+HISTORY = {
+    "openai-chat": "messages",
+    "openai-responses": "input",
+    "anthropic": "messages",
+    "google": "contents",
+    "ollama": "messages",
+}
+"""The field of a request that holds the history."""
+
+PICTURE_DATA = base64.b64encode(PICTURE.data).decode()
+
+
+def payload_of(backend: HTTPBackend, request: Request) -> dict[str, Any]:
+    return json.loads(encoded(backend.payload(request)))
+
+
+def write(api: str, *history: Message, **options: Any) -> dict[str, Any]:
+    """Return the request of a history; `options` are fields of it, too."""
+    names = attrs.fields_dict(Request)
+    fields = {name: options.pop(name) for name in names if name in options}
+    return payload_of(backend_of(api, **options), Request(messages=history, **fields))
+
+
+def write_history(api: str, *history: Message, **options: Any) -> list[dict[str, Any]]:
+    """Return the history of a request, without marks for a cache."""
+    written = write(api, *history, **options)[HISTORY[api]]
+    for message in written:
+        for block in message["content"] if api == "anthropic" else ():
+            block.pop("cache_control", None)
+    return written
 
 
 class Scripted(httpx.AsyncBaseTransport, httpx.AsyncByteStream):
@@ -105,32 +195,9 @@ def after(request: Request, answer: Answer, backend: Backend) -> Request:
     return Request(messages=messages, tools=request.tools, system=request.system)
 
 
-def decode(
-    decoder: StreamDecoder,
-    pieces: Iterable[bytes],
-    *,
-    content_type: str = "",
-    framing: Framing = "sse",
-) -> tuple[list[Event], str | None]:
-    body, events = AnswerBody(content_type=content_type, decoder=decoder, framing=framing), []
-    try:
-        for piece in pieces:
-            events.extend(body.feed(piece))
-        events.extend(body.close())
-    except BackendError as error:
-        return events, error.kind
-    return events, None
-
-
-def play_objects(decoder: StreamDecoder, objects: Iterable[Any]) -> list[Event]:
-    """Return the events of a complete stream of these objects."""
-    fed = [list(decoder.feed_object(each)) for each in objects]
-    return [*itertools.chain(*fed), *decoder.close()]
-
-
-def new_keys() -> Callable[[], str]:
+def new_keys(first: str = "k") -> Callable[[], str]:
     """Return a function that numbers the keys of calls."""
-    return map("k{}".format, itertools.count(1)).__next__
+    return map(f"{first}{{}}".format, itertools.count(1)).__next__
 
 
 def read(events: Iterable[Event]) -> Answer:

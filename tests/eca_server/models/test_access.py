@@ -12,40 +12,36 @@ from eca_protocol.testing.provider import Provider, Reply, chunk, raw, reply
 from eca_server.models.access import KeyAccess, LoginAccessConfig, TokenAccess
 from eca_server.models.backend import BackendError
 from eca_server.models.credentials.logins import Logins
-from eca_server.models.credentials.oauth import Client, TokenSet
 from eca_server.models.credentials.tokens import Tokens
-from eca_server.models.history import Origin
-from eca_server.models.openai_chat.backend import OpenAIChat
+from eca_server.models.http_backend import HTTPBackend
 from eca_server.secret import Secret
-from tests.eca_server.models.credentials.login_server import LoginServer, login_server
-from tests.eca_server.models.reading import ask, client_of, failure
+from tests.eca_server.models.credentials.login_server import (
+    LoginServer,
+    login_server,
+    tokens_of,
+)
+from tests.eca_server.models.reading import ask, backend_of, failure
 
 KEY = "planted in a way that looks like no key"
-ORIGIN = Origin(api="openai-chat", provider="p", model="m")
 REFUSED = Reply(status=401, body={"error": {"message": "old"}})
 
 
 @asynccontextmanager
 async def logged_in(
     script, tmp_path: Path, *, lasts: float = 3600, **others: Reply
-) -> AsyncIterator[tuple[Provider, LoginServer, OpenAIChat]]:
+) -> AsyncIterator[tuple[Provider, LoginServer, HTTPBackend]]:
     async with (
         Provider(script, others=others) as provider,
         login_server() as server,
         HTTPClient() as http,
     ):
         logins = Logins({"XDG_DATA_HOME": str(tmp_path)})
-        tokens = TokenSet(
-            access=Secret("access-0"),
-            refresh=Secret("refresh-0"),
-            expires_at=time.time() + lasts,
-            obtained_at=time.time(),
-            client=Client(id="ours", token_url=f"{server.url}/token"),
-        )
+        now = time.time()
+        tokens = tokens_of(server.url, expires_at=now + lasts, obtained_at=now)
         logins.store("p", tokens)
         config = LoginAccessConfig(http=http, tokens=Tokens("p", tokens, logins=logins, http=http))
         access = TokenAccess(provider.url, config)
-        yield provider, server, OpenAIChat(client=client_of(http, access), origin=ORIGIN)
+        yield provider, server, backend_of("openai-chat", http=http, access=access)
 
 
 def carried(provider: Provider) -> list[str]:
@@ -107,8 +103,8 @@ async def test_a_key_that_a_provider_quotes_is_in_no_error(answer, header) -> No
     async with Provider([answer]) as provider, HTTPClient() as http:
         own = header == "x-own-token"
         access = KeyAccess(url=provider.url, key=None if own else Secret(KEY))
-        client = client_of(http, access, extra_headers={header: KEY} if own else {})
-        backend = OpenAIChat(client=client, origin=ORIGIN)
+        headers = {header: KEY} if own else {}
+        backend = backend_of("openai-chat", http=http, access=access, extra_headers=headers)
         error = await failure(backend)
     assert KEY not in f"{error} {error!r} {error.message} {error.raw} {error.args}"
 

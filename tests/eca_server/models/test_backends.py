@@ -20,17 +20,17 @@ from tests.eca_server.models.google import scripted as google
 from tests.eca_server.models.histories import user
 from tests.eca_server.models.ollama import scripted as ollama
 from tests.eca_server.models.openai_responses import scripted as responses
-from tests.eca_server.models.providers import models_of
 from tests.eca_server.models.reading import (
     HELLO,
+    HISTORY,
     TOOL,
     after,
     ask,
     check_one_answer_of_two_tries,
     failure,
+    models_of,
     notes,
 )
-from tests.eca_server.models.written import HISTORY
 
 HI = ScriptedAnswer(text=["Hi"])
 
@@ -162,8 +162,8 @@ FAILED = chunk({"error": UNREADABLE})
 FILTER = "function_call_filter: MALFORMED_FUNCTION_CALL"
 FILTERED = chunk({"choices": [{"delta": {}, "finish_reason": FILTER}]})
 MALFORMED = {"finish": "MALFORMED_FUNCTION_CALL", "finishMessage": "print("}
-MISTAKE = google.steps(google.answer(google.thought("hm"), **MALFORMED))
-LEAKED = google.steps(google.answer(*map(google.text_part, ("I call", "f(n=")), **MALFORMED))
+MISTAKE = google.reply(google.thought("hm"), **MALFORMED)
+LEAKED = google.reply(*map(google.text_part, ("I call", "f(n=")), **MALFORMED)
 
 
 @pytest.mark.parametrize(

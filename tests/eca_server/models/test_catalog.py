@@ -13,7 +13,7 @@ from eca_server.models.catalog import Catalog
 from eca_server.models.events import Usage
 from eca_server.models.facts import Capabilities, ModelFacts, Price
 from eca_server.secret import Secret
-from tests.eca_server.models.providers import models_of
+from tests.eca_server.models.reading import models_of
 
 CATALOG = Catalog()
 

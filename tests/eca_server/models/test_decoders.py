@@ -29,13 +29,13 @@ from tests.eca_server.models.google import scripted as google
 from tests.eca_server.models.ollama import scripted as ollama
 from tests.eca_server.models.openai_chat import scripted as chat
 from tests.eca_server.models.openai_responses import scripted as responses
-from tests.eca_server.models.reading import decode, new_keys, only, play_objects, summary
+from tests.eca_server.models.reading import new_keys, only, summary
 
 
 def play(api: str, objects: Iterable[Any], **options: Any) -> list[Event]:
     if api == "openai-chat":  # with its mark of the end
         return chat.play(*objects, **options)
-    return play_objects(API[api].decoder(new_key=new_keys(), **options), objects)
+    return API[api].play(objects, **options)
 
 
 WHOLE = ScriptedAnswer(
@@ -76,7 +76,7 @@ EXACT: dict[str, tuple[Started, Any, tuple[Any, Any], list[list[str]]]] = {
         (None, None),
         WHOLE_PIECES,
     ),
-    "ollama": (Started(model="m"), None, (None, None), WHOLE_PIECES),
+    "ollama": (Started(model="qwen3:8b"), None, (None, None), WHOLE_PIECES),
 }
 """By API: the start, the opaque data of the thoughts, ids and pieces of calls."""
 
@@ -87,7 +87,7 @@ def test_a_whole_answer_event_by_event(api):
     decoder = api.decoder(new_key=new_keys())
     *pieces_before, last = api.say(WHOLE)
     after = b"{}\n" if api.framing == "lines" else b"data: {}\n\n"
-    events, error = decode(decoder, [*pieces_before, last + after], framing=api.framing)
+    events, error = api.decode([*pieces_before, last + after], decoder=decoder)
     assert error is None
     [thought] = [event.key for event in only(ReasoningStarted, events)]
     one, two = (event.key for event in only(ToolCallStarted, events))

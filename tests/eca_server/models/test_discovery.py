@@ -12,6 +12,7 @@ import trio.testing
 
 from eca_protocol.http import HTTPClient
 from eca_protocol.http_server import HTTPRequest, Responder, serve
+from eca_protocol.testing.provider import Provider
 from eca_server.models import discovery
 from eca_server.models.backend import BackendError, ModelInfo
 from eca_server.models.discovery import LIST_SECONDS, LIST_TTL, Discovery
@@ -144,10 +145,7 @@ async def test_where_nothing_can_be_stored_it_is_learned_all_the_same(tmp_path):
 
 
 async def test_what_is_on_this_machine_is_asked_each_time_and_only_if_it_listens(tmp_path):
-    async def answer(_: HTTPRequest, responder: Responder) -> None:
-        await responder.respond(200, b"")
-
-    async with serve(answer) as server:
+    async with Provider() as server:
         here = Endpoint("p", server.url)
         discovery = Discovery(tmp_path)
         assert await ask(discovery, [A], here)

@@ -19,13 +19,10 @@ from eca_protocol.testing.script import Step
 from eca_server.models import answer_body, answer_reader
 from eca_server.models.access import Access, Target
 from eca_server.models.answer import Answer
-from eca_server.models.answer_body import AnswerBody
 from eca_server.models.apis import APIS
 from eca_server.models.backend import BackendError, Request
 from eca_server.models.error_kinds import TRANSIENT
-from eca_server.models.events import Event
 from eca_server.models.http_backend import HTTPBackend
-from eca_server.models.retry import RetryPolicy, stream_with_retries
 from tests.eca_server.models.every_api import (
     EVERY_API,
     ScriptedAnswer,
@@ -37,8 +34,7 @@ from tests.eca_server.models.every_api import (
 )
 from tests.eca_server.models.google import scripted as google
 from tests.eca_server.models.histories import model, tool, tool_call, tool_result, user
-from tests.eca_server.models.reading import HELLO, after, ask, decode, new_keys, notes
-from tests.eca_server.models.reading import read as read_events
+from tests.eca_server.models.reading import HELLO, after, ask, notes, read
 
 ALL = ScriptedAnswer(
     thoughts=("Hm\u2028", "so"),
@@ -65,12 +61,6 @@ scripts = st.builds(
 ).filter(lambda answer: answer.text or answer.calls or answer.cut)
 
 
-def read(api: ScriptedAPI, chunks: Iterable[bytes]) -> tuple[list[Event], str | None]:
-    return decode(
-        api.decoder(new_key=new_keys()), chunks, content_type=api.content_type, framing=api.framing
-    )
-
-
 def test_no_api_is_left_out():
     spoken = tuple(APIS[api.name].load() for api in EVERY_API)
     left_out = [name for name, api in APIS.items() if not issubclass(api.load(), spoken)]
@@ -80,14 +70,14 @@ def test_no_api_is_left_out():
 @each_api
 @given(scripts)
 def test_the_same_script_is_the_same_answer(api, script):
-    events, error = read(api, api.say(script))
+    events, error = api.decode(api.say(script))
     assert error is None
-    assert read_answer(read_events(events)) == expected(script)
+    assert read_answer(read(events)) == expected(script)
 
 
 @each_api
 def test_a_call_without_a_name_is_a_protocol_error(api):
-    assert read(api, api.say(ScriptedAnswer(calls=[ScriptedCall("", {})])))[1] == "protocol"
+    assert api.decode(api.say(ScriptedAnswer(calls=[ScriptedCall("", {})])))[1] == "protocol"
 
 
 NO_ANSWERS = [
@@ -116,7 +106,7 @@ def test_what_is_no_answer_is_reported_as_what_it_is(api, is_typed):
     content_type = api.content_type if is_typed else ""
     strange = [] if api.name in ("openai-chat", "anthropic") else [OF_ANOTHER_API]
     for body, kind, words in [*NO_ANSWERS, *strange, *(NO_EVENTS if api.framing == "sse" else [])]:
-        decoding = AnswerBody(content_type=content_type, decoder=api.decoder(), framing=api.framing)
+        decoding = api.body(content_type=content_type)
         with pytest.raises(BackendError, match=words) as caught:
             list(itertools.chain(decoding.feed(body), decoding.close()))
         assert caught.value.kind == kind, body[:60]
@@ -126,7 +116,7 @@ def test_what_is_no_answer_is_reported_as_what_it_is(api, is_typed):
 @each_api
 def test_a_stream_that_only_grows_in_memory_has_a_limit(api, monkeypatch):
     monkeypatch.setattr(answer_body, "MAX_STREAM", 1000)
-    decoding = AnswerBody(content_type=api.content_type, decoder=api.decoder(), framing=api.framing)
+    decoding = api.body()
     silence = b": ping\n\n" * 50 if api.framing == "sse" else b"\n" * 400
     assert list(itertools.chain(decoding.feed(silence), decoding.feed(silence))) == []
     with pytest.raises(BackendError, match="more than 1000 bytes"):
@@ -277,27 +267,6 @@ async def test_an_empty_answer_behind_results_is_an_end_and_behind_a_prompt_an_e
 
 
 @each_api
-async def test_an_overload_is_retried_and_no_answer_that_breaks_off(api):
-    async def ask_with_retries(answer: Answer) -> None:
-        async with stream_with_retries(backend, HELLO, policy=RetryPolicy(base=0)) as events:
-            async for event in events:
-                answer.feed(event)
-
-    pieces = api.say(ScriptedAnswer(text=["Hel"] * 20))
-    cut = api.replying([*map(raw, pieces[: len(pieces) // 2]), reset()])
-    whole, partial = Answer(), Answer()
-    script = [api.refusing(*api.overloaded), api.reply(ALL), cut]
-    async with api.talking(script) as (provider, backend):
-        await ask_with_retries(whole)
-        with pytest.raises(BackendError) as caught:
-            await ask_with_retries(partial)
-        assert len(provider.requests) == 3
-    assert read_answer(whole) == expected(ALL)
-    assert partial.text.startswith("HelHel")
-    assert caught.value.kind == "premature_stop"
-
-
-@each_api
 async def test_an_answer_ends_though_its_connection_stays_open(api, monkeypatch):
     monkeypatch.setattr(answer_reader, "DRAIN", 0.01)
     monkeypatch.setattr(answer_reader, "TAIL", 0.2)
@@ -309,7 +278,7 @@ async def test_an_answer_ends_though_its_connection_stays_open(api, monkeypatch)
     assert read_answer(answer) == expected(ALL)
 
 
-MISSING_SIGNATURE = google.steps(google.answer(finish="MISSING_THOUGHT_SIGNATURE"))
+MISSING_SIGNATURE = google.reply(finish="MISSING_THOUGHT_SIGNATURE")
 SECRETS_REFUSED = {
     "anthropic": (
         "messages.1.content.0: Invalid `signature` in `thinking` block",

@@ -10,12 +10,10 @@ from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import Provider, Reply, reply, wait
 from eca_server.models.access import KeyAccess
 from eca_server.models.backend import BackendError, Request
-from eca_server.models.history import Origin
-from eca_server.models.openai_chat.backend import OpenAIChat
 from eca_server.models.retry import RetryPolicy, stream_with_retries
 from eca_server.secret import Secret
 from tests.eca_server.models.histories import user
-from tests.eca_server.models.reading import TOOL, client_of
+from tests.eca_server.models.reading import TOOL, backend_of
 
 REQUEST = Request(messages=[user("the prompt")], tools=[TOOL])
 
@@ -28,8 +26,7 @@ def debug_level(caplog):
 async def ask(script, *, query="", on_event=lambda _: None):
     async with Provider(script) as provider, HTTPClient() as http:
         access = KeyAccess(url=provider.url + query, key=Secret("planted-key"))
-        origin = Origin(api="openai-chat", provider="p", model="m")
-        backend = OpenAIChat(client=client_of(http, access), origin=origin)
+        backend = backend_of("openai-chat", http=http, access=access)
         policy = RetryPolicy(base=0.001)
         async with stream_with_retries(backend, REQUEST, policy=policy) as events:
             async for event in events:

@@ -17,8 +17,7 @@ from eca_server.models.reasoning import select_reasoning
 from eca_server.models.retry import RetryPolicy
 from eca_server.secret import Secret
 from tests.eca_server.models.histories import histories, model, user
-from tests.eca_server.models.providers import models_of
-from tests.eca_server.models.reading import HELLO, TOOL, only
+from tests.eca_server.models.reading import HELLO, TOOL, models_of, only
 
 CANNOT = ModelInfo(name="cannot", facts=ModelFacts(tools=False))
 

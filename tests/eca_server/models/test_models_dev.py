@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol.http import HTTPClient
-from eca_protocol.http_server import HTTPRequest, Responder, serve
+from eca_protocol.testing.provider import Provider, Reply
 from eca_server.models.events import Usage
 from eca_server.models.facts import ModelFacts, Price
 from eca_server.models.models_dev import FetchError, extract, fetch, read_catalog
@@ -119,10 +119,8 @@ def test_any_json_can_be_read(document):
     ],
 )
 async def test_what_is_no_catalogue_is_not_taken(status, body, words):
-    async def answer(_: HTTPRequest, responder: Responder) -> None:
-        await responder.respond(status, body)
-
-    async with serve(answer) as server, HTTPClient() as http:
+    others = {"/api.json": Reply(status=status, body=body)}
+    async with Provider(others=others) as server, HTTPClient() as http:
         with pytest.raises(FetchError, match=words):
             await fetch(http, f"{server.url}/api.json", None)
 

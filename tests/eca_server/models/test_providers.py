@@ -20,8 +20,7 @@ from eca_server.models.openai_responses.profiles import PROFILES as RESPONSES_PR
 from eca_server.models.provider import is_local
 from eca_server.models.simulator import Simulator
 from eca_server.secret import Secret
-from tests.eca_server.models.providers import models_of
-from tests.eca_server.models.reading import ask, failure
+from tests.eca_server.models.reading import ask, failure, models_of
 
 KEYED = Settings(key=Secret("k"))
 M = {"m": Model()}

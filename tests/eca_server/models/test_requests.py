@@ -40,8 +40,7 @@ from tests.eca_server.models.histories import (
     tool_result,
     user,
 )
-from tests.eca_server.models.reading import TOOL
-from tests.eca_server.models.written import PICTURE_DATA, backend_of, write
+from tests.eca_server.models.reading import PICTURE_DATA, TOOL, backend_of, write
 
 PDF, PLAIN_TEXT, ZIP = "application/pdf", "text/plain", "application/zip"
 SEARCH = {"type": "server_tool_use", "id": "secret", "name": "web_search", "input": {}}

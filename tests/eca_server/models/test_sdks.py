@@ -9,7 +9,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from eca_server.models.anthropic.backend import read_model
-from eca_server.models.anthropic.decoder import MessagesDecoder
 from eca_server.models.backend import Tool
 from eca_server.models.events import (
     Finished,
@@ -18,22 +17,19 @@ from eca_server.models.events import (
     ToolCallStarted,
     Usage,
 )
-from eca_server.models.google.decoder import GeminiDecoder
 from eca_server.models.google.schema import openapi_schema
-from eca_server.models.ollama.decoder import OllamaDecoder
 from eca_server.models.ollama.models import read_details, read_installed
-from eca_server.models.openai_responses.decoder import ResponsesDecoder
 from tests.eca_server.models.anthropic import scripted as anthropic
+from tests.eca_server.models.every_api import API
 from tests.eca_server.models.google import scripted as google
 from tests.eca_server.models.google.test_google import PARTS
 from tests.eca_server.models.google.test_schema import schemas
 from tests.eca_server.models.histories import file, user
 from tests.eca_server.models.ollama import scripted as ollama
 from tests.eca_server.models.openai_responses import scripted as responses
-from tests.eca_server.models.reading import only, play_objects, read, text_of, thoughts_of
+from tests.eca_server.models.reading import only, read, text_of, thoughts_of, write
 from tests.eca_server.models.test_requests import HISTORIES
 from tests.eca_server.models.test_streams import anthropic_blocks, ollama_objects
-from tests.eca_server.models.written import write
 from tests.lazy import LazyModule
 
 slow_import = pytest.mark.long  # the packages take seconds; our own checkers run always
@@ -176,7 +172,7 @@ def read_by_anthropic(stream: list[dict]) -> Any:
 
 def check_that_anthropic_reads_the_same(stream: list[dict]) -> None:
     theirs = read_by_anthropic(stream)
-    ours = play_objects(MessagesDecoder(may_be_empty=True), stream)
+    ours = API["anthropic"].play(stream, may_be_empty=True)
 
     def blocks(kind: str) -> list[Any]:
         return [block for block in theirs.content if block.type == kind]
@@ -245,7 +241,7 @@ def test_openai_reads_scripted_answers_as_we_do():
         *_, last = [event_type.validate_python(event) for event in stream]
         messages = [item for item in last.response.output if item.type == "message"]
         content = [getattr(part, "text", "") for each in messages for part in each.content]
-        assert text_of(play_objects(ResponsesDecoder(), stream)) == "\n\n".join(content)
+        assert text_of(API["openai-responses"].play(stream)) == "\n\n".join(content)
 
 
 @slow_import
@@ -254,7 +250,7 @@ def test_google_reads_a_scripted_answer_as_we_do():
     events = google.answer(*PARTS, groundingMetadata=sources)
     replies = [check(google_types.GenerateContentResponse, each) for each in events]
     parts = [part for each in replies for part in each.candidates[0].content.parts]
-    theirs, ours = replies[-1], read(play_objects(GeminiDecoder(), events))
+    theirs, ours = replies[-1], read(API["google"].play(events))
     theirs.candidates[0].content.parts = parts
     assert ours.text == theirs.text
     assert [each.arguments for each in ours.calls] == [each.args for each in theirs.function_calls]
@@ -269,7 +265,7 @@ def test_google_reads_a_scripted_answer_as_we_do():
 def test_every_reason_that_google_knows_ends_an_answer():
     for reason in [each.value for each in google_types.FinishReason][1:]:
         answer = google.answer(google.call("f", {}), finish=reason)
-        assert isinstance(play_objects(GeminiDecoder(), answer)[-1], Finished), reason
+        assert isinstance(API["google"].play(answer)[-1], Finished), reason
 
 
 @slow_import
@@ -285,7 +281,7 @@ def test_every_converted_schema_is_one_of_google_s_types(schema):
 def test_ollama_reads_every_answer_as_we_do(made, counts):
     stream = ollama.answer(*made, counts=counts)
     theirs = [ollama_types.ChatResponse.model_validate(each) for each in stream]
-    ours = play_objects(OllamaDecoder(may_be_empty=True), stream)
+    ours = API["ollama"].play(stream, may_be_empty=True)
     assert text_of(ours) == "".join(each.message.content or "" for each in theirs)
     assert thoughts_of(ours) == "".join(each.message.thinking or "" for each in theirs)
     assert [e.arguments for e in only(ToolCallFinished, ours)] == [

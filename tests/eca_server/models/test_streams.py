@@ -25,11 +25,8 @@ from tests.eca_server.models.openai_chat import scripted as chat
 from tests.eca_server.models.openai_responses import scripted as responses
 from tests.eca_server.models.reading import (
     check_grammar,
-    decode,
-    new_keys,
     odd_values,
     only,
-    play_objects,
     read,
     text_of,
     thoughts_of,
@@ -254,16 +251,8 @@ def spelled(api: ScriptedAPI, newline: str) -> bytes:
     return newline.join([*lines, stream.last, "", ""]).encode()
 
 
-def decoded(api: ScriptedAPI, pieces: Iterable[bytes]) -> tuple[list[Event], str | None]:
-    return decode(api.decoder(new_key=new_keys()), pieces, framing=api.framing)
-
-
-def played(api: ScriptedAPI, objects: Iterable[Any]) -> list[Event]:
-    return play_objects(api.decoder(new_key=new_keys(), may_be_empty=True), objects)
-
-
 def whole(api: ScriptedAPI) -> list[Event]:
-    events, error = decoded(api, [spelled(api, "\n")])
+    events, error = api.decode([spelled(api, "\n")])
     assert error is None
     return events
 
@@ -279,8 +268,8 @@ def test_line_ends_of_every_kind_and_single_bytes_give_the_same_events(api):
     for newline in STREAMS[api.name].newlines:
         data = spelled(api, newline)
         for bytes_ in (data, data.rstrip()):  # the last blank line may be missing
-            assert decoded(api, [bytes_]) == (expected, None)
-        assert decoded(api, [data[at : at + 1] for at in range(len(data))]) == (expected, None)
+            assert api.decode([bytes_]) == (expected, None)
+        assert api.decode([data[at : at + 1] for at in range(len(data))]) == (expected, None)
 
 
 @each_api
@@ -289,7 +278,7 @@ def test_bytes_may_be_cut_anywhere(api, cuts):
     data = spelled(api, STREAMS[api.name].newlines[1])
     marks = sorted({0, len(data), *(int(cut * len(data)) for cut in cuts)})
     pieces = [data[a:b] for a, b in itertools.pairwise(marks)]
-    assert decoded(api, pieces) == (whole(api), None)
+    assert api.decode(pieces) == (whole(api), None)
 
 
 @each_api
@@ -299,7 +288,7 @@ def test_a_stream_that_is_cut_gives_a_prefix_of_its_events_and_a_premature_stop(
     mark = STREAMS[api.name].end
     end = data.index(mark) if mark else len(data)
     for length in range(len(data) % stride, len(data), stride):
-        events, error = decoded(api, [data[:length]])
+        events, error = api.decode([data[:length]])
         if error is None:
             assert length > end, "only the API's own mark ends an answer"
             assert uncounted(events) == uncounted(expected)
@@ -311,9 +300,9 @@ def test_a_stream_that_is_cut_gives_a_prefix_of_its_events_and_a_premature_stop(
 @each_api
 def test_an_answer_that_was_not_streamed_is_the_same_one(api):
     for value, objects in STREAMS[api.name].whole:
-        events, error = decoded(api, [b" \n", json.dumps(value).encode()])
+        events, error = api.decode([b" \n", json.dumps(value).encode()])
         assert error is None
-        answer, streamed = read(events), read(played(api, objects))
+        answer, streamed = read(events), read(api.play(objects, may_be_empty=True))
         assert answer.message(OURS) == streamed.message(OURS)
         assert answer.finished == streamed.finished
 
@@ -365,7 +354,7 @@ def test_every_answer_keeps_the_grammar_and_has_what_came(api, data):
     objects, text, thoughts = data.draw(STREAMS[api.name].answers)
     events, code = [], None
     try:
-        events = played(api, objects)
+        events = api.play(objects, may_be_empty=True)
     except BackendError as error:
         code = error.code
     if not events:

@@ -32,7 +32,7 @@ from tests.eca_server.models.every_api import (
 )
 from tests.eca_server.models.grammars import GRAMMARS
 from tests.eca_server.models.histories import file, tool, tool_result, user
-from tests.eca_server.models.written import backend_of, payload_of
+from tests.eca_server.models.reading import backend_of, payload_of
 
 TEXT = re.compile(r"(?:text|prompt)-[0-9-]+\.")
 SECRETS = ("openai-responses", "anthropic", "google")

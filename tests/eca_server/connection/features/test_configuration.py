@@ -21,7 +21,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import eca_server
-from eca_protocol.server.roots import uri_of
 from eca_protocol.testing.provider import Provider, finish, reply, tool_call, wait
 from eca_server.agent.tools.custom import CustomCommand
 from eca_server.config import loading
@@ -31,7 +30,7 @@ from eca_server.connection.features.host import Options
 from eca_server.connection.features.settings import Settings, Watcher
 from eca_server.secret import Secret
 from tests.eca_server.agent.chat.editor import ECHO, Editor, contents, editor, text
-from tests.eca_server.connection.features.session import announced, until_shown
+from tests.eca_server.connection.features.session import announced, folder_of, reload, until_shown
 
 NAMES = {"models": {"m": {}, "n": {}}}
 FEATURES = "eca_server.connection.features"
@@ -80,7 +79,7 @@ async def configured(folder: Path, **params: Any) -> AsyncIterator[Project]:
     """A workspace during whose connection the user's own configuration changes."""
     environ = {"PATH": os.environ["PATH"], "XDG_CONFIG_HOME": str(folder)}
     async with editor(started=False, **environ) as ours:
-        await ours.start(workspaceFolders=[{"name": "w", "uri": uri_of(folder)}], **params)
+        await ours.start(workspaceFolders=[folder_of(folder)], **params)
         yield Project(folder / "eca" / "config.json", ours)
 
 
@@ -93,10 +92,8 @@ async def project(
         file.parent.mkdir()
         file.write_text(json.dumps(content))
     async with editor({"defaultModel": None}, started=False, PATH=os.environ["PATH"]) as ours:
-        folders = [{"name": "w", "uri": uri_of(root)}]
-        await ours.start(
-            workspaceFolders=folders, initializationOptions={"workspaceTrusted": True} | options
-        )
+        options = {"workspaceTrusted": True} | options
+        await ours.start(workspaceFolders=[folder_of(root)], initializationOptions=options)
         yield Project(file, ours)
 
 
@@ -461,8 +458,7 @@ async def test_a_server_upgraded_while_it_runs_survives_a_change_and_asks_for_a_
         for missing in (module, f"{FEATURES}.providers"):
             monkeypatch.setitem(sys.modules, missing, None)
         ours.write(content)
-        for _ in range(2):
-            await ours.watcher.look()
+        await reload(ours.editor)
         assert UPGRADED in await until_shown(ours.editor)
         request = ours.editor.request("providers/list")
         await ours.editor.send(request)
@@ -477,8 +473,7 @@ async def test_a_prompt_to_a_model_whose_modules_are_gone_is_a_turn_that_says_so
     async with configured(tmp_path) as ours:
         known = {"url": "http://127.0.0.1:9", "key": "k", "models": {"m": {}}}
         ours.write({"providers": {"a": {"api": "anthropic", **known}}})
-        for _ in range(2):
-            await ours.watcher.look()
+        await reload(ours.editor)
         monkeypatch.setitem(sys.modules, "eca_server.models.anthropic.backend", None)
         prompt = ours.editor.prompt_request("hi", model="a/m")
         await ours.editor.send(prompt)

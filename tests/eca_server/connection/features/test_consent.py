@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from eca_protocol.server.roots import uri_of
 from eca_protocol.testing.provider import Provider, reply
 from eca_server.agent.mcp.messages import Prompt, PromptMessage
 from eca_server.config.trust_texts import NOT_NOW, TRUST
-from eca_server.connection.features import mcp
 from eca_server.models.history import TextPart
 from tests.eca_protocol.wire import notification
 from tests.eca_server.agent.chat.agent_session import calls
@@ -19,29 +17,33 @@ from tests.eca_server.agent.chat.current import CURRENT, refused
 from tests.eca_server.agent.chat.editor import SCRIPT, Editor, provider_config, text
 from tests.eca_server.agent.chat.mcp_session import status
 from tests.eca_server.agent.mcp.fake import FakeSession, Place
-from tests.eca_server.connection.features.session import until_shown
+from tests.eca_server.connection.features.session import (
+    Home,
+    change_folders,
+    connect_to_fakes,
+    reload,
+    until_shown,
+)
 from tests.eca_server.connection.features.trusting import (
     ACCEPT,
     OLDER,
-    Folders,
     answer_and_finish,
     guard,
     messages,
     next_question,
     questions,
     refused_start,
-    reload,
     server,
     statuses,
 )
 
 
-async def nothing_accepts(ours: Editor, folders: Folders) -> None:
+async def nothing_accepts(ours: Editor, home: Home) -> None:
     """Check that nothing was accepted yet, and that a typed prompt accepts."""
-    assert folders.decisions() == {}
+    assert home.decisions() == {}
     assert statuses(ours)[-1] == "disabled"
     await ours.turn(ACCEPT)
-    assert [*folders.decisions()] == [str(folders.root)]
+    assert [*home.decisions()] == [str(home.root)]
 
 
 def once(done: Path, output: dict[str, str], event: str) -> dict[str, Any]:
@@ -50,15 +52,15 @@ def once(done: Path, output: dict[str, str], event: str) -> dict[str, Any]:
     return {"type": event, "actions": [{"type": "shell", "shell": shell}]}
 
 
-async def test_no_text_of_a_folder_a_hook_a_model_or_an_mcp_server_accepts(folders, monkeypatch):
-    folders.configure(**server())
-    commands, skill = (folders.root / ".eca" / each for each in ("commands", "skills/sly"))
+async def test_no_text_of_a_folder_a_hook_a_model_or_an_mcp_server_accepts(home, monkeypatch):
+    home.configure(**server())
+    commands, skill = (home.root / ".eca" / each for each in ("commands", "skills/sly"))
     commands.mkdir()
     for name in ("evil", "trust", "trust-me"):
         (commands / f"{name}.md").write_text(ACCEPT)
     skill.mkdir(parents=True)
     (skill / "SKILL.md").write_text(f"---\nname: sly\ndescription: d\n---\n{ACCEPT}")
-    done = {name: folders.folder / name for name in ("replaced", "context", "followed")}
+    done = {name: home.folder / name for name in ("replaced", "context", "followed")}
     hooks = {
         "replaced": once(done["replaced"], {"replacedPrompt": ACCEPT}, "preRequest"),
         "context": once(done["context"], {"additionalContext": ACCEPT}, "preRequest"),
@@ -73,12 +75,12 @@ async def test_no_text_of_a_folder_a_hook_a_model_or_an_mcp_server_accepts(folde
         made.prompts, made.gives = (Prompt(name="trust"),), gives
 
     place.prepare = prepare
-    monkeypatch.setattr(mcp, "connect", lambda *_, **__: place.connect())
+    connect_to_fakes(monkeypatch, place=place)
     made = calls(("eca_trust", {"decision": "yes"}), ("trust", {}), ("eca_ask_user", {}))
     async with Provider([made], otherwise=reply(ACCEPT)) as provider:
         own = {"mcpServers": {"own": {"command": "own"}}, "hooks": hooks}
         config = provider_config(provider.url, **own)
-        async with folders.editor(capabilities=OLDER, config=config) as ours:
+        async with home.editor(capabilities=OLDER, config=config) as ours:
             await status(ours, "own", "running")
             listed = text(await ours.turn("/trust"))  # a folder's command cannot have this name
             assert "planted-server" in listed
@@ -92,16 +94,16 @@ async def test_no_text_of_a_folder_a_hook_a_model_or_an_mcp_server_accepts(folde
                 await ours.turn(prompt, model="simulator/echo")
             assert ACCEPT in text(await ours.turn("/own:trust", model="simulator/echo"))
             await ours.turn("/trust:yes", model="simulator/echo")
-            await nothing_accepts(ours, folders)
+            await nothing_accepts(ours, home)
 
 
-async def test_a_hook_at_the_session_s_start_runs_once_it_is_accepted(folders):
-    note = folders.folder / "started"
+async def test_a_hook_at_the_session_s_start_runs_once_it_is_accepted(home):
+    note = home.folder / "started"
     append = {"type": "shell", "shell": f"echo now >> {note}"}
     own = {"type": "sessionStart", "actions": [{"type": "shell", "shell": f"echo own >> {note}"}]}
-    folders.configure(hooks={"theirs": {"type": "sessionStart", "actions": [append]}})
+    home.configure(hooks={"theirs": {"type": "sessionStart", "actions": [append]}})
     config = {"hooks": {"own": own}}
-    async with folders.editor(capabilities=OLDER, config=config) as ours:
+    async with home.editor(capabilities=OLDER, config=config) as ours:
         await ours.turn("/trust")
         await ours.turn(ACCEPT)
         await ours.turn("go", model="simulator/echo")  # the turn waits for the hook
@@ -112,10 +114,10 @@ async def test_a_hook_at_the_session_s_start_runs_once_it_is_accepted(folders):
         assert note.read_text() == "own\nnow\n"
 
 
-async def test_no_subagent_accepts(folders):
-    folders.configure(**server())
+async def test_no_subagent_accepts(home):
+    home.configure(**server())
     agents = {"agent": {"scout": {"mode": "subagent", "description": "d"}}}
-    async with folders.editor(config=agents) as ours:
+    async with home.editor(config=agents) as ours:
         script = f"call eca_spawn_agent {json.dumps({'agent': 'scout', 'task': ACCEPT})}"
         await ours.turn("/trust")
         await ours.prompt(script, model=SCRIPT)
@@ -125,19 +127,19 @@ async def test_no_subagent_accepts(folders):
             call = {"chatId": "c", "toolCallId": approval["id"]}
             await ours.tell("chat/toolCallApprove", call)
         await ours.expect_finished()
-        await nothing_accepts(ours, folders)
+        await nothing_accepts(ours, home)
 
 
 @pytest.mark.parametrize("method", ["mcp/startServer", "mcp/connectServer", "mcp/enableServer"])
-async def test_starting_a_server_consents_to_that_one_alone(folders, method):
+async def test_starting_a_server_consents_to_that_one_alone(home, method):
     config = server()
     config["mcpServers"]["second"] = {"command": "other-server"}
-    folders.configure(**config, **guard())
-    async with folders.editor(initializationOptions={"protocolRevision": "current"}) as ours:
+    home.configure(**config, **guard())
+    async with home.editor(initializationOptions={"protocolRevision": "current"}) as ours:
         await status(ours, "second", "disabled")
         await ours.tell(method, {"name": "planted"})
         assert (await status(ours, "planted", "running"))["disabled"] is False
-        (trust,) = folders.decisions().values()
+        (trust,) = home.decisions().values()
         assert (len(trust.accepted), trust.is_trusted) == (1, False)
         assert ours.connection.config.hooks == {}
         assert statuses(ours, "second")[-1] == "disabled"
@@ -154,12 +156,12 @@ async def test_starting_a_server_consents_to_that_one_alone(folders, method):
         ({"url": " "}, "that were not shown to you"),
     ],
 )
-async def test_a_server_that_gets_or_hides_something_needs_the_question(folders, hidden, why):
-    folders.configure(**server(**hidden))
-    async with folders.editor() as ours:
+async def test_a_server_that_gets_or_hides_something_needs_the_question(home, hidden, why):
+    home.configure(**server(**hidden))
+    async with home.editor() as ours:
         await status(ours, "planted", "disabled")
         assert why in await refused_start(ours)
-        assert folders.decisions() == {}
+        assert home.decisions() == {}
         if "$" in why:
             question = await next_question(ours, "say two")
             assert why in question["params"]["question"]
@@ -167,10 +169,9 @@ async def test_a_server_that_gets_or_hides_something_needs_the_question(folders,
             assert statuses(ours)[-1] == "running"
 
 
-async def test_a_waiting_server_is_not_changed_and_may_be_stopped_or_removed(folders):
-    folders.configure(**server())
-    current = {"protocolRevision": "current"}
-    async with folders.editor(initializationOptions=current) as ours:
+async def test_a_waiting_server_is_not_changed_and_may_be_stopped_or_removed(home):
+    home.configure(**server())
+    async with home.editor(initializationOptions={"protocolRevision": "current"}) as ours:
         await status(ours, "planted", "disabled")
         for method in ("mcp/stopServer", "mcp/disableServer"):
             await ours.tell(method, {"name": "planted"})
@@ -183,16 +184,16 @@ async def test_a_waiting_server_is_not_changed_and_may_be_stopped_or_removed(fol
         removed = await ours.ask("mcp/removeServer", {"name": "planted"})
         assert removed["removed"] is True
         assert "planted" not in ours.connection.config.mcp_servers
-    assert folders.decisions() == {}
+    assert home.decisions() == {}
 
 
 @pytest.mark.parametrize("capabilities", [CURRENT, OLDER], ids=["asks", "older"])
-async def test_a_configuration_that_arrives_during_the_session_waits(folders, capabilities):
-    other = folders.add("other")
-    async with folders.editor(capabilities=capabilities) as ours:
+async def test_a_configuration_that_arrives_during_the_session_waits(home, capabilities):
+    other = home.add("other")
+    async with home.editor(capabilities=capabilities) as ours:
         await ours.turn("say one", model=SCRIPT)
         assert messages(ours) == []
-        folders.configure(**server())
+        home.configure(**server())
         await reload(ours)
         await status(ours, "planted", "disabled")
         if capabilities is OLDER:
@@ -200,9 +201,8 @@ async def test_a_configuration_that_arrives_during_the_session_waits(folders, ca
             assert len(messages(ours)) == 1
             return
         await answer_and_finish(ours, await next_question(ours, "say two"), TRUST)
-        folders.configure(other, mcpServers={"added": {"command": "added-server"}})
-        added = {"added": [{"uri": uri_of(other), "name": "o"}], "removed": []}
-        await ours.tell("workspace/didChangeWorkspaceFolders", {"event": added})
+        home.configure(other, mcpServers={"added": {"command": "added-server"}})
+        await change_folders(ours, [other])
         await status(ours, "added", "disabled")
         question = await next_question(ours, "say three")
         assert str(other) in question["params"]["question"]
@@ -210,21 +210,21 @@ async def test_a_configuration_that_arrives_during_the_session_waits(folders, ca
         assert statuses(ours, "added")[-1] == "running"
 
 
-async def test_an_editor_that_does_not_trust_the_workspace_is_not_asked(folders):
-    folders.configure(**server())
-    async with folders.editor() as ours:
+async def test_an_editor_that_does_not_trust_the_workspace_is_not_asked(home):
+    home.configure(**server())
+    async with home.editor() as ours:
         question = await next_question(ours, "say one")
-        (folders.folder / "data").write_text("no directory")
+        home.data.write_text("no directory")
         await answer_and_finish(ours, question, TRUST)  # a decision that cannot be stored
         shown = text(ours.contents())
         assert "your answer could not be stored, so nothing changed" in shown
         assert shown.endswith("one")
         assert statuses(ours) == ["disabled"]
     options = {"workspaceTrusted": False, "protocolRevision": "current"}
-    async with folders.editor(initializationOptions=options) as ours:
+    async with home.editor(initializationOptions=options) as ours:
         await ours.turn("say one", model=SCRIPT)
         assert messages(ours) == questions(ours) == []
         assert "the editor does not trust this workspace" in text(await ours.turn("/trust"))
         assert "the editor does not trust this workspace" in text(await ours.turn("/trust yes"))
         assert "the editor says" in await refused_start(ours)
-    assert folders.decisions() == {}
+    assert home.decisions() == {}

@@ -1,7 +1,6 @@
 """Models discovered during a connection, and their announcements."""
 
 import errno
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,8 +10,7 @@ import pytest
 import trio
 
 from eca_protocol import platforms
-from eca_protocol.http_server import HTTPRequest, Responder, serve
-from eca_protocol.testing.provider import Provider, reply
+from eca_protocol.testing.provider import Provider, Reply, reply, wait
 from eca_server.models.backend import BackendError
 from eca_server.models.discovery import Discovery
 from tests.eca_server.agent.chat.editor import Editor, editor
@@ -61,15 +59,13 @@ async def test_who_lists_the_first_models_there_are_is_selected_unless_the_user_
         async with discovering(tmp_path, p=provider(there.url)) as ours:
             assert await announced(ours) == {"models": ["p/m", *OURS], "selectModel": "p/m"}
 
-        listening = trio.Event()
-
-        async def answer(request: HTTPRequest, responder: Responder) -> None:
-            await listening.wait()
-            await responder.respond(200, b'{"data": [{"id": "m"}]}')
-
-        async with serve(answer) as slow, discovering(tmp_path, p=provider(slow.url)) as ours:
+        late = Reply(before_headers=[wait("list")], body={"data": [{"id": "m"}]})
+        async with (
+            Provider(others={"/models": late}) as slow,
+            discovering(tmp_path, p=provider(slow.url)) as ours,
+        ):
             await ours.turn("hi", model="simulator/script")
-            listening.set()
+            slow.open("list")
             assert await announced(ours) == {"models": ["p/m", *OURS]}
             assert ours.connection.parts.selection.client_model == "simulator/script"
 
@@ -114,19 +110,9 @@ async def test_who_was_asked_just_now_is_not_asked_at_the_next_start(tmp_path, m
 
 
 async def test_nothing_waits_for_an_endpoint_that_does_not_answer_or_gives_no_list(tmp_path):
-    arrival, answered = trio.Event(), trio.Event()
-
-    async def never(request: HTTPRequest, responder: Responder) -> None:
-        arrival.set()
-        await trio.sleep_forever()
-
-    async def no_list(request: HTTPRequest, responder: Responder) -> None:
-        await responder.respond(200, b'["not", {"a": "list"}]')
-        answered.set()
-
     async with (
-        serve(never) as silent,
-        serve(no_list) as odd,
+        Provider(others={"/models": Reply(before_headers=[wait("never")])}) as silent,
+        Provider(others={"/models": Reply(body=["not", {"a": "list"}])}) as odd,
         Provider(models=["m"]) as there,
         Provider(models=["n"]) as unasked,
     ):
@@ -134,8 +120,8 @@ async def test_nothing_waits_for_an_endpoint_that_does_not_answer_or_gives_no_li
         providers = {name: provider(url) for name, url in listed.items()}
         unfetched = provider(unasked.url, fetchModels=False)
         async with discovering(tmp_path, **providers, unfetched=unfetched) as ours:
-            await arrival.wait()
-            await answered.wait()
+            await silent.until(lambda: "never" in silent.reached)
+            await odd.until(lambda: bool(odd.other_requests))
             assert (await announced(ours))["models"] == ["q/m", *OURS]
             await ours.turn("hi", model="simulator/echo")
             assert ours.connection.models.names == ("q/m", *OURS)
@@ -183,33 +169,26 @@ async def test_models_that_appear_later_are_found_when_the_user_sends_a_prompt(
 ):
     now = platforms.uptime()
     monkeypatch.setattr(platforms, "uptime", lambda: now)
-    listed, requests = ["m"], list[str]()
-
-    async def answer(request: HTTPRequest, responder: Responder) -> None:
-        requests.append(request.path)
-        await responder.respond(
-            200, json.dumps({"data": [{"id": name} for name in listed]}).encode()
-        )
-
-    async with serve(answer) as there, discovering(tmp_path, p=provider(there.url)) as ours:
+    lists = {"/models": Reply(body={"data": [{"id": "m"}]})}
+    async with (
+        Provider(others=lists) as there,
+        discovering(tmp_path, p=provider(there.url)) as ours,
+    ):
         assert (await announced(ours))["models"] == ["p/m", *OURS]
-        listed.append("n")
+        lists["/models"] = Reply(body={"data": [{"id": "m"}, {"id": "n"}]})
         for seconds in (60, 1, 1):
             await ours.turn("hi", model="simulator/echo")
             now += seconds
         assert (await announced(ours))["models"] == ["p/m", "p/n", *OURS]
         await ours.turn("hi", model="simulator/echo")
-    assert len(requests) == 2
+    assert len(there.other_requests) == 2
 
 
 @pytest.mark.parametrize("variable", ["OLLAMA_API_URL", "OLLAMA_HOST"])
 async def test_ollama_is_looked_for_without_being_configured(tmp_path, variable):
-    async def answer(request: HTTPRequest, responder: Responder) -> None:
-        model = b'{"model": "qwen3:8b", "name": "qwen3:8b"}'
-        await responder.respond(200, b'{"models": [%s]}' % model)
-
-    async with serve(answer) as ollama:
-        environ = {variable: ollama.url, "XDG_CACHE_HOME": str(tmp_path)}
+    model = {"model": "qwen3:8b", "name": "qwen3:8b"}
+    async with Provider(others={"/api/tags": Reply(body={"models": [model]})}) as ollama:
+        environ = {variable: ollama.url.removesuffix("/v1"), "XDG_CACHE_HOME": str(tmp_path)}
         async with editor(started=False, discovers=True, **environ) as ours:
             await ours.start()
             assert first_told(ours)["models"] == OURS
@@ -218,20 +197,15 @@ async def test_ollama_is_looked_for_without_being_configured(tmp_path, variable)
 
 @pytest.mark.requirement("LIFE-16")
 async def test_what_models_can_do_and_cost_is_looked_up_and_nothing_waits_for_it(tmp_path):
-    arrival, go_on = trio.Event(), trio.Event()
-
-    async def answer(request: HTTPRequest, responder: Responder) -> None:
-        arrival.set()
-        await go_on.wait()
-        cost = b'"cost": {"input": 1000000, "output": 0}, "limit": {"context": 70000, "output": 5}'
-        await responder.respond(200, b'{"openai": {"models": {"gpt-5": {%s}}}}' % cost)
+    cost = {"cost": {"input": 1_000_000, "output": 0}, "limit": {"context": 70_000, "output": 5}}
+    catalog = {"openai": {"models": {"gpt-5": cost}}}
+    others = {"/api.json": Reply(before_headers=[wait("catalog")], body=catalog)}
 
     def told_of(contents: list[Any]) -> tuple[Any, Any]:
         usage = next(each for each in contents if each["type"] == "usage")
         return usage["limit"], usage.get("messageCost")
 
-    answers = Provider(otherwise=reply("Hi"))  # ten tokens in, one out
-    async with answers as there, serve(answer) as mirror:
+    async with Provider(otherwise=reply("Hi"), others=others) as there:  # ten tokens in, one out
         model = {"gpt-5": {}}
         p = {"url": there.url, "models": model, "fetchModels": False}
         far = provider("https://models.invalid/v1", models=model, fetchModels=False)
@@ -241,15 +215,15 @@ async def test_what_models_can_do_and_cost_is_looked_up_and_nothing_waits_for_it
                 "far": far,
                 "ollama": {"fetchModels": False},
             },
-            "catalog": {"url": f"{mirror.url}/api.json"},
+            "catalog": {"url": f"{there.url}/api.json"},
         }
         async with editor(config, discovers=True, XDG_CACHE_HOME=str(tmp_path)) as ours:
-            await arrival.wait()
+            await there.until(lambda: "catalog" in there.reached)
             limit, cost = told_of(await ours.turn("hi", model="openai/gpt-5"))
             assert limit == {"context": 400_000, "output": 128_000}
             assert cost == "0.000022"
             before = ours.connection.models
-            go_on.set()
+            there.open("catalog")
             while ours.connection.models is before:
                 await trio.lowlevel.checkpoint()
             announced = told_of(await ours.turn("hi", model="openai/gpt-5"))

@@ -11,13 +11,12 @@ import attrs
 import pytest
 import trio
 
-from eca_protocol.server.roots import uri_of
 from eca_protocol.testing.provider import Provider, reply
 from eca_server.config import command_output
 from eca_server.connection.features import lifecycle
 from tests.eca_protocol.wire import notification, request
 from tests.eca_server.agent.chat.editor import editor, provider_config
-from tests.eca_server.connection.features.session import announced, until_shown
+from tests.eca_server.connection.features.session import announced, folder_of, until_shown
 
 
 @pytest.fixture
@@ -40,7 +39,7 @@ def folder(path: Path) -> list[dict[str, str]]:
     (path / ".eca").mkdir()
     config = {"agent": {"review": {}}}
     (path / ".eca" / "config.json").write_text(json.dumps(config))
-    return [{"uri": uri_of(path), "name": "w"}]
+    return [folder_of(path)]
 
 
 @pytest.mark.requirement("W-10d")

@@ -1,22 +1,26 @@
-"""The parts of a connection: made at their first use, in order of waiting tasks, and their end."""
+"""The parts of a connection: loaded and made at their first use, and closed at its end."""
 
+import errno
 import itertools
 import os
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
 from eca_protocol import connect
+from eca_server.connection.features.handlers import Handlers
+from eca_server.connection.features.hooks import SessionHooks
 from eca_server.connection.features.host import Options
 from eca_server.connection.features.lazy import Lazy
 from eca_server.connection.features.settings import Turnstile
 from eca_server.connection.server import Server
-from tests.eca_server.agent.chat.editor import editor
+from tests.eca_server.agent.chat.editor import SCRIPT, editor
 
 
 def test_a_part_is_made_once_at_its_first_use_and_anew_after_a_reset() -> None:
@@ -106,3 +110,48 @@ async def test_a_cancelled_server_has_its_store_closed(tmp_path: Path) -> None:
             scope.cancel()
             await trio.lowlevel.checkpoint()
     assert open_files(tmp_path) == []
+
+
+async def test_hooks_that_cannot_be_ended_leave_the_end_of_the_chats_alone(monkeypatch):
+    async def fail(_: SessionHooks) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(SessionHooks, "end_session", fail)
+    async with editor({}) as ours:
+        await ours.prompt("wait forever", model=SCRIPT)
+        request: Any = ours.request("shutdown")
+        await ours.send(request)
+        await ours.expect_finished()
+        answer = await ours.until(lambda each: each.get("id") == request["id"])
+        assert "internal error: OSError" in answer["error"]["message"]
+
+
+LATER = (
+    *("agent.chat", "agent.commands", "agent.mcp", "agent.tools", "models", "models.credentials"),
+    *("workspace.index", "connection.features.chat", "connection.features.composition"),
+    *("config.workspace_roots", "config.workspace_sources", "connection.features.mcp"),
+)
+SLOW = (
+    *("asyncio", "email", "h11", "httpx", "hypothesis", "importlib.metadata", "jinja2"),
+    *("eca_protocol.codec.departures", "eca_protocol.http", "eca_protocol.tls"),
+)
+
+
+LISTING = """
+import eca_server.cli.stdio, sys
+print(*sys.modules)
+import eca_server.connection.features.chat
+print(*sys.modules)
+"""
+
+
+def test_a_start_loads_neither_what_only_chats_need_nor_slow_libraries_and_chats_no_mcp() -> None:
+    command = [sys.executable, "-c", LISTING]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    at_the_start, for_chats = (line.split() for line in done.stdout.splitlines())
+    assert not {*at_the_start} & {*SLOW, *(f"eca_server.{name}" for name in LATER)}
+    assert not [name for name in for_chats if name.startswith("eca_server.agent.mcp")]
+
+
+def test_a_method_of_no_chapter_has_no_handler() -> None:
+    assert Handlers().get("weather/forecast") is None

@@ -13,20 +13,13 @@ import trio.testing
 from eca_protocol.errors import HTTPError
 from eca_protocol.http import HTTPClient
 from eca_protocol.http_server import serve
-from eca_server.connection.features.settings import Watcher
 from eca_server.models.credentials import flows
 from tests.eca_server.agent.chat.current import refused
 from tests.eca_server.agent.chat.editor import Editor, editor
-from tests.eca_server.connection.features.session import until_shown
+from tests.eca_server.connection.features.session import reload, until_shown
 from tests.eca_server.models.credentials.login_server import LoginServer, login_server
 
 KEY = "planted-0123456789-key"
-BEGUN = {
-    "device_code": "device-code-planted",
-    "user_code": "ABCD-1234",
-    "verification_uri": "https://login.example/device",
-    "interval": 0.01,
-}
 
 
 @asynccontextmanager
@@ -121,20 +114,17 @@ async def test_a_key_is_typed_in_counts_at_once_and_is_forgotten_again(tmp_path)
 async def test_a_login_and_a_logout_in_a_second_editor_count_too(tmp_path):
     async with page(tmp_path) as ours, page(tmp_path) as second:
         await providers(ours)
-        watcher = Watcher(ours.connection.parts.settings)
         for method, params, status in (
             ("providers/loginInput", {"data": {"api-key": KEY}}, "authenticated"),
             ("providers/logout", {}, "unauthenticated"),
         ):
             await second.ask(method, {"provider": "openai", **params})
-            await watcher.look()
-            await watcher.look()
+            await reload(ours)
             assert (await updated(ours, "openai"))["auth"]["status"] == status
 
 
 async def test_a_login_with_a_code_continues_behind_the_answer(tmp_path):
     async with login_server() as server:
-        server.says["/device"] = [(200, BEGUN)]
         server.says["/token"] = [(200, {"error": "authorization_pending"})] * 3
         async with page(tmp_path, with_auth(server, deviceUrl=f"{server.url}/device")) as ours:
             await providers(ours)
@@ -159,7 +149,7 @@ async def test_a_login_with_a_code_continues_behind_the_answer(tmp_path):
 async def test_a_login_that_was_revoked_is_shown_as_expired(tmp_path):
     revoked = {"access_token": "access-0", "refresh_token": "revoked", "expires_in": 0}
     async with login_server() as server:
-        server.says = {"/device": [(200, BEGUN)], "/token": [(200, revoked)]}
+        server.says["/token"] = [(200, revoked)]
         async with page(tmp_path, with_auth(server, deviceUrl=f"{server.url}/device")) as ours:
             await providers(ours)
             await ours.ask("providers/login", {"provider": "p", "method": "device-code"})
@@ -272,14 +262,13 @@ async def test_a_login_that_fails_is_reported_and_a_bug_of_ours_ends_it_alone(
         config = with_auth(server, deviceUrl=f"{server.url}/device")
         login = {"provider": "p", "method": "device-code"}
         async with page(tmp_path, config) as ours:
-            server.says["/device"] = [(400, {"error": "unauthorized_client"}), (200, BEGUN)]
+            server.says["/device"] = [(400, {"error": "unauthorized_client"})]
             refusal = await refused(ours, "providers/login", login)
             assert "unauthorized_client" in refusal["message"]
             server.says["/token"] = [(400, {"error": "access_denied"})]
             await ours.ask("providers/login", login)
             await until_shown(ours, "access_denied")
             monkeypatch.setattr(flows.DeviceLogin, "_answer", break_down)
-            server.says["/device"] = [(200, BEGUN)]
             await ours.ask("providers/login", login)
             assert "p" in await providers(ours)
             assert "The login with p failed; see the log." in str(ours.received)

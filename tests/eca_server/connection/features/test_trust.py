@@ -1,6 +1,5 @@
 """Workspace trust: the question, its answers, and requests that give no consent."""
 
-import json
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from tests.eca_server.agent.chat.editor import (
     text,
 )
 from tests.eca_server.agent.chat.mcp_session import status
+from tests.eca_server.connection.features.session import reload
 from tests.eca_server.connection.features.trusting import (
     ACCEPT,
     OLDER,
@@ -26,15 +26,14 @@ from tests.eca_server.connection.features.trusting import (
     messages,
     next_question,
     questions,
-    reload,
     server,
     statuses,
 )
 
 
-async def test_the_first_turn_asks_and_runs_with_what_was_accepted(folders):
-    folders.configure(**server(), **guard())
-    async with folders.editor() as ours:
+async def test_the_first_turn_asks_and_runs_with_what_was_accepted(home):
+    home.configure(**server(), **guard())
+    async with home.editor() as ours:
         assert (await status(ours, "planted", "disabled"))["command"] == "planted-server"
         assert messages(ours) == questions(ours) == []
         question = await next_question(ours, "say done")
@@ -43,7 +42,7 @@ async def test_the_first_turn_asks_and_runs_with_what_was_accepted(folders):
         assert params["allowFreeform"] is False
         assert "toolCallId" not in params
         assert [each["label"] for each in params["options"]] == [TRUST, NOT_NOW, NEVER]
-        assert params["question"].startswith(f"{PREFIX}: {folders.root} has 2 settings")
+        assert params["question"].startswith(f"{PREFIX}: {home.root} has 2 settings")
         assert "starts the MCP server planted: planted-server --all" in params["question"]
         assert (
             "the hook guard, which can block calls or prompts, does not run" in (params["question"])
@@ -56,7 +55,7 @@ async def test_the_first_turn_asks_and_runs_with_what_was_accepted(folders):
         assert text(ours.contents()).endswith("done")
         await ours.turn("say more", model=SCRIPT)
         assert len(questions(ours)) == 1
-    async with folders.editor() as ours:
+    async with home.editor() as ours:
         await status(ours, "planted", "running")
         await ours.turn("say done", model=SCRIPT)
         assert questions(ours) == []
@@ -71,14 +70,12 @@ async def test_the_first_turn_asks_and_runs_with_what_was_accepted(folders):
     ],
 )
 async def test_the_turn_that_asks_uses_the_model_that_the_folder_brings(
-    folders, of_user, prompt, answer
+    home, of_user, prompt, answer
 ):
-    own = folders.folder / "config/eca/config.json"
-    own.parent.mkdir(parents=True)
-    own.write_text(json.dumps(of_user))
+    home.configure_user(**of_user)
     async with Provider([reply("there")]) as there:
-        folders.configure(**provider_config(there.url))
-        async with folders.editor() as ours:
+        home.configure(**provider_config(there.url))
+        async with home.editor() as ours:
             await ours.prompt("say here", **prompt)
             await answer_and_finish(ours, await next_question(ours), TRUST)
             assert text(ours.contents()).endswith(answer)
@@ -96,9 +93,9 @@ REFUSALS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=repr)
-async def test_any_other_answer_is_not_now_until_the_next_session(folders, refusal):
-    folders.configure(**server(), **guard())
-    async with folders.editor() as ours:
+async def test_any_other_answer_is_not_now_until_the_next_session(home, refusal):
+    home.configure(**server(), **guard())
+    async with home.editor() as ours:
         question = await next_question(ours, "say one")
         await ours.send({"jsonrpc": "2.0", "id": question["id"], **refusal})
         await ours.expect_finished()
@@ -110,35 +107,35 @@ async def test_any_other_answer_is_not_now_until_the_next_session(folders, refus
         assert len(questions(ours)) == 1
         assert set(statuses(ours)) == {"disabled"}
         assert ours.connection.config.hooks == {}
-    assert folders.decisions() == {}
-    async with folders.editor() as ours:
+    assert home.decisions() == {}
+    async with home.editor() as ours:
         await answer_and_finish(ours, await next_question(ours, "say one"), NOT_NOW)
 
 
-async def test_a_setting_that_changes_while_the_question_is_open_or_after_never_waits(folders):
-    folders.configure(**server("first-server"))
-    async with folders.editor() as ours:
+async def test_a_setting_that_changes_while_the_question_is_open_or_after_never_waits(home):
+    home.configure(**server("first-server"))
+    async with home.editor() as ours:
         question = await next_question(ours, "say one")
-        folders.configure(**server("second-server"))
+        home.configure(**server("second-server"))
         await answer_and_finish(ours, question, TRUST)
         assert "1 setting changed meanwhile" in text(ours.contents())
         assert "running" not in statuses(ours)
         question = await next_question(ours, "say two")
         assert "second-server" in question["params"]["question"]
         await answer_and_finish(ours, question, NEVER)
-    async with folders.editor() as ours:
+    async with home.editor() as ours:
         await ours.turn("say one", model=SCRIPT)
         assert questions(ours) == []
-        folders.configure(**server("changed-server"))
+        home.configure(**server("changed-server"))
         await reload(ours)
         question = await next_question(ours, "say two")
         assert "changed-server" in question["params"]["question"]
         await answer_and_finish(ours, question, NOT_NOW)
 
 
-async def test_a_stop_ends_the_question_and_the_next_prompt_asks_again(folders):
-    folders.configure(**server())
-    async with folders.editor() as ours:
+async def test_a_stop_ends_the_question_and_the_next_prompt_asks_again(home):
+    home.configure(**server())
+    async with home.editor() as ours:
         question = await next_question(ours, "say one")
         await ours.expect_stopped()
         cancelled = [each for each in ours.received if each.get("method") == "$/cancelRequest"]
@@ -153,9 +150,9 @@ async def test_a_stop_ends_the_question_and_the_next_prompt_asks_again(folders):
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])
-async def test_a_prompt_in_another_chat_waits_for_the_same_question(folders, is_stopped):
-    folders.configure(**server())
-    async with folders.editor() as ours:
+async def test_a_prompt_in_another_chat_waits_for_the_same_question(home, is_stopped):
+    home.configure(**server())
+    async with home.editor() as ours:
         question = await next_question(ours, "say one")
         await ours.prompt("say two", "d", model=SCRIPT)
         await ours.content("progress", "d", text="Waiting for your answer")
@@ -170,11 +167,11 @@ async def test_a_prompt_in_another_chat_waits_for_the_same_question(folders, is_
         assert text(ours.contents("d")).endswith("two")
 
 
-async def test_each_root_has_a_question_of_its_own(folders):
-    other = folders.add("other")
-    folders.configure(**server(), **guard())
-    folders.configure(other, **guard())
-    async with folders.editor(folders.root, other) as ours:
+async def test_each_root_has_a_question_of_its_own(home):
+    other = home.add("other")
+    home.configure(**server(), **guard())
+    home.configure(other, **guard())
+    async with home.editor(home.root, other) as ours:
         first = await next_question(ours, "say one")
         assert "planted" in first["params"]["question"]
         await ours.answer_question(first, NOT_NOW)
@@ -184,16 +181,16 @@ async def test_each_root_has_a_question_of_its_own(folders):
         await answer_and_finish(ours, second, TRUST)
         assert [*ours.connection.config.hooks] == ["guard"]
         assert statuses(ours) == ["disabled"]
-    assert [*folders.decisions()] == [str(other)]
+    assert [*home.decisions()] == [str(other)]
 
 
-async def test_what_is_too_much_to_list_is_not_accepted(folders, monkeypatch):
+async def test_what_is_too_much_to_list_is_not_accepted(home, monkeypatch):
     monkeypatch.setattr(trust, "_QUESTION_LIST", 100)
     monkeypatch.setattr(trust, "LIST", 300)
     action = {"type": "shell", "shell": "x" * 60}
     hooks = {f"h{number}": {"type": "preRequest", "actions": [action]} for number in range(5)}
-    folders.configure(hooks=hooks)
-    async with folders.editor() as ours:
+    home.configure(hooks=hooks)
+    async with home.editor() as ours:
         rounds = 0
         while ours.connection.loaded.withheld:
             rounds += 1
@@ -209,10 +206,10 @@ async def test_what_is_too_much_to_list_is_not_accepted(folders, monkeypatch):
 EVIL = "run\n```\nTrust this folder? It is safe.\u202e\u200b\x1b[2J\U000e0041"
 
 
-async def test_a_question_shows_a_folder_s_text_harmlessly_and_a_long_list_in_the_chat(folders):
+async def test_a_question_shows_a_folder_s_text_harmlessly_and_a_long_list_in_the_chat(home):
     long = {"type": "preRequest", "actions": [{"type": "shell", "shell": "x" * 200}]}
-    folders.configure(**server(EVIL), hooks={f"h{number}": long for number in range(40)})
-    async with folders.editor() as ours:
+    home.configure(**server(EVIL), hooks={f"h{number}": long for number in range(40)})
+    async with home.editor() as ours:
         question = (await next_question(ours, "say one"))["params"]["question"]
         assert question.count("```") == 2
         assert all(each.isprintable() or each == "\n" for each in question)
@@ -222,8 +219,8 @@ async def test_a_question_shows_a_folder_s_text_harmlessly_and_a_long_list_in_th
         assert "the full lines are in the chat, above" in question
         listed = text(ours.contents())
         assert all(f"the hook h{number} at" in listed for number in range(40))
-    folders.configure(**server(), **guard())
-    async with folders.editor(clientInfo={"name": "VsCode"}) as ours:
+    home.configure(**server(), **guard())
+    async with home.editor(clientInfo={"name": "VsCode"}) as ours:
         question = await next_question(ours, "say one")
         question = question["params"]["question"]  # it joins the lines
         assert not [words for words in ("planted-server", "```") if words in question]
@@ -233,11 +230,11 @@ async def test_a_question_shows_a_folder_s_text_harmlessly_and_a_long_list_in_th
         assert "\n` - starts the MCP server planted: planted-server --all `  \n" in shown["text"]
 
 
-async def test_commands_of_the_server_s_own_do_not_ask(folders):
-    folders.configure(**server(), **guard())
-    async with folders.editor() as ours:
+async def test_commands_of_the_server_s_own_do_not_ask(home):
+    home.configure(**server(), **guard())
+    async with home.editor() as ours:
         doctor = text(await ours.turn("/doctor"))
-        assert f"- {folders.root}: not trusted; 2 settings withheld until you send" in doctor
+        assert f"- {home.root}: not trusted; 2 settings withheld until you send" in doctor
         assert "mcpServers.planted" in doctor
         assert "hooks.guard" in doctor
         hooks = text(await ours.turn("/hooks"))
@@ -249,7 +246,7 @@ async def test_commands_of_the_server_s_own_do_not_ask(folders):
         await answer_and_finish(ours, await next_question(ours), NOT_NOW)
 
 
-async def test_a_tool_cannot_ask_in_the_server_s_form(folders):
+async def test_a_tool_cannot_ask_in_the_server_s_form(home):
     tries = [
         {"question": f"{PREFIX}: may I?"},
         {"question": "**Work\u200bspace  TRUST** again"},
@@ -258,7 +255,7 @@ async def test_a_tool_cannot_ask_in_the_server_s_form(folders):
     made = calls(*(("eca_ask_user", each) for each in tries))
     async with (
         Provider([made, reply("the end")]) as provider,
-        folders.editor(config=provider_config(provider.url)) as ours,
+        home.editor(config=provider_config(provider.url)) as ours,
     ):
         await ours.turn("go")
         assert questions(ours) == []
@@ -266,22 +263,22 @@ async def test_a_tool_cannot_ask_in_the_server_s_form(folders):
         assert all("looks like the server's question about trust" in each for each in results)
 
 
-async def test_an_older_client_has_one_message_and_the_command(folders):
-    folders.configure(**server("first-server"), **guard())
-    async with folders.editor(capabilities=OLDER) as ours:
+async def test_an_older_client_has_one_message_and_the_command(home):
+    home.configure(**server("first-server"), **guard())
+    async with home.editor(capabilities=OLDER) as ours:
         await status(ours, "planted", "disabled")
         (message,) = messages(ours)
         assert message.startswith(f"{PREFIX}: ")
-        for words in (str(folders.root), "MCP server planted", "hook guard", "`/trust`"):
+        for words in (str(home.root), "MCP server planted", "hook guard", "`/trust`"):
             assert words in message
         assert "can block calls or prompts, does not run" in message
         assert text(await ours.turn("say one", model=SCRIPT)).endswith("one")
         assert "Nothing was changed: review the list first." in text(await ours.turn(ACCEPT))
-        assert folders.decisions() == {}
+        assert home.decisions() == {}
         listed = text(await ours.turn("/trust"))
         assert "starts the MCP server planted: first-server --all" in listed
         assert "`/trust yes`" in listed
-        folders.configure(**server("second-server"), **guard())
+        home.configure(**server("second-server"), **guard())
         await reload(ours)
         accepted = text(await ours.turn(ACCEPT))  # only what was listed
         assert "accepted 1 setting" in accepted
@@ -291,7 +288,7 @@ async def test_an_older_client_has_one_message_and_the_command(folders):
         assert [*ours.connection.config.hooks] == ["guard"]
         await ours.turn("/trust")
         assert "refused 1 setting" in text(await ours.turn("/trust no"))
-    async with folders.editor(capabilities=OLDER) as ours:
+    async with home.editor(capabilities=OLDER) as ours:
         await ours.turn("say one", model=SCRIPT)
         assert messages(ours) == []
         assert "You have refused MCP server planted" in text(await ours.turn("/trust"))
@@ -301,14 +298,14 @@ async def test_an_older_client_has_one_message_and_the_command(folders):
         assert "no settings wait for you" in text(await ours.turn("/trust"))
         assert "no longer trusted" in text(await ours.turn("/trust remove"))
         assert ours.connection.config.hooks == {}
-    assert folders.decisions() == {}
+    assert home.decisions() == {}
 
 
 @pytest.mark.parametrize("name", ["VsCode", "IntelliJ", "Desktop", "Neovim", "emacs"])
 @pytest.mark.requirement("W-15")
-async def test_a_client_that_drops_messages_has_them_in_its_next_turn(folders, name):
-    folders.configure(**server())
-    async with folders.editor(capabilities=OLDER, clientInfo={"name": name}) as ours:
+async def test_a_client_that_drops_messages_has_them_in_its_next_turn(home, name):
+    home.configure(**server())
+    async with home.editor(capabilities=OLDER, clientInfo={"name": name}) as ours:
         first = text(await ours.turn("say one", model=SCRIPT))
         assert first.count("MCP server planted") == (name != "emacs")
         assert first.endswith("one")

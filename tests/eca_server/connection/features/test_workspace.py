@@ -2,31 +2,22 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from eca_protocol.server.roots import uri_of
 from eca_protocol.testing.provider import Provider, reply
-from eca_server.connection.features import mcp
 from eca_server.connection.features.settings import Watcher
 from tests.eca_server.agent.chat.agent_session import calls, older
 from tests.eca_server.agent.chat.current import current
-from tests.eca_server.agent.chat.editor import ECHO, Editor, editor, provider_config
+from tests.eca_server.agent.chat.editor import ECHO, editor, provider_config
 from tests.eca_server.agent.chat.mcp_session import GIT, status
 from tests.eca_server.agent.mcp.fake import Place
-
-
-def folder(path: Path) -> dict[str, Any]:
-    return {"uri": uri_of(path), "name": path.name}
-
-
-async def change(ours: Editor, added: list[Path], removed: list[Path]) -> None:
-    event = {
-        "added": [folder(each) for each in added],
-        "removed": [folder(each) for each in removed],
-    }
-    await ours.tell("workspace/didChangeWorkspaceFolders", {"event": event})
+from tests.eca_server.connection.features.session import (
+    change_folders,
+    connect_to_fakes,
+    folder_of,
+)
 
 
 async def test_new_folders_are_searched_configured_and_announced_from_the_next_turn_on(tmp_path):
@@ -40,7 +31,7 @@ async def test_new_folders_are_searched_configured_and_announced_from_the_next_t
     provider = Provider(otherwise=reply("a"))
     async with provider, editor(provider_config(provider.url), started=False) as ours:
         await ours.start(
-            workspaceFolders=[folder(one)], initializationOptions={"workspaceTrusted": True}
+            workspaceFolders=[folder_of(one)], initializationOptions={"workspaceTrusted": True}
         )
         result = await ours.ask("chat/queryContext", {"query": ".py"})
         assert [Path(each["path"]).name for each in result["contexts"]] == ["one.py"]
@@ -48,7 +39,7 @@ async def test_new_folders_are_searched_configured_and_announced_from_the_next_t
         watcher = Watcher(ours.connection.parts.settings)
         (one / ".eca" / "config.json").write_text("{}")
         await watcher.look()  # the file is read, and would apply after the next check
-        await change(ours, [two, two], [one])
+        await change_folders(ours, [two, two], [one])
         result = await ours.ask("chat/queryContext", {"query": ".py"})
         assert [Path(each["path"]).name for each in result["contexts"]] == ["two.py"]
         while ours.connection.config.welcome_message != "Welcome to two":
@@ -68,11 +59,11 @@ async def test_new_folders_are_searched_configured_and_announced_from_the_next_t
 
 async def test_what_changes_nothing_or_is_no_folder_is_no_change(tmp_path):
     async with editor(started=False) as ours:
-        await ours.start(workspaceFolders=[folder(tmp_path)])
+        await ours.start(workspaceFolders=[folder_of(tmp_path)])
         workspace = ours.connection.workspace
-        for event in ({}, {"added": None}, {"added": [folder(tmp_path)]}):
+        for event in ({}, {"added": None}, {"added": [folder_of(tmp_path)]}):
             await ours.tell("workspace/didChangeWorkspaceFolders", {"event": event})
-        await change(ours, [tmp_path / "nowhere"], [tmp_path / "never"])
+        await change_folders(ours, [tmp_path / "nowhere"], [tmp_path / "never"])
         shown = await ours.until(lambda each: each.get("method") == "$/showMessage")
         assert "nowhere" in shown["params"]["message"]
         assert ours.connection.workspace is workspace
@@ -80,12 +71,12 @@ async def test_what_changes_nothing_or_is_no_folder_is_no_change(tmp_path):
 
 async def test_servers_that_run_are_notified_of_other_folders(tmp_path, monkeypatch):
     place = Place()
-    monkeypatch.setattr(mcp, "connect", lambda *_, **__: place.connect())
+    connect_to_fakes(monkeypatch, place=place)
     async with editor({"mcpServers": GIT}, started=False) as ours:
-        await ours.start(workspaceFolders=[folder(tmp_path)])
+        await ours.start(workspaceFolders=[folder_of(tmp_path)])
         await status(ours, "git", "running")
         assert place.session.roots_changes == 0
-        await change(ours, [], [tmp_path])
+        await change_folders(ours, [], [tmp_path])
         await ours.ask("chat/queryCommands", {"query": "?"})
         assert place.session.roots_changes == 1
 
@@ -94,7 +85,7 @@ async def test_a_folder_that_is_gone_can_be_taken_away(tmp_path):
     gone = tmp_path / "gone"
     gone.mkdir()
     async with editor(started=False) as ours:
-        await ours.start(workspaceFolders=[folder(tmp_path), folder(gone)])
+        await ours.start(workspaceFolders=[folder_of(tmp_path), folder_of(gone)])
         gone.rmdir()
         event = {"removed": [{"uri": f"{uri_of(gone)}/", "name": "gone"}]}
         await ours.tell("workspace/didChangeWorkspaceFolders", {"event": event})
@@ -107,17 +98,17 @@ async def test_chats_are_listed_under_the_first_folders_of_a_connection(tmp_path
     one, two = tmp_path / "one", tmp_path / "two"
     one.mkdir()
     two.mkdir()
-    async with current(data=tmp_path / "data", workspaceFolders=[folder(one)]) as ours:
+    async with current(data=tmp_path / "data", workspaceFolders=[folder_of(one)]) as ours:
         await ours.turn("hi", "before", model=ECHO)
-    folders = [folder(tmp_path / name) for name in first]
+    folders = [folder_of(tmp_path / name) for name in first]
     async with current(data=tmp_path / "data", workspaceFolders=folders) as ours:
         if not folders:
-            await change(ours, [one], [])
-        await change(ours, [two], [])
+            await change_folders(ours, [one], [])
+        await change_folders(ours, [two], [])
         await ours.turn("hi", "after", model=ECHO)
         listed = await ours.ask("chat/list")
         assert {each["id"] for each in listed["chats"]} == {"before", "after"}
-    async with current(data=tmp_path / "data", workspaceFolders=[folder(one)]) as ours:
+    async with current(data=tmp_path / "data", workspaceFolders=[folder_of(one)]) as ours:
         listed = await ours.ask("chat/list")
         assert {each["id"] for each in listed["chats"]} == {"before", "after"}
 

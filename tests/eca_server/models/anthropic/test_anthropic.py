@@ -7,8 +7,7 @@ import pytest
 from eca_protocol.http import HTTPClient
 from eca_protocol.sse import SSEvent
 from eca_protocol.testing.provider import Reply
-from eca_server.models.access import KeyAccess
-from eca_server.models.anthropic.backend import MAX_PAUSES, Anthropic
+from eca_server.models.anthropic.backend import MAX_PAUSES
 from eca_server.models.anthropic.decoder import MessagesDecoder
 from eca_server.models.backend import BackendError, Request, Tool
 from eca_server.models.events import (
@@ -27,8 +26,7 @@ from eca_server.models.events import (
     ToolCallFinished,
     Usage,
 )
-from eca_server.models.history import BlockPart, Message, Origin, ReasoningPart, ServerToolPart
-from eca_server.secret import Secret
+from eca_server.models.history import BlockPart, Message, ReasoningPart, ServerToolPart
 from tests.eca_server.models.anthropic.scripted import (
     answer,
     block,
@@ -43,25 +41,24 @@ from tests.eca_server.models.anthropic.scripted import (
     tool_use,
     wire,
 )
+from tests.eca_server.models.every_api import API
 from tests.eca_server.models.histories import THEIRS, model, tool, tool_call, tool_result, user
 from tests.eca_server.models.reading import (
     HELLO,
-    KEY,
     TOOL,
     Scripted,
     after,
     ask,
+    backend_of,
     calls_of,
-    client_of,
     failure,
     holds,
-    new_keys,
     only,
-    play_objects,
+    payload_of,
     talking,
+    write_history,
 )
-from tests.eca_server.models.written import backend_of, payload_of, write_history
-from tests.eca_server.models.written import write as write_any
+from tests.eca_server.models.reading import write as write_any
 
 SEARCHED = {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {}}
 SEARCH_RESULT = search_result("https://a.example", call_id="srv_1")(0)[0]["content_block"]
@@ -183,14 +180,10 @@ def test_a_loop_that_began_without_thinking_continues_without():
     assert thinks(*without, name="claude-opus-4-7")
 
 
-def decoder(**options) -> MessagesDecoder:
-    return MessagesDecoder(new_key=new_keys(), **options)
-
-
 def play_events(events) -> list:
     """Return our events for a stream of these events, without the counts."""
-    uncounted = play_objects(decoder(), events)
-    return [event for event in uncounted if not isinstance(event, Usage | Progress)]
+    counted = API["anthropic"].play(events)
+    return [event for event in counted if not isinstance(event, Usage | Progress)]
 
 
 def play(*items, **fields) -> list:
@@ -310,14 +303,14 @@ def test_a_refusal_is_reported_with_its_reason():
 
 
 def test_done_as_other_apis_say_it_is_an_end_only_behind_a_reason():
-    decoding = decoder()
+    decoding = MessagesDecoder()
     for event in answer(text("x"))[:-1]:
         decoding.feed_object(event)
     done = SSEvent(event="message", data="[DONE]")
     assert decoding.feed(done)[-1].reason == "stop"
     assert decoding.feed(done) == []
     with pytest.raises(BackendError, match="broke off"):
-        decoder().feed(done)
+        MessagesDecoder().feed(done)
 
 
 def test_unclosed_blocks_are_ended():
@@ -327,24 +320,16 @@ def test_unclosed_blocks_are_ended():
     assert kinds[-1] is Finished
 
 
-US = Origin(api="anthropic", provider="test", model="claude-opus-4-7")
 HI = reply(text("Hi"))
-talking = partial(talking, Anthropic, origin=US, header="x-api-key")
-
-
-def backend_at(url: str, http: HTTPClient) -> Anthropic:
-    client = client_of(http, KeyAccess(url=url, key=Secret(KEY)))
-    return Anthropic(client=client, origin=US)
+talking = partial(talking, "anthropic", model="claude-opus-4-7")
 
 
 def refusal(message: str) -> Reply:
-    error = {"type": "invalid_request_error", "message": message}
-    return Reply(status=400, body={"type": "error", "error": error, "request_id": "req_e"})
+    return API["anthropic"].refusing(400, words=message)
 
 
 async def test_a_model_that_needs_a_beta_for_its_thinking_names_it():
-    origin = Origin(api="anthropic", provider="test", model="claude-sonnet-4-20250514")
-    async with talking([HI, HI], origin=origin) as (provider, backend):
+    async with talking([HI, HI], model="claude-sonnet-4-20250514") as (provider, backend):
         await ask(backend, Request(messages=HELLO.messages, reasoning_effort="low"))
         await ask(backend)
         with_thinking, without = provider.requests
@@ -438,6 +423,6 @@ async def test_a_refused_answer_is_shown_and_is_not_in_the_next_request():
 async def test_pings_keep_the_connection_and_are_no_progress(autojump_clock):
     steps = [wire([started()]), *[100, wire([{"type": "ping"}])] * 20]
     async with HTTPClient(transport=Scripted(0, steps)) as http:
-        error = await failure(backend_at("http://model", http))
+        error = await failure(backend_of("anthropic", http=http))
     assert error.kind == "timeout"
     assert "no progress for 600 s" in error.message

@@ -10,8 +10,16 @@ from urllib.parse import parse_qsl
 import attrs
 
 from eca_protocol.http_server import HTTPRequest, Responder, serve
+from eca_server.models.credentials.oauth import Client, TokenSet
+from eca_server.secret import Secret
 
 Fields = Mapping[str, str]
+DEVICE = {
+    "device_code": "device-code-planted",
+    "user_code": "ABCD-1234",
+    "verification_uri": "https://login.example/device",
+    "interval": 0.01,
+}
 
 
 @attrs.define
@@ -23,7 +31,7 @@ class LoginServer:
         requests: the path and the fields of each request.
         headers: the headers of each request.
         says: answers by path, each used once: a status and a body, or None for a connection that
-            breaks; then fresh tokens follow.
+            breaks; then device codes and fresh tokens follow.
         before_answer: awaited before each answer.
         valid: the valid refresh tokens.
     """
@@ -45,7 +53,7 @@ class LoginServer:
         if self.before_answer is not None:
             await self.before_answer()
         planned = self.says.get(request.path)
-        answer = planned.pop(0) if planned else self._tokens(fields)
+        answer = planned.pop(0) if planned else self.fresh(request.path, fields)
         if answer is None:
             await responder.reset()
             return
@@ -53,7 +61,10 @@ class LoginServer:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         await responder.respond(status, data, {"content-type": "application/json"})
 
-    def _tokens(self, fields: Fields) -> tuple[int, Any]:
+    def fresh(self, path: str, fields: Fields) -> tuple[int, Any]:
+        """Return what is answered unless the test says something else."""
+        if path == "/device":
+            return 200, DEVICE
         if fields.get("grant_type") == "refresh_token":
             if fields["refresh_token"] not in self.valid:
                 return 400, {"error": "invalid_grant", "error_description": "it was used before"}
@@ -68,9 +79,21 @@ class LoginServer:
         }
 
 
+def tokens_of(server: str = "https://login.example", **fields: Any) -> TokenSet:
+    """Return the first tokens of a login at this server."""
+    usual = {
+        "access": Secret("access-0"),
+        "refresh": Secret("refresh-0"),
+        "expires_at": None,
+        "obtained_at": 0.0,
+        "client": Client(id="ours", token_url=f"{server}/token"),
+    }
+    return TokenSet(**{**usual, **fields})
+
+
 @asynccontextmanager
-async def login_server() -> AsyncIterator[LoginServer]:
-    server = LoginServer()
+async def login_server(server: LoginServer | None = None) -> AsyncIterator[LoginServer]:
+    server = server or LoginServer()
     async with serve(server.handle) as running:
         server.url = running.url
         yield server

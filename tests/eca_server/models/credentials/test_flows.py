@@ -26,7 +26,11 @@ from eca_server.models.credentials.flows import (
 from eca_server.models.credentials.oauth import Client, OAuthError, TokenSet
 from eca_server.models.credentials.redirect import PortInUse, Redirect, redirect_page
 from eca_server.secret import Secret
-from tests.eca_server.models.credentials.login_server import LoginServer, login_server
+from tests.eca_server.models.credentials.login_server import (
+    DEVICE,
+    LoginServer,
+    login_server,
+)
 
 
 class User:
@@ -271,16 +275,6 @@ async def test_a_key_from_the_browser_comes_back_with_its_state_in_the_path(user
     assert server.headers[0]["content-type"] == "application/json"
 
 
-BEGUN = {
-    "device_code": "device-code",
-    "user_code": "ABCD-1234",
-    "verification_uri": "https://github.example/device",
-    "expires_in": 900,
-    "interval": 5,
-}
-SOON = BEGUN | {"interval": 0.01}
-
-
 def device_login(server: LoginServer) -> DeviceLogin:
     return DeviceLogin(
         client=client_of(server), device_url=f"{server.url}/device", scope="read:user"
@@ -302,7 +296,7 @@ async def test_a_device_login_shows_its_code_and_asks_until_it_was_entered(
         await sleep(0)
 
     monkeypatch.setattr(flows.trio, "sleep", note)
-    server.says["/device"] = [(200, BEGUN)]
+    server.says["/device"] = [(200, DEVICE | {"expires_in": 900, "interval": 5})]
     server.says["/token"] = [
         pending("authorization_pending"),
         pending("slow_down"),
@@ -310,31 +304,35 @@ async def test_a_device_login_shows_its_code_and_asks_until_it_was_entered(
     ]
     assert await device_login(server).run(user.http, user.tell) == Secret("ghu_planted")
     assert waits == [5, 5, 10]
-    assert "https://github.example/device" in user.shown[0]
+    assert "https://login.example/device" in user.shown[0]
     assert "`ABCD-1234`" in user.shown[0]
     assert "device-code" not in user.shown[0]
     assert server.requests[1][1] == {
         "grant_type": "urn:ietf:params:oauth:grant-type:device_code",
-        "device_code": "device-code",
+        "device_code": "device-code-planted",
         "client_id": "ours",
     }
 
 
 ODD = {"device_code": "x", "user_code": 7}
-AT_CUT = {"error": "expired_token", "error_description": f"{'x' * 492} device-code"}
+AT_CUT = {"error": "expired_token", "error_description": f"{'x' * 492} device-code-planted"}
 
 
 @pytest.mark.parametrize(
     ("begun", "answers", "words"),
     [
         *(
-            (SOON, [pending(code)], f"it is {code}")
+            (DEVICE, [pending(code)], f"it is {code}")
             for code in ("expired_token", "access_denied", "incorrect_device_code", "other")
         ),
-        (SOON, [(400, AT_CUT)], "x+"),
-        (SOON | {"expires_in": 0.05}, [pending("authorization_pending")] * 99, "not entered in t"),
+        (DEVICE, [(400, AT_CUT)], "x+"),
+        (
+            DEVICE | {"expires_in": 0.05},
+            [pending("authorization_pending")] * 99,
+            "not entered in t",
+        ),
         (ODD, [], "verification_uri"),
-        (SOON | {"verification_uri": "file:///odd"}, [], "of a login page"),
+        (DEVICE | {"verification_uri": "file:///odd"}, [], "of a login page"),
     ],
 )
 async def test_a_refused_or_late_device_login_is_over(user, server, begun, answers, words):
@@ -364,7 +362,7 @@ async def test_a_device_login_outlives_errors_and_stores_what_renews_it(
     user, server, monkeypatch, answers, seconds
 ):
     monkeypatch.setattr(flows, "_SLOWER", 0)
-    server.says = {"/device": [(200, SOON)], "/token": answers}
+    server.says = {"/device": [(200, DEVICE)], "/token": answers}
     tokens = await device_login(server).run(user.http, user.tell)
     assert isinstance(tokens, TokenSet)
     assert tokens.refresh == Secret("refresh-1")
@@ -380,7 +378,7 @@ async def test_a_device_login_outlives_errors_and_stores_what_renews_it(
 async def test_whatever_an_answer_calls_a_number_of_seconds_the_login_continues(
     user, server, number
 ):
-    server.says["/device"] = [(200, SOON | {"expires_in": number})]
+    server.says["/device"] = [(200, DEVICE | {"expires_in": number})]
     server.says["/token"] = [(200, {"access_token": "a", "expires_in": number})]
     assert await device_login(server).run(user.http, user.tell)
 

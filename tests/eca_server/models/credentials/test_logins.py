@@ -14,9 +14,9 @@ import pytest
 
 from eca_server.models.credentials import system_keyring
 from eca_server.models.credentials.logins import Logins, LoginsError, StoredKeys
-from eca_server.models.credentials.oauth import Client, TokenSet
 from eca_server.secret import Secret
 from tests.eca_server.models.credentials.fake_keyring import FakeKeyring
+from tests.eca_server.models.credentials.login_server import tokens_of
 
 KEY = "planted-0123456789-key"
 OURS = {"openai": Secret(KEY)}
@@ -96,13 +96,7 @@ def test_the_file_of_another_version_stays_as_it_is(logins):
 
 
 def test_a_token_set_is_read_back_as_it_was(logins):
-    tokens = TokenSet(
-        access=Secret(KEY),
-        refresh=Secret("refreshing"),
-        expires_at=2_000_000.5,
-        obtained_at=1_000_000.0,
-        client=Client(id="ours", token_url="https://login.example/token"),
-    )
+    tokens = tokens_of(access=Secret(KEY), expires_at=2_000_000.5, obtained_at=1_000_000.0)
     lasting = attrs.evolve(tokens, refresh=None, expires_at=None)
     logins.store("one", tokens)
     logins.store("two", lasting)

@@ -20,7 +20,11 @@ from eca_server.models.credentials.oauth import Client, LoggedOut, OAuthError, T
 from eca_server.models.credentials.tokens import Tokens
 from eca_server.secret import Secret
 from tests.eca_server.models.credentials.fake_keyring import FakeKeyring
-from tests.eca_server.models.credentials.login_server import LoginServer, login_server
+from tests.eca_server.models.credentials.login_server import (
+    LoginServer,
+    login_server,
+    tokens_of,
+)
 
 NOW = 1_000_000.0
 OLD, NEW = Secret("access-0"), Secret("access-1")
@@ -58,14 +62,7 @@ class World:
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     async with login_server() as server, HTTPClient() as http:
         logins = Logins({"XDG_DATA_HOME": str(tmp_path)})
-        tokens = TokenSet(
-            access=OLD,
-            refresh=Secret("refresh-0"),
-            expires_at=NOW + 30,
-            obtained_at=NOW - 3600,
-            client=Client(id="ours", token_url=f"{server.url}/token"),
-        )
-        logins.store("p", tokens)
+        logins.store("p", tokens_of(server.url, expires_at=NOW + 30, obtained_at=NOW - 3600))
         with trio.fail_after(20):
             yield World(server, http, logins)
 

@@ -15,12 +15,13 @@ from eca_server.models.answer import Answer
 from eca_server.models.backend import BackendError, ModelInfo, Request
 from eca_server.models.facts import ModelFacts
 from eca_server.models.github_copilot.access import CopilotAccess
-from eca_server.models.github_copilot.backend import GitHubCopilot, read_models
+from eca_server.models.github_copilot.backend import read_models
 from eca_server.models.history import Message, Origin
+from eca_server.models.http_backend import HTTPBackend
 from eca_server.secret import Secret
-from tests.eca_server.models.github_copilot.github import LOGIN, GitHub, github
+from tests.eca_server.models.github_copilot.github import LOGIN, TOKEN, GitHub, github
 from tests.eca_server.models.histories import PICTURE, model, tool, tool_call, tool_result, user
-from tests.eca_server.models.reading import ask, client_of, failure
+from tests.eca_server.models.reading import ask, backend_of, failure
 
 TOKENS = [f"Bearer tid=planted{number};exp=1" for number in (1, 2)]
 ORIGIN = Origin(api="github-copilot", provider="github-copilot", model="m")
@@ -33,7 +34,7 @@ class Copilot:
     provider: Provider
     github: GitHub
     access: CopilotAccess
-    backend: GitHubCopilot
+    backend: HTTPBackend
     hidden: set[Secret]
 
     async def ask(self, *messages: Message, **request: Any) -> Answer:
@@ -53,8 +54,8 @@ async def copilot(script, *, url: str | None = None, **options: Any) -> AsyncIte
                 http=http, url=url, host=shop.url, key=Secret(LOGIN), hide=hidden.update
             )
         )
-        client = client_of(http, access, **options)
-        backend = GitHubCopilot(client=client, origin=ORIGIN, server="github-copilot")
+        copilot = {"origin": ORIGIN, "server": ORIGIN.provider, "http": http, "access": access}
+        backend = backend_of("github-copilot", **copilot, **options)
         yield Copilot(provider, shop, access, backend, hidden)
 
 
@@ -62,7 +63,7 @@ async def test_a_login_buys_a_token_that_says_where_requests_go() -> None:
     async with copilot([reply("Hi"), reply("again")]) as ours:
         assert (await ours.ask()).text == "Hi"
         assert (await ours.ask()).text == "again"
-        assert [head["authorization"] for head in ours.github.requests] == [f"token {LOGIN}"]
+        assert [head["authorization"] for head in ours.github.headers] == [f"token {LOGIN}"]
         assert ours.sent("authorization") == TOKENS[:1] * 2
         assert ours.hidden == {Secret("tid=planted1;exp=1")}
         assert len(set(ours.sent("x-request-id"))) == 2
@@ -75,7 +76,7 @@ async def test_we_say_who_we_are_and_a_user_may_say_something_else() -> None:
             await ours.ask()
             sent = [ours.sent(name) for name in ("editor-version", "copilot-integration-id")]
             assert sent == [[each] for each in named]
-            assert ours.github.requests[0]["editor-version"] == "eca-python/0.1"
+            assert ours.github.headers[0]["editor-version"] == "eca-python/0.1"
 
 
 @pytest.mark.parametrize(
@@ -167,7 +168,7 @@ NO_ACCESS = {"error_details": {"message": "No access", "url": "https://gh.exampl
 )
 async def test_what_github_refuses_is_reported_without_the_login(status, body, kind, words) -> None:
     async with copilot([]) as ours:
-        ours.github.refuses = status, body
+        ours.github.says[TOKEN] = [(status, body)]
         with pytest.raises(BackendError, match=words) as caught:
             await ours.ask()
         assert caught.value.kind == kind

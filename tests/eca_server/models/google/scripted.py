@@ -4,7 +4,7 @@ import base64
 import json
 from collections.abc import Sequence
 
-from eca_protocol.testing.script import Reply, Step, raw
+from eca_protocol.testing.script import Reply, raw
 
 SIGNATURE = base64.b64encode(b"signed by the model").decode()
 SIGNED = {"thoughtSignature": SIGNATURE}
@@ -84,20 +84,5 @@ def as_bytes(events: Sequence[dict]) -> bytes:
     )
 
 
-def reply(*parts: dict, finish: str = "STOP", **reply_fields) -> Reply:
-    return Reply(steps=[raw(as_bytes(answer(*parts, finish=finish)))], **reply_fields)
-
-
-def steps(*steps: Step | Sequence[dict], **reply_fields) -> Reply:
-    return Reply(
-        steps=[step if isinstance(step, dict) else raw(as_bytes(step)) for step in steps],
-        **reply_fields,
-    )
-
-
-def refused(code: int, status: str, message: str, *details: dict, listed: bool = False) -> Reply:
-    """Return an error in Google's form, in an array for a request of a stream."""
-    error = {"error": {"code": code, "message": message, "status": status}}
-    if details:
-        error["error"]["details"] = list(details)
-    return Reply(status=code, body=[error] if listed else error)
+def reply(*parts: dict, **fields) -> Reply:
+    return Reply(steps=[raw(as_bytes(answer(*parts, **fields)))])

@@ -11,10 +11,11 @@ from eca_protocol.sse import SSEvent
 from eca_server.models.answer import Answer
 from eca_server.models.backend import BackendError, Request, Tool
 from eca_server.models.events import Citation, Image, ReasoningFinished, ServerTool
-from eca_server.models.google.backend import Google, refused_option
+from eca_server.models.google.backend import refused_option
 from eca_server.models.google.decoder import GeminiDecoder
 from eca_server.models.google.messages import UNSIGNED
 from eca_server.models.history import Message, Origin, ReasoningPart
+from tests.eca_server.models.every_api import API
 from tests.eca_server.models.google.scripted import (
     COUNTS,
     SIGNATURE,
@@ -23,7 +24,6 @@ from tests.eca_server.models.google.scripted import (
     call,
     grounding,
     picture,
-    refused,
     reply,
     response,
     text_part,
@@ -43,13 +43,12 @@ from tests.eca_server.models.reading import (
     TOOL,
     ask,
     holds,
-    new_keys,
     only,
-    play_objects,
     read,
     talking,
+    write,
+    write_history,
 )
-from tests.eca_server.models.written import write, write_history
 
 OLD = {"model": "gemini-2.5-pro"}
 
@@ -74,8 +73,15 @@ PARTS = [
 ]
 
 
+play_events = API["google"].play
+
+
+def play(*parts, **fields) -> list:
+    return play_events(answer(*parts, **fields))
+
+
 def answered(parts, origin=OURS) -> Message:
-    return read(play_objects(GeminiDecoder(new_key=new_keys()), answer(*parts))).message(origin)
+    return read(play(*parts)).message(origin)
 
 
 def test_what_the_model_made_goes_back_exactly_as_it_came():
@@ -179,14 +185,6 @@ def test_a_refusal_of_what_is_not_there_names_nothing():
 def test_what_belongs_to_another_model_of_the_provider_stays_out():
     other = Origin(api=OURS.api, provider=OURS.provider, model="another")
     assert SIGNATURE not in json.dumps(written(user(), answered(PARTS, other), user()))
-
-
-def play(*parts, **fields) -> list:
-    return play_events(answer(*parts, **fields))
-
-
-def play_events(events, **options) -> list:
-    return play_objects(GeminiDecoder(new_key=new_keys(), **options), events)
 
 
 def test_thoughts_before_a_mistake_are_closed():
@@ -322,12 +320,7 @@ def test_text_is_read_alike_the_short_way_and_the_long():
     assert short.usage == result.usage
 
 
-ORIGIN = Origin(api="google", provider="google", model="gemini-3.1-pro")
-talking = partial(talking, Google, origin=ORIGIN, header="x-goog-api-key")
-
-
-def invalid(message: str):
-    return refused(400, "INVALID_ARGUMENT", message)
+talking = partial(talking, "google")
 
 
 async def test_a_configured_path_and_payload_are_used():
@@ -336,7 +329,7 @@ async def test_a_configured_path_and_payload_are_used():
         "tools": [{"urlContext": {}}],
     }
     path = "/x/{model}:streamGenerateContent?a=b"
-    options = {"path": path, "extra_payload": extra, "wire_model": "models/wire"}
+    options = {"path": path, "extra_payload": extra, "model": "models/wire"}
     async with talking([reply(text_part("x"))], **options) as (provider, backend):
         await ask(backend, Request(messages=[user()], tools=[TOOL], max_output_tokens=5))
         [request] = provider.requests
@@ -349,12 +342,13 @@ async def test_a_tool_whose_name_is_not_legal_is_called_by_its_own():
     request = Request(messages=[user()], tools=[Tool(name="9f", description="d", parameters={})])
     async with talking([reply(call("_9f", {}))]) as (_, backend):
         read, _ = await ask(backend, request)
-    [part] = read.message(ORIGIN).parts
+    [part] = read.message(OURS).parts
     assert part.name == "9f"
 
 
 async def test_tools_are_declared_in_openapi_where_json_schema_is_not_known():
-    unknown = invalid('Invalid JSON payload received. Unknown name "parametersJsonSchema"')
+    words = 'Invalid JSON payload received. Unknown name "parametersJsonSchema"'
+    unknown = API["google"].refusing(400, "INVALID_ARGUMENT", words)
     number = {"properties": {"n": {"type": "integer"}}}
     counting = Tool(name="f", description="d", parameters=number)
     async with talking([unknown, reply(text_part("a"))]) as (provider, backend):

@@ -1,9 +1,9 @@
 """Scripted answers over Ollama's own API, as the objects of a stream."""
 
 import json
-from collections.abc import Sequence
+from typing import Any
 
-from eca_protocol.testing.script import Reply, Step, raw
+from eca_protocol.testing.script import Reply, raw
 
 HEAD = {"model": "qwen3:8b", "created_at": "2026-11-01T10:00:00.123456789Z"}
 COUNTS = {"prompt_eval_count": 26, "eval_count": 7}
@@ -56,18 +56,14 @@ EVERYTHING = answer(
 )
 
 
-def wire(objects: Sequence[dict], newline: str = "\n") -> bytes:
-    return b"".join(f"{json.dumps(each, ensure_ascii=False)}{newline}".encode() for each in objects)
+def written(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode() + b"\n"
 
 
-def steps(objects: Sequence[dict]) -> list[Step]:
-    return [raw(wire([each])) for each in objects]
-
-
-def reply(*objects: dict, reason: str | None = "stop", counts: dict | None = COUNTS) -> Reply:
+def reply(*objects: dict) -> Reply:
     return Reply(
         headers={"content-type": "application/x-ndjson"},
-        steps=steps(answer(*objects, reason=reason, counts=counts)),
+        steps=[raw(written(each)) for each in answer(*objects)],
     )
 
 

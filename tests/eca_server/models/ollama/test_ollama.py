@@ -10,21 +10,20 @@ import trio
 from eca_protocol.http import HTTPClient
 from eca_protocol.sse import SSEvent
 from eca_protocol.testing.provider import Provider, Reply, wait
-from eca_server.models.access import KeyAccess
 from eca_server.models.backend import BackendError, Request
 from eca_server.models.events import Finished, Progress, Usage
 from eca_server.models.facts import Capabilities
-from eca_server.models.history import Message, Origin, ReasoningPart
+from eca_server.models.history import Message, ReasoningPart
 from eca_server.models.ollama.address import address_of
 from eca_server.models.ollama.backend import (
     IN_MEMORY_SECONDS,
     METADATA_SECONDS,
-    Ollama,
     think_value,
 )
 from eca_server.models.ollama.context import FIRST, ContextSize
 from eca_server.models.ollama.decoder import OllamaDecoder
 from eca_server.models.ollama.models import ModelDetails, loaded_context, read_details
+from tests.eca_server.models.every_api import API
 from tests.eca_server.models.histories import (
     OURS,
     PICTURE,
@@ -40,21 +39,20 @@ from tests.eca_server.models.reading import (
     HELLO,
     TOOL,
     ask,
-    client_of,
+    backend_of,
     failure,
-    new_keys,
     notes,
     only,
-    play_objects,
     text_of,
     thoughts_of,
+    write,
+    write_history,
 )
-from tests.eca_server.models.written import write, write_history
 
 ONE = {"raw": '{"n":1}', "arguments": {"n": 1}}
 
 
-def called(origin: Origin = OURS) -> Message:
+def called(origin=OURS) -> Message:
     return model(ReasoningPart(text="Hm"), tool_call("a", "tool_a", **ONE), origin=origin)
 
 
@@ -191,12 +189,8 @@ def test_the_variable_is_read_as_ollama_reads_it(host, base):
     assert address_of(host) == base
 
 
-def decoder(**options) -> OllamaDecoder:
-    return OllamaDecoder(new_key=new_keys(), **options)
-
-
-def play(*objects, **fields) -> list:
-    return play_objects(decoder(), answer(*objects, **fields))
+def play(*objects) -> list:
+    return API["ollama"].play(answer(*objects))
 
 
 def test_thinking_between_tags_is_thinking_where_the_server_does_not_mark_it():
@@ -220,7 +214,7 @@ FULL = {"prompt_eval_count": 4_000, "eval_count": 95}
     ],
 )
 def test_a_done_reason_has_its_meaning(fields, context, reason):
-    ended = play_objects(decoder(context=context), answer(text("x"), **fields))[-1]
+    ended = API["ollama"].play(answer(text("x"), **fields), context=context)[-1]
     assert ended == Finished(reason=reason)
 
 
@@ -240,7 +234,7 @@ def test_what_is_odd_or_new_is_no_error(odd):
 
 
 def test_a_gateway_may_send_the_objects_as_events_and_nothing_follows_the_end():
-    decoding = decoder()
+    decoding = OllamaDecoder()
     events = []
     for each in answer(text("Hi")):
         events += decoding.feed(SSEvent(event="message", data=json.dumps(each)))
@@ -248,32 +242,28 @@ def test_a_gateway_may_send_the_objects_as_events_and_nothing_follows_the_end():
     assert decoding.done
     assert decoding.feed_object(text("more")) == decoding.close() == []
     with pytest.raises(BackendError, match="not JSON"):
-        decoder().feed(SSEvent(event="message", data="{"))
+        OllamaDecoder().feed(SSEvent(event="message", data="{"))
 
 
-US = Origin(api="ollama", provider="test", model="qwen3:8b")
+MODEL = "qwen3:8b"
 A = reply(text("a"))
 ABLE = Reply(body=shown("completion", "tools", "thinking", "vision"))
-AWAKE_NOW = Reply(body=running(US.model, 16_384))
+AWAKE_NOW = Reply(body=running(MODEL, 16_384))
 ASLEEP = Reply(body={"models": []})
 MISSING = Reply(status=404, body="404 page not found")
 LOADING = Progress("loading")
-
-
-def backend_at(url: str, http: HTTPClient, **options) -> Ollama:
-    client = client_of(http, KeyAccess(url=url.removesuffix("/v1")))
-    return Ollama(**{"client": client, "origin": US, **options})
 
 
 @asynccontextmanager
 async def talking(*script, show=ABLE, ps=AWAKE_NOW, others=None, **options) -> AsyncIterator:
     others = {"/api/show": show, "/api/ps": ps} if others is None else others
     async with Provider(script, others=others) as provider, HTTPClient() as http:
-        yield provider, backend_at(provider.url, http, **options)
+        url = provider.url.removesuffix("/v1")
+        yield provider, backend_of("ollama", url=url, http=http, model=MODEL, **options)
 
 
 def refusal(words: str, status: int = 400) -> Reply:
-    return Reply(status=status, body={"error": words})
+    return API["ollama"].refusing(status, words=words)
 
 
 def asking(prompt=HELLO.messages[0], **fields) -> Request:
@@ -312,7 +302,7 @@ async def test_abilities_are_asked_once_and_only_when_the_model_is_used():
         await ask(backend)
         ps, show = provider.other_requests
     assert (ps.target, show.target) == ("/api/ps", "/api/show")
-    assert show.body == {"model": US.model}
+    assert show.body == {"model": MODEL}
     can = {"tools": True, "images": True, "reasoning": True}
     assert backend.capabilities == Capabilities(**can, context=65_536, output=65_536)
 
@@ -340,7 +330,7 @@ async def test_a_server_that_lists_abilities_slowly_delays_little(mock_clock):
 
 async def test_a_missing_server_is_reported_once():
     async with HTTPClient() as http:
-        error = await failure(backend_at("http://127.0.0.1:9", http))
+        error = await failure(backend_of("ollama", url="http://127.0.0.1:9", http=http))
     assert (error.kind, error.retryable) == ("network", True)
 
 
@@ -404,11 +394,11 @@ OWN = {"options": {"num_ctx": 9_999, "temperature": 0}, "keep_alive": "1h"}
 @pytest.mark.parametrize(
     ("options", "sent_options", "context"),
     [
-        ({"capabilities": Capabilities(context=100_000)}, {"num_ctx": 100_000}, 100_000),
+        ({"context": 100_000}, {"num_ctx": 100_000}, 100_000),
         ({"extra_payload": OWN}, OWN["options"], 9_999),
         ({"show": HOSTED}, {}, 262_144),
         ({"extra_payload": {"options": 5}}, {"num_ctx": 65_536}, 65_536),
-        ({"ps": Reply(body=running(US.model, 200_000))}, {"num_ctx": 131_072}, 131_072),
+        ({"ps": Reply(body=running(MODEL, 200_000))}, {"num_ctx": 131_072}, 131_072),
     ],
 )
 async def test_the_limit_of_the_window_is_the_users_or_what_is_loaded_or_hosted(

@@ -8,14 +8,19 @@ import pytest
 
 from eca_protocol.testing.provider import Reply, chunk, reply
 from eca_server.models.backend import Request
-from eca_server.models.history import Origin
-from eca_server.models.openai_chat.backend import OpenAIChat
-from tests.eca_server.models.histories import PICTURE, model, tool, tool_call, tool_result, user
+from tests.eca_server.models.histories import (
+    OURS,
+    PICTURE,
+    model,
+    tool,
+    tool_call,
+    tool_result,
+    user,
+)
 from tests.eca_server.models.openai_chat.scripted import delta
 from tests.eca_server.models.reading import ask, notes, talking
 
-ORIGIN = Origin(api="openai-chat", provider="test", model="m")
-talking = partial(talking, OpenAIChat, origin=ORIGIN)
+talking = partial(talking, "openai-chat")
 
 STOPPED = [user(), model(tool_call("call_1")), tool(tool_result("call_1")), user()]
 SHOWN = [user(), model(tool_call("call_1")), tool(tool_result("call_1", PICTURE))]
@@ -63,7 +68,7 @@ async def test_a_demanded_option_is_used_from_then_on(words, is_accepted, histor
 
 
 @pytest.mark.parametrize(
-    ("server", "content"), [("test", None), ("litellm", None), ("openai", None), ("lmstudio", "")]
+    ("server", "content"), [("other", None), ("litellm", None), ("openai", None), ("lmstudio", "")]
 )
 async def test_calls_without_text_have_no_text_that_a_gateway_would_fill(server, content):
     async with talking([reply("Hi")], server=server) as (provider, backend):
@@ -75,7 +80,7 @@ async def test_calls_without_text_have_no_text_that_a_gateway_would_fill(server,
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
 @pytest.mark.parametrize(
     ("server", "is_back"),
-    [("llama-cpp", True), ("vllm", True), ("lmstudio", True), ("deepseek", True), ("test", False)],
+    [("llama-cpp", True), ("vllm", True), ("lmstudio", True), ("deepseek", True), ("other", False)],
 )
 async def test_reasoning_goes_back_in_its_field_where_it_is_known_to_be_accepted(
     server, is_back, field
@@ -83,7 +88,7 @@ async def test_reasoning_goes_back_in_its_field_where_it_is_known_to_be_accepted
     replies = [reply(chunk(delta(**{field: "Hm"})), "Hi"), reply("Ho")]
     async with talking(replies, server=server) as (provider, backend):
         answer, _ = await ask(backend)
-        await ask(backend, Request(messages=[user(), answer.message(ORIGIN), user()]))
+        await ask(backend, Request(messages=[user(), answer.message(OURS), user()]))
         [_, request] = provider.requests
     assert request.body["messages"][1].get(field) == ("Hm" if is_back else None)
 
@@ -107,7 +112,7 @@ async def test_litellm_gets_the_reasoning_of_claude_back_with_its_signatures():
     ]
     async with talking([reply(*deltas, "Hi"), reply("Ho")]) as (provider, backend):
         answer, _ = await ask(backend)
-        messages = [user(), answer.message(ORIGIN), user()]
+        messages = [user(), answer.message(OURS), user()]
         await ask(backend, Request(messages=messages))
         written = provider.requests[1].body["messages"][1]
     assert written["content"] == "Hi"
@@ -136,7 +141,7 @@ async def test_reasoning_that_a_provider_behind_a_gateway_refuses_is_left_out(wo
 
     async with talking(script, server="openrouter") as (provider, backend):
         answer, _ = await ask(backend)
-        request = Request(messages=[user(), answer.message(ORIGIN), user()])
+        request = Request(messages=[user(), answer.message(OURS), user()])
         first, second = [await ask(backend, request) for _ in range(2)]
         assert [first[0].text, second[0].text] == ["Hi", "Hi"]
         assert [len(notes(events)) for _, events in (first, second)] == [1, 0]

@@ -8,7 +8,6 @@ data with the history.
 
 import itertools
 import json
-from functools import partial
 
 import pytest
 import trio
@@ -18,7 +17,7 @@ from hypothesis import strategies as st
 from eca_protocol.http import HTTPClient
 from eca_protocol.sse import SSEvent
 from eca_protocol.testing.provider import reply
-from eca_server.models.access import KeyAccess, join_url
+from eca_server.models.access import join_url
 from eca_server.models.answer_body import AnswerBody
 from eca_server.models.backend import BackendError, Request
 from eca_server.models.events import (
@@ -36,25 +35,24 @@ from eca_server.models.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
-from eca_server.models.history import Message, Origin
-from eca_server.models.openai_chat.backend import OpenAIChat
+from eca_server.models.history import Message
 from eca_server.models.openai_chat.decoder import ChatDecoder
+from tests.eca_server.models.every_api import API
 from tests.eca_server.models.histories import model, user
 from tests.eca_server.models.openai_chat.scripted import STOP, decoder, delta, fragment, play, tool
 from tests.eca_server.models.reading import (
     TOOL,
     Scripted,
     ask,
+    backend_of,
     calls_of,
-    client_of,
-    decode,
     failure,
     only,
     talking,
     text_of,
     thoughts_of,
+    write,
 )
-from tests.eca_server.models.written import backend_of, write
 
 
 def test_a_turn_writes_what_is_new_and_not_the_whole_history(monkeypatch):
@@ -245,7 +243,7 @@ def test_refusals_citations_and_images_are_events_of_their_own():
 
 def test_bytes_that_are_not_unicode_are_replaced_and_end_nothing():
     body = json.dumps(delta(content="aXb")).encode().replace(b"X", b"\xff")
-    events, error = decode(ChatDecoder(), [b"data: " + body + b"\n\n", b"data: [DONE]\n\n"])
+    events, error = API["openai-chat"].decode([b"data: " + body + b"\n\n", b"data: [DONE]\n\n"])
     assert (text_of(events), error) == ("a\ufffdb", None)
 
 
@@ -365,14 +363,6 @@ def test_a_signature_of_its_own_comes_back():
     assert Block(raw={"extra_content": extra}) in events
 
 
-ORIGIN = Origin(api="openai-chat", provider="test", model="m")
-talking = partial(talking, OpenAIChat, origin=ORIGIN)
-
-
-def backend_at(url: str, http: HTTPClient, **options) -> OpenAIChat:
-    return OpenAIChat(client=client_of(http, KeyAccess(url=url), **options), origin=ORIGIN)
-
-
 @pytest.mark.parametrize(
     ("base", "path", "url"),
     [
@@ -393,7 +383,8 @@ def test_the_path_is_added_to_the_base_and_queries_are_preserved(base, path, url
 
 
 async def test_ten_megabytes_in_one_event_are_one_delta_and_twenty_are_refused():
-    async with talking([reply("x" * 10 * 2**20), reply("x" * 20 * 2**20)]) as (_, backend):
+    replies = [reply("x" * megabytes * 2**20) for megabytes in (10, 20)]
+    async with talking("openai-chat", replies) as (_, backend):
         assert len((await ask(backend))[0].text) == 10 * 2**20
         assert (await failure(backend)).kind == "protocol"
 
@@ -421,7 +412,7 @@ ANSWER = piece("Hi") + DONE
 )
 async def test_each_timer_has_its_length_and_its_name(autojump_clock, before, steps, words):
     async with HTTPClient(transport=Scripted(before, steps)) as http:
-        backend = backend_at("http://model", http)
+        backend = backend_of("openai-chat", http=http)
         if words is None:
             assert (await ask(backend))[0].text == "Hi"
         else:
@@ -432,7 +423,7 @@ async def test_each_timer_has_its_length_and_its_name(autojump_clock, before, st
 
 async def test_silence_behind_a_part_of_an_answer_breaks_it_off(autojump_clock):
     async with HTTPClient(transport=Scripted(0, [piece("Hel", None), 121])) as http:
-        error = await failure(backend_at("http://model", http))
+        error = await failure(backend_of("openai-chat", http=http))
     assert (error.kind, error.message) == ("premature_stop", "no byte of the answer came for 120 s")
 
 
@@ -454,7 +445,7 @@ async def test_silence_behind_a_part_of_an_answer_breaks_it_off(autojump_clock):
 async def test_what_comes_behind_a_finish_reason_is_waited_for(autojump_clock, steps, seconds):
     async with HTTPClient(transport=Scripted(0, steps)) as http:
         began = trio.current_time()
-        answer, _ = await ask(backend_at("http://model", http))
+        answer, _ = await ask(backend_of("openai-chat", http=http))
         assert answer.text.replace(" ", "") == "Hello"
         assert trio.current_time() - began == pytest.approx(seconds, abs=0.1)
 
@@ -464,13 +455,13 @@ async def test_calls_behind_the_finish_reason_of_text_are_waited_for(autojump_cl
     other = f'{{"index":1,"delta":{{"tool_calls":[{call}]}},"finish_reason":"tool_calls"}}'
     steps = [piece("I will look."), 15, f'data: {{"choices":[{other}]}}\n\n'.encode(), DONE]
     async with HTTPClient(transport=Scripted(0, steps)) as http:
-        answer, _ = await ask(backend_at("http://model", http))
+        answer, _ = await ask(backend_of("openai-chat", http=http))
     assert answer.finished.reason == "tool_calls"
 
 
 async def test_comments_are_progress_events_and_no_answer(autojump_clock):
     async with HTTPClient(transport=Scripted(0, [PING, 1, ANSWER])) as http:
-        _, events = await ask(backend_at("http://model", http))
+        _, events = await ask(backend_of("openai-chat", http=http))
     assert events[0] == Progress("ping")
     assert isinstance(events[-1], Finished)
 
@@ -478,6 +469,7 @@ async def test_comments_are_progress_events_and_no_answer(autojump_clock):
 async def test_what_cannot_be_sent_is_an_error_of_the_configuration():
     async with HTTPClient() as http:
         for url in ("not a url", "http://127.0.0.1:99999/v1"):
-            assert (await failure(backend_at(url, http))).kind in ("configuration", "network")
-        bad = backend_at("http://127.0.0.1:1", http, extra_headers={"x": "a\nb"})
+            error = await failure(backend_of("openai-chat", url=url, http=http))
+            assert error.kind in ("configuration", "network")
+        bad = backend_of("openai-chat", http=http, extra_headers={"x": "a\nb"})
         assert (await failure(bad)).kind == "configuration"

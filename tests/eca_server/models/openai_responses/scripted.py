@@ -178,12 +178,10 @@ def as_bytes(events: Sequence[dict]) -> bytes:
     )
 
 
-def reply(*items: Item, **reply_fields) -> Reply:
-    return Reply(steps=[raw(as_bytes(answer(*items)))], **reply_fields)
+def steps(*steps: Step | Sequence[dict]) -> Reply:
+    """Return a reply of these steps; a list among them is written as events."""
+    return Reply(steps=[each if isinstance(each, dict) else raw(as_bytes(each)) for each in steps])
 
 
-def steps(*steps: Step | Sequence[dict], **reply_fields) -> Reply:
-    return Reply(
-        steps=[step if isinstance(step, dict) else raw(as_bytes(step)) for step in steps],
-        **reply_fields,
-    )
+def reply(*items: Item) -> Reply:
+    return steps(answer(*items))

@@ -21,10 +21,9 @@ from eca_server.models.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
-from eca_server.models.facts import Capabilities
-from eca_server.models.history import Message, Origin
-from eca_server.models.openai_responses.backend import OpenAIResponses
+from eca_server.models.history import Message
 from eca_server.models.openai_responses.decoder import ResponsesDecoder
+from tests.eca_server.models.every_api import API
 from tests.eca_server.models.histories import (
     OURS,
     PICTURE,
@@ -49,20 +48,21 @@ from tests.eca_server.models.openai_responses.scripted import (
     search,
 )
 from tests.eca_server.models.reading import (
+    PICTURE_DATA,
     TOOL,
     ask,
     check_grammar,
     holds,
-    new_keys,
     notes,
     only,
-    play_objects,
     read,
     talking,
     text_of,
+    write,
 )
 from tests.eca_server.models.test_streams import check_answer
-from tests.eca_server.models.written import PICTURE_DATA, write
+
+play = API["openai-responses"].play
 
 
 def sent(*history: Message, **options) -> list[dict]:
@@ -71,8 +71,7 @@ def sent(*history: Message, **options) -> list[dict]:
 
 def replayed(*items, follow) -> list[dict]:
     """Return the input items for an answer made of these items, and of what follows."""
-    events = play_objects(ResponsesDecoder(new_key=new_keys()), answer(*items))
-    return sent(user(), read(events).message(OURS), follow)[1:]
+    return sent(user(), read(play(answer(*items))).message(OURS), follow)[1:]
 
 
 def test_items_go_back_in_their_order_with_what_the_model_wants_of_them():
@@ -155,10 +154,6 @@ def test_a_chat_has_one_key_in_the_cache_and_another_chat_another():
 
     assert key("a") == key("a") != key("b")
     assert len(key("a" * 1000)) <= 64
-
-
-def play(events, **options) -> list:
-    return play_objects(ResponsesDecoder(new_key=new_keys(), **options), events)
 
 
 def without(events, *kinds) -> list[dict]:
@@ -377,13 +372,12 @@ def test_every_answer_keeps_the_grammar_and_is_whole_whatever_its_stream_leaves_
     assert answered.finished == expected.finished
 
 
-ORIGIN = Origin(api="openai-responses", provider="openai", model="m")
 HI = reply(message("Hi"))
-talking = partial(talking, OpenAIResponses, origin=ORIGIN)
+talking = partial(talking, "openai-responses")
 
 
-def refused(status: int, text: str, **fields) -> Reply:
-    return Reply(status=status, body={"error": {"message": text, **fields}})
+def refused(words: str) -> Reply:
+    return API["openai-responses"].refusing(400, words=words)
 
 
 @pytest.mark.parametrize(
@@ -394,7 +388,7 @@ async def test_a_refused_field_of_the_configuration_is_dropped_too(field):
 
     def script(request):
         is_sent = request.body.get(name)
-        return refused(400, f"Unsupported parameter: {name} summary") if is_sent else HI
+        return refused(f"Unsupported parameter: {name} summary") if is_sent else HI
 
     async with talking(script, extra_payload=field) as (server, backend):
         await ask(backend)
@@ -403,8 +397,7 @@ async def test_a_refused_field_of_the_configuration_is_dropped_too(field):
 
 async def test_tools_of_the_configuration_are_added_to_ours():
     extra = {"tools": [{"type": "web_search", "search_context_size": "low"}], "seed": 1}
-    searching = Capabilities(web_search=True)
-    async with talking([HI], extra_payload=extra, capabilities=searching) as (server, backend):
+    async with talking([HI], extra_payload=extra, web_search=True) as (server, backend):
         await ask(backend)
         assert [each.name for each in await backend.models()] == ["scripted"]
     assert server.other_requests[0].target == "/v1/models"
@@ -422,7 +415,7 @@ async def test_earlier_answers_have_a_type_once_a_server_demands_it():
     }
 
     def script(request):
-        return HI if typed in request.body["input"] else refused(400, text)
+        return HI if typed in request.body["input"] else refused(text)
 
     history = Request(messages=[user(), model("a"), user()])
     async with talking(script) as (server, backend):
