@@ -236,7 +236,7 @@ def _code_and_message(payload: Any) -> tuple[str | None, str | None]:
         payload = payload[0]
     if not isinstance(payload, dict):
         return None, None
-    error = payload.get("error")
+    error = payload.get("error") or next(iter(list_in(payload, "errors")), None)  # Cloudflare
     inner: Mapping[str, Any] = error if isinstance(error, dict) else payload
     text = next((inner[name] for name in ("message", "msg", "detail") if inner.get(name)), None)
     text = error if text is None and isinstance(error, str) else text

@@ -111,7 +111,9 @@ ANSWERS = {
         ),
     ],
     "Cloudflare": [
-        (413, {"errors": [{"message": "tokens exceeded this model context window limit"}]}, FULL)
+        (400, {"errors": [{"message": "m", "code": 5007}], "success": False}, INVALID, "m (s"),
+        (429, {"errors": [{"message": "m", "code": 3036}], "result": None}, LIMITED, "m (s"),
+        (413, {"errors": [{"message": "tokens exceeded this model context window limit"}]}, FULL),
     ],
     "MiniMax": [
         (500, _anthropic("api_error", "insufficient balance (1008)"), "quota"),
