@@ -275,6 +275,19 @@ async def test_a_key_from_the_browser_comes_back_with_its_state_in_the_path(user
     assert server.headers[0]["content-type"] == "application/json"
 
 
+async def test_a_refusal_of_a_code_from_the_browser_is_shown_without_the_code(user, server):
+    quoted = {"error": "invalid_grant", "error_description": "no such code: planted-code-1"}
+    server.says["/keys"] = [(400, quoted)]
+    flow = KeyFromBrowser(authorize_url="https://or.example/auth", key_url=f"{server.url}/keys")
+
+    async def meanwhile() -> None:
+        _, fields = await user.page()
+        await user.open(f"{fields['callback_url']}?code=planted-code-1")
+
+    with pytest.raises(OAuthError, match=r"no such code: \*\*\*"):
+        await outcome(flow, user, meanwhile)
+
+
 def device_login(server: LoginServer) -> DeviceLogin:
     return DeviceLogin(
         client=client_of(server), device_url=f"{server.url}/device", scope="read:user"
