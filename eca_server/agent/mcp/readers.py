@@ -28,6 +28,7 @@ _BLANK = re.compile(r"\s+")
 MAX_INSTRUCTIONS: Final = 8192
 MAX_DESCRIPTION: Final = 16_384
 _MAX_LINE: Final = 500
+_MAX_NAME: Final = 4096  # characters of a name or a URI; editors get them in each update
 _SHOWN: Final = 80
 _HUGE: Final = 1e300
 
@@ -60,9 +61,11 @@ def _object(raw: Any) -> Mapping[str, Any]:
 
 def _named(raw: Any, key: str) -> str:
     value = raw.get(key) if isinstance(raw, dict) else None
-    if isinstance(value, str) and value:
-        return value
-    raise _Unreadable(f"expected an object with a {key}, got {shown(raw)}")
+    if not isinstance(value, str) or not value:
+        raise _Unreadable(f"expected an object with a {key}, got {shown(raw)}")
+    if len(value) > _MAX_NAME:
+        raise _Unreadable(f"expected a {key} of at most {_MAX_NAME} characters, got {shown(raw)}")
+    return value
 
 
 def _prose(raw: Mapping[str, Any], key: str, limit: int = MAX_DESCRIPTION) -> str:
@@ -318,10 +321,10 @@ def read_resource(raw: Any, key: str = "uri") -> m.Resource:
     uri = _readable_uri(raw, key)
     return m.Resource(
         uri=uri,
-        name=_line(raw, "name") or uri,
+        name=_line(raw, "name")[:_MAX_LINE] or uri,
         title=_prose(raw, "title", _MAX_LINE),
         description=_prose(raw, "description"),
-        mime_type=_line(raw, "mimeType"),
+        mime_type=_line(raw, "mimeType")[:_MAX_LINE],
     )
 
 

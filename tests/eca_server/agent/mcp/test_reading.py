@@ -202,6 +202,17 @@ def test_a_name_or_a_uri_that_cannot_be_seen_costs_its_item():
     assert "without invisible characters" in page.problems[0]
 
 
+def test_an_endless_name_or_uri_costs_its_item():
+    prompts = [{"name": 4097 * "x"}, {"name": 4096 * "x"}]
+    page = readers.read_page("prompts", readers.read_prompt)({"prompts": prompts})
+    assert [len(prompt.name) for prompt in page.items] == [4096]
+    resources = [{"uri": 4097 * "x"}, {"uri": "x://y", "name": 9999 * "x", "mimeType": 999 * "x"}]
+    page = readers.read_page("resources", readers.read_resource)({"resources": resources})
+    assert [resource.uri for resource in page.items] == ["x://y"]
+    assert max(len(page.items[0].name), len(page.items[0].mime_type)) < 600
+    assert "at most 4096 characters" in page.problems[0]
+
+
 @given(st.text(), st.text())
 def test_visible_characters_stay(name, text):
     if name.isprintable() and name.strip():
