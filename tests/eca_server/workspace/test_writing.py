@@ -429,6 +429,21 @@ def test_a_file_has_one_name_after_a_failed_move(move, file, monkeypatch, is_els
     assert entries(file.parent) == "file"
 
 
+def test_a_file_that_gives_no_bytes_and_no_end_keeps_its_name(move, file, monkeypatch):
+    real = os.read
+
+    def read(descriptor: int, size: int) -> bytes:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):  # as /proc/kmsg
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return real(descriptor, size)
+
+    on_another_file_system(monkeypatch)
+    monkeypatch.setattr(os, "read", read)
+    with pytest.raises(BlockingIOError, match="temporarily unavailable"):
+        move("file", "moved")
+    assert entries(file.parent) == "file"
+
+
 def test_nothing_moves_through_a_link_to_the_outside(move, file, project, outside):
     (project / "link").symlink_to(outside)
     for old, new in (("file", "link/moved"), ("link/secret", "taken")):
