@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from eca_server.config.reading import KeyPath, deep_merge, value_at
-from eca_server.config.tool_settings import (
+from eca_server.config.agent_settings import (
     AGENT_ALIASES,
     BUILT_IN_AGENTS,
     BUILT_IN_SUBAGENTS,
     cautious_approval,
 )
+from eca_server.config.reading import KeyPath, deep_merge, value_at
 
 _UNTIL_THEN: Final = (
     "(until this is fixed, each call that no rule of this agent allows needs approval)"

@@ -12,6 +12,12 @@ from typing import Any, Final, Literal
 
 import attrs
 
+from eca_server.config.agent_settings import (
+    BEHAVIORS,
+    BUILT_IN_AGENTS,
+    BUILT_IN_SUBAGENTS,
+    Behavior,
+)
 from eca_server.config.hook_settings import HOOKS, Hook
 from eca_server.config.login_settings import Auth, Network
 from eca_server.config.mcp_settings import MCP_SERVERS, MCPServer
@@ -36,16 +42,7 @@ from eca_server.config.reading import (
     setting,
 )
 from eca_server.config.tool_lists import SELECTORS, TOOL_SEARCH, ToolSearch
-from eca_server.config.tool_settings import (
-    BEHAVIORS,
-    BUILT_IN_AGENTS,
-    BUILT_IN_SUBAGENTS,
-    Behavior,
-    CustomTool,
-    IgnoreFile,
-    NamedFile,
-    ToolCall,
-)
+from eca_server.config.tool_settings import CustomTool, IgnoreFile, NamedFile, ToolCall
 from eca_server.secret import Secret
 
 _WORD_BREAK: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")

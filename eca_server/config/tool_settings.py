@@ -1,10 +1,9 @@
-"""The settings of tools and agents: which tools exist, which calls may run, limits."""
+"""The settings of tools (approval, limits, the sandbox, custom tools) and of lists of files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import attrs
 
@@ -16,7 +15,6 @@ from eca_server.config.reading import (
     NAME,
     OBJECT,
     PATH,
-    PERCENT,
     ROOT_PATH,
     TEXT,
     InvalidValue,
@@ -24,13 +22,11 @@ from eca_server.config.reading import (
     Reader,
     Workspace,
     choice,
-    deep_merge,
     each,
     listing,
     record,
     setting,
 )
-from eca_server.config.tool_lists import SELECTORS, TOOL_SEARCH_OF_AGENT, ToolSearch
 
 Verdict: TypeAlias = Literal["ask", "allow", "deny"]
 NAMES = listing(NAME)
@@ -277,162 +273,6 @@ class CustomTool:
     description: str = setting(TEXT, "description", default="")
     command: str | None = setting(NAME, "command")
     parameters: Mapping[str, Any] = setting(OBJECT, "schema", factory=dict)
-
-
-def _read_one_or_more(value: object, place: Place) -> object:
-    return NAMES.read([value] if isinstance(value, str) else value, place)
-
-
-_ONE_OR_MORE = Reader(
-    read=_read_one_or_more,
-    build=tuple,
-    schema={"type": ["string", "array"], "items": {"type": "string"}},
-)
-
-_MODE = choice("primary", "subagent")
-
-
-def _read_modes(value: object, place: Place) -> object:
-    single = isinstance(value, str)
-    return [_MODE.read(value, place)] if single else listing(_MODE).read(value, place)
-
-
-_MODES = attrs.evolve(
-    _ONE_OR_MORE, read=_read_modes, schema={**_ONE_OR_MORE.schema, "items": _MODE.schema}
-)
-
-
-@attrs.frozen(kw_only=True, repr=False)
-class BehaviorPrompts:
-    """The prompts of one agent.
-
-    Attributes:
-        system_prompt: replaces the built-in system prompt.
-        system_prompt_file: a file with the system prompt, if `systemPrompt` is not set.
-        completion_prompt: the prompt for a completion.
-        rewrite_prompt: the prompt for a rewrite.
-        title_prompt: the prompt for a chat's title.
-        compact_prompt: the prompt for a summary.
-        init_prompt: the prompt of `/init`.
-        skill_create_prompt: the prompt of `/skill-create`.
-        tool_prompts: descriptions of native tools for the model, by the tool's name.
-    """
-
-    system_prompt: str | None = setting(TEXT, "systemPrompt", "prompts.chat")
-    system_prompt_file: str | None = setting(PATH, "systemPromptFile")
-    completion_prompt: str | None = setting(TEXT, "prompts.completion")
-    rewrite_prompt: str | None = setting(TEXT, "prompts.rewrite")
-    title_prompt: str | None = setting(TEXT, "prompts.chatTitle")
-    compact_prompt: str | None = setting(TEXT, "prompts.compact")
-    init_prompt: str | None = setting(TEXT, "prompts.init")
-    skill_create_prompt: str | None = setting(TEXT, "prompts.skillCreate")
-    tool_prompts: Mapping[str, str] = setting(each(TEXT), "prompts.tools", factory=dict)
-
-
-@attrs.frozen(kw_only=True, repr=False)
-class Behavior(BehaviorPrompts):
-    """`agent.<name>` or `behavior.<name>`: the settings of one agent.
-
-    An unset one is inherited, else it is the global setting.
-
-    Attributes:
-        inherit: the agent whose settings apply where this one has none.
-        mode: `primary`: users may select it; `subagent`: other agents may start it; default: both.
-        description: its description for the agents that may start it.
-        spawnable_by: the agents that may start it; empty: all.
-        subagents: the agents that it may start, by name or regular expression; default: all.
-        skills: the skills that it may load, by name or regular expression; default: all.
-        max_steps: limit of model requests in one turn; default: 200.
-        default_model: `provider/model`; without a provider, a model of the selected one's provider.
-        variant: the variant to use if none was selected and the model has one of this name.
-        disabled_tools: tools that are not offered; default: those of the built-in agent.
-        enabled_tools: the only tools offered, within the global `enabledTools`.
-        tool_search: more MCP tools that its model has to search for, and more that are offered;
-            false: all are offered.
-        approval: approval rules; before the global ones of the same rank.
-        auto_compact_percentage: the share of the context above which the chat is compacted.
-        auto_compact_tokens_left: the tokens of the context to leave free.
-        max_lines: limit of one call's output of the tool that reads files.
-        summary_max_length: characters of a command in a call's summary.
-        output_lines: limit of any call's output, in lines.
-        output_size_kb: limit of any call's output, in KiB.
-    """
-
-    inherit: str | None = setting(NAME, "inherit")
-    mode: tuple[str, ...] = setting(_MODES, "mode", default=())
-    description: str = setting(TEXT, "description", default="")
-    spawnable_by: tuple[str, ...] = setting(_ONE_OR_MORE, "spawnableBy", default=())
-    subagents: tuple[str, ...] | None = setting(NAMES, "subagents")
-    skills: tuple[str, ...] | None = setting(NAMES, "skills")
-    max_steps: int | None = setting(COUNT, "maxSteps", workspace=Workspace.SMALLER)
-    default_model: str | None = setting(NAME, "defaultModel")
-    variant: str | None = setting(NAME, "variant")
-    disabled_tools: tuple[str, ...] | None = setting(
-        SELECTORS, "disabledTools", workspace=Workspace.RESTRICTS
-    )
-    enabled_tools: tuple[str, ...] | None = setting(
-        SELECTORS, "enabledTools", workspace=Workspace.RESTRICTS
-    )
-    tool_search: ToolSearch = setting(TOOL_SEARCH_OF_AGENT, "mcpToolSearch", default=ToolSearch())
-    approval: Approval = setting(record(Approval), "toolCall.approval", default=Approval())
-    auto_compact_percentage: float | None = setting(PERCENT, "autoCompactPercentage")
-    auto_compact_tokens_left: int | None = setting(COUNT, "autoCompactTokensLeft")
-    max_lines: int | None = setting(COUNT, "toolCall.readFile.maxLines")
-    summary_max_length: int | None = setting(COUNT, "toolCall.shellCommand.summaryMaxLength")
-    output_lines: int | None = setting(COUNT, "toolCall.outputTruncation.lines")
-    output_size_kb: int | None = setting(COUNT, "toolCall.outputTruncation.sizeKb")
-
-
-_NAMED_BEHAVIORS = each(record(Behavior))
-
-
-def cautious_approval(own: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return the approval of an agent with an unknown base: calls without a rule ask."""
-    own = own or {}
-    return {**own, "by_default": own.get("by_default") or "ask"}
-
-
-def _read_behaviors(value: object, place: Place) -> dict[str, Any]:
-    behaviors: dict[str, Any] = _NAMED_BEHAVIORS.read(value, place)
-    for name, own in behaviors.items():
-        if place.at(name).at("inherit").path in place.errors:
-            own["approval"] = cautious_approval(own.get("approval"))
-    for alias in AGENT_ALIASES.keys() & behaviors.keys():
-        layer = {AGENT_ALIASES[alias]: behaviors.pop(alias)}
-        behaviors = deep_merge(behaviors, layer)
-    return behaviors
-
-
-MOST_STEPS: Final = 200
-"""Model requests in one turn, unless `maxSteps` sets another limit."""
-
-BUILT_IN_AGENTS: Final = ("agent", "plan")
-"""The agents that exist without configuration."""
-
-BUILT_IN_SUBAGENTS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
-    {
-        "explorer": {
-            "mode": ("subagent",),
-            "inherit": "plan",
-            "description": "Searches and reads code and answers questions about it. Read-only.",
-            "system_prompt": "You are ECA, exploring a code base inside the user's editor. Use the "
-            "search and read tools to answer the task you are given. Do not modify anything. "
-            "Report your findings briefly, with exact paths and line numbers. State clearly what "
-            "you could not find.",
-        },
-        "general": {
-            "mode": ("subagent",),
-            "description": "Carries out a task of several steps on its own, including file edits.",
-        },
-    }
-)
-"""The subagents that exist without configuration."""
-
-AGENT_ALIASES: Mapping[str, str] = {"code": "agent", "build": "agent"}
-"""The upstream server's names, present and past, of the built-in agents."""
-
-BEHAVIORS = attrs.evolve(_NAMED_BEHAVIORS, read=_read_behaviors)
-"""Reader of `agent` and `behavior`, by the name of each agent."""
 
 
 @attrs.frozen(kw_only=True, repr=False)

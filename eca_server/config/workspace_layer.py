@@ -14,12 +14,12 @@ from typing import Any, Final
 
 import attrs
 
+from eca_server.config.agent_settings import AGENT_ALIASES, BUILT_IN_AGENTS, MOST_STEPS
 from eca_server.config.files import expand_home, is_inside
 from eca_server.config.inheritance import resolve_inheritance, with_built_in
 from eca_server.config.interpolation import has_reference
 from eca_server.config.reading import KeyPath, Reader, Setting, Workspace, settings_of, value_at
 from eca_server.config.settings import Config, provider_name
-from eca_server.config.tool_settings import AGENT_ALIASES, BUILT_IN_AGENTS, MOST_STEPS
 from eca_server.printable import printable_line
 
 _MISSING: Final = object()

@@ -27,7 +27,7 @@ from eca_server.agent.context.contexts import PromptContext
 from eca_server.agent.tools.output import counted
 from eca_server.agent.tools.permissions import Permissions
 from eca_server.agent.tools.toolbox import ToolBox
-from eca_server.config.tool_settings import MOST_STEPS
+from eca_server.config.agent_settings import MOST_STEPS
 from eca_server.models.answer import Answer
 from eca_server.models.backend import BackendError, Request
 from eca_server.models.events import ToolCallFinished

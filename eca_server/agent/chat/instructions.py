@@ -14,9 +14,9 @@ from eca_protocol.server.roots import Root
 from eca_server.agent.context.block import NOTICE
 from eca_server.agent.context.instructions_files import has_template
 from eca_server.agent.tools.files import printable
+from eca_server.config.agent_settings import Behavior
 from eca_server.config.files import Unreadable
 from eca_server.config.settings import Config, agent_key
-from eca_server.config.tool_settings import Behavior
 from eca_server.config.workspace_files import read_named
 from eca_server.models.history import Message, TextPart
 

@@ -42,7 +42,7 @@ from eca_server.agent.tools.tool import (
     ToolOutput,
     running_call,
 )
-from eca_server.config.tool_settings import Behavior
+from eca_server.config.agent_settings import Behavior
 from eca_server.models.history import Subagent, TextPart
 from eca_server.models.models import with_provider
 

@@ -9,7 +9,7 @@ from eca_protocol.messages import CommandArgument
 from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn
 from eca_server.agent.commands.command import CommandContext, command, fenced
-from eca_server.config.tool_settings import AGENT_ALIASES, Behavior
+from eca_server.config.agent_settings import AGENT_ALIASES, Behavior
 
 MAX_LISTED: Final = 100
 

@@ -14,13 +14,14 @@ from eca_server.agent.tools.custom import custom_commands
 from eca_server.agent.tools.native import NATIVE_NAMES, native_arguments
 from eca_server.agent.tools.output import Cap
 from eca_server.client.content_formatting import NATIVE
+from eca_server.config.agent_settings import AGENT_ALIASES, Behavior
 from eca_server.config.hook_settings import Hook
 from eca_server.config.interpolation import ResolvedText
 from eca_server.config.login_settings import Network
 from eca_server.config.mcp_settings import MCPServer
 from eca_server.config.problems import Problem, dotted
 from eca_server.config.settings import Config
-from eca_server.config.tool_settings import AGENT_ALIASES, Approval, ApprovalRule, Behavior
+from eca_server.config.tool_settings import Approval, ApprovalRule
 from eca_server.system.command_line import nearest
 from eca_server.workspace.boundary import Workspace
 

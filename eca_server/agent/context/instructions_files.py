@@ -27,8 +27,8 @@ from eca_server.agent.context.limits import limit_notes
 from eca_server.agent.context.mentions import find_mentions
 from eca_server.agent.context.reach import ANYWHERE, Boundaries, Reach
 from eca_server.agent.tools.files import checkpoint, printable
+from eca_server.config.agent_settings import AGENT_ALIASES
 from eca_server.config.matchers import BadMatcher, is_in_name
-from eca_server.config.tool_settings import AGENT_ALIASES
 from eca_server.config.unknown import hint, nearest_key
 from eca_server.printable import visible
 from eca_server.workspace.boundary import Place, is_missing

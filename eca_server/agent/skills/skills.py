@@ -25,8 +25,8 @@ from eca_server.agent.tools.files import printable
 from eca_server.agent.tools.schemas import object_schema, string
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.client.content_formatting import PREFIX
+from eca_server.config.agent_settings import Behavior
 from eca_server.config.matchers import matches_name
-from eca_server.config.tool_settings import Behavior
 from eca_server.system.threads import run_on_disk
 from eca_server.workspace.boundary import Place
 

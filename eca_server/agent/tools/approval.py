@@ -24,9 +24,10 @@ from eca_server.agent.tools.approval_rules import (
 from eca_server.agent.tools.read_only_commands import why_not_read_only
 from eca_server.agent.tools.tool import Effect
 from eca_server.client.content_formatting import NATIVE
+from eca_server.config.agent_settings import Behavior
 from eca_server.config.matchers import matches_name
 from eca_server.config.settings import Config, agent_key
-from eca_server.config.tool_settings import Approval, Behavior
+from eca_server.config.tool_settings import Approval
 from eca_server.printable import enumeration, printable_line
 
 _STRICTNESS: Mapping[Verdict, int] = {"allow": 0, "ask": 1, "deny": 2}

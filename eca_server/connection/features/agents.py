@@ -45,9 +45,10 @@ from eca_server.agent.tools.tasks import TASK_TOOL
 from eca_server.agent.tools.tool import Tool
 from eca_server.agent.tools.toolbox import ToolBox
 from eca_server.client.content_formatting import NATIVE
+from eca_server.config.agent_settings import Behavior
 from eca_server.config.effective import apply_behavior
 from eca_server.config.settings import Config
-from eca_server.config.tool_settings import Behavior, paths_of
+from eca_server.config.tool_settings import paths_of
 from eca_server.connection.features.composition import Feature
 from eca_server.connection.features.selection import Chosen
 from eca_server.models.acp import ACPBackend

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from eca_protocol import messages as m
-from eca_server.config.tool_settings import AGENT_ALIASES, Behavior
+from eca_server.config.agent_settings import AGENT_ALIASES, Behavior
 from eca_server.connection.features.current_models import CurrentModels
 from eca_server.connection.features.settings import Settings
 

@@ -21,10 +21,10 @@ from eca_server.agent.tools.tasks import TaskTool
 from eca_server.agent.tools.tool import Tool
 from eca_server.client.content_formatting import NATIVE, NATIVE_SERVER, PREFIX
 from eca_server.client.session import Session
+from eca_server.config.agent_settings import AGENT_ALIASES, Behavior
 from eca_server.config.effective import apply_behavior
 from eca_server.config.matchers import matches_name
 from eca_server.config.settings import Config
-from eca_server.config.tool_settings import AGENT_ALIASES, Behavior
 from eca_server.connection.features.current_models import CurrentModels
 from eca_server.connection.features.folders import Folders
 from eca_server.connection.features.host import Options

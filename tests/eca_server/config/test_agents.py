@@ -9,9 +9,10 @@ from eca_server.agent.chat.instructions import instructions
 from eca_server.agent.commands.config import report
 from eca_server.agent.tools.approval import policy_of
 from eca_server.agent.tools.approval_rules import Call
+from eca_server.config.agent_settings import Behavior
 from eca_server.config.inheritance import resolve_inheritance
 from eca_server.config.loading import LoadedConfig
-from eca_server.config.tool_settings import Approval, ApprovalRule, Behavior
+from eca_server.config.tool_settings import Approval, ApprovalRule
 
 WRITE = Call(tool="write_file", effect="write")
 READER = """---

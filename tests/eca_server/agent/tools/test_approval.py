@@ -9,8 +9,9 @@ from eca_server.agent.tools import approval
 from eca_server.agent.tools.approval import Decision, Memo, Policy, policy_of
 from eca_server.agent.tools.approval_rules import Call, spellings
 from eca_server.config import matchers as name_matchers
+from eca_server.config.agent_settings import Behavior
 from eca_server.config.settings import Config
-from eca_server.config.tool_settings import Approval, ApprovalRule, Behavior, ToolCall
+from eca_server.config.tool_settings import Approval, ApprovalRule, ToolCall
 from tests.promises import within
 
 SPELLINGS = ["read_file", "eca_read_file", "eca__read_file", "ECA__read_file"]
