@@ -17,7 +17,7 @@ import subprocess
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -31,7 +31,13 @@ from eca_server.agent.chat.store.place import (
     StoreFault,
 )
 from eca_server.agent.chat.store.scan import scan
-from eca_server.agent.chat.store.schema import TABLES, decode_text, is_damage, set_up
+from eca_server.agent.chat.store.schema import (
+    TABLES,
+    columns_of,
+    decode_text,
+    is_damage,
+    set_up,
+)
 from eca_server.workspace.errors import reason_of
 
 SECONDS = 20.0
@@ -50,11 +56,8 @@ _LOCK: Final = f"{_WORK}.lock"
 _WRONG_LETTERS: Final = 3
 """The largest number of damaged characters in a statement that is still known for ours."""
 
-_COPIED: Final[Mapping[str, str]] = {
-    "usage": "chat, turn, tokens, cost",
-    "settings": "chat, body",
-    "before_image": "chat, content_id, path, moved_from, existed, mode, data, after",
-}
+_COPIED: Final = ("usage", "settings", "before_image")
+"""The tables that are copied as they are, besides those of the chats and their messages."""
 
 
 @attrs.define
@@ -119,7 +122,8 @@ def _salvage(aside: Path, place: Path, target: sqlite3.Connection) -> _Result:
         if not result.messages:
             _bring(copy, target, ending, result)
         if not result.messages:
-            scan(copy, scanned, ending)
+            tables = ("chat", "message", *_COPIED)
+            scan(copy, scanned, ending, {name: columns_of(target, name) for name in tables})
             _bring(scanned, target, ending, result)
         if time.monotonic() >= ending:
             result.trouble = "the time limit was reached"
@@ -140,18 +144,29 @@ def _bring(source: Path, target: sqlite3.Connection, ending: float, result: _Res
             _repair_schema(connection)
         connection.set_progress_handler(lambda: time.monotonic() > ending, _STEPS)
         target.execute("BEGIN IMMEDIATE")
-        for row in _rows(connection, "chat", "id, workspace, title, created, updated", ending):
-            _insert(target, "chat VALUES", row)
+        columns = _columns(connection, target, "chat")
+        for row in _rows(connection, "chat", columns, ending):
+            _insert(target, "chat", columns, row)
         _bring_messages(connection, target, ending, result)
         target.execute("COMMIT")
-        for table, columns in _COPIED.items():
+        for table in _COPIED:
+            columns = _columns(connection, target, table)
             target.execute("BEGIN IMMEDIATE")  # chats that have rows were salvaged before
             query = f"SELECT id FROM chat EXCEPT SELECT chat FROM {table}"  # noqa: S608
             chats = {chat for (chat,) in target.execute(query)}
             for row in _rows(connection, table, columns, ending):
                 if row[0] in chats:
-                    _insert(target, f"{table} ({columns}) VALUES", row)
+                    _insert(target, table, columns, row)
             target.execute("COMMIT")
+
+
+def _columns(source: sqlite3.Connection, target: sqlite3.Connection, table: str) -> str:
+    """Return the names of a table's columns, without later ones that an older file lacks."""
+    count = 0
+    with suppress(sqlite3.DatabaseError):
+        count = len(columns_of(source, table))
+    ours = columns_of(target, table)
+    return ", ".join(each.name for each in ours[: count or len(ours)] if not each.is_rowid)
 
 
 def _bring_messages(
@@ -161,11 +176,10 @@ def _bring_messages(
 
     A chat whose own row is lost is listed in every workspace.
     """
+    columns = _columns(connection, target, "message")
     brought: dict[str, list[tuple[bool, int, int]]] = defaultdict(list)
-    for count, (chat, sequence, *row) in enumerate(
-        _rows(connection, "message", "chat, sequence, id, body", ending)
-    ):
-        rowid = _insert(target, "message VALUES", (chat, count - 2 * _FURTHEST, *row))
+    for count, (chat, sequence, *row) in enumerate(_rows(connection, "message", columns, ending)):
+        rowid = _insert(target, "message", columns, (chat, count - 2 * _FURTHEST, *row))
         if rowid is not None:
             is_placed = isinstance(sequence, int)
             brought[chat].append((not is_placed, sequence if is_placed else 0, rowid))
@@ -176,18 +190,20 @@ def _bring_messages(
         for sequence, (*_, rowid) in enumerate(sorted(places), start):
             target.execute("UPDATE message SET sequence = ? WHERE rowid = ?", (sequence, rowid))
     target.execute(
-        "INSERT OR IGNORE INTO chat SELECT DISTINCT chat, ?, NULL, 0.0, 0.0 FROM message",
+        "INSERT OR IGNORE INTO chat (id, workspace, created, updated)"
+        " SELECT DISTINCT chat, ?, 0.0, 0.0 FROM message",
         (UNKNOWN_WORKSPACE,),
     )
     result.chats += len(brought)
     result.messages += sum(map(len, brought.values()))
 
 
-def _insert(target: sqlite3.Connection, into: str, row: Sequence[Any]) -> int | None:
+def _insert(target: sqlite3.Connection, table: str, columns: str, row: Sequence[Any]) -> int | None:
     """Insert a row, unless it is there or has a value of a wrong type; return its rowid."""
     marks = ", ".join("?" for _ in row)
     with suppress(sqlite3.IntegrityError):
-        cursor = target.execute(f"INSERT OR IGNORE INTO {into} ({marks})", row)
+        statement = f"INSERT OR IGNORE INTO {table} ({columns}) VALUES ({marks})"  # noqa: S608
+        cursor = target.execute(statement, row)
         return cursor.lastrowid if cursor.rowcount else None
     return None
 

@@ -15,6 +15,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
+import attrs
+
 from eca_server.agent.chat.store.place import BUSY_SECONDS, RETRY_SECONDS, Damage, StoreFault
 
 TABLES: Final = (
@@ -139,6 +141,28 @@ _NUMBER_MESSAGES: Final = (  # behind those whose numbers can be read
     "  AND typeof(sequence) <> 'integer' AND other.rowid <= message.rowid)"
     " WHERE typeof(sequence) <> 'integer'"
 )
+
+
+@attrs.frozen
+class Column:
+    """A column of a table; one that is the rowid itself has no value of its own."""
+
+    name: str
+    kind: str
+    is_required: bool
+    is_rowid: bool
+
+
+def columns_of(connection: sqlite3.Connection, table: str) -> list[Column]:
+    """Return the columns of a table in the order of its rows; none if there is no such table."""
+    described = connection.execute(
+        'SELECT name, type, "notnull", pk FROM pragma_table_info(?)', (table,)
+    ).fetchall()
+    keys = sum(1 for *_, pk in described if pk)
+    return [
+        Column(name, kind, bool(not_null), is_rowid=kind == "INTEGER" and bool(pk) and keys == 1)
+        for name, kind, not_null, pk in described
+    ]
 
 
 def code_of(fault: BaseException) -> int:
