@@ -26,6 +26,7 @@ import pytest
 
 import eca_protocol
 from eca_server.agent.chat.subagents import SPAWN_TOOL
+from eca_server.agent.commands import COMMANDS
 from eca_server.agent.tools.native import NATIVE_NAMES
 from eca_server.config.loading import load
 from eca_server.ecp.manifest.reading import load_manifest
@@ -206,6 +207,15 @@ def test_every_key_of_the_configuration_reference_has_a_meaning_and_an_example(
     missing = [row for row in rows if "Example: " not in row]
     assert not unexplained, "write the line of each in the docstring of its class"
     assert not missing, f"give each an example in a guide or in {EXAMPLES}"
+
+
+@pytest.mark.parametrize("directory", ["docs/guides", "tests/eca_server"])
+def test_every_command_of_a_chat_is_in_a_guide_and_in_a_test(directory: str) -> None:
+    paths = [*(REPOSITORY / directory).rglob("*.md"), *(REPOSITORY / directory).rglob("*.py")]
+    text = "".join(path.read_text("utf-8") for path in paths)
+    named = {*re.findall(r"(?<![\w.*])/([a-z-]+)\b(?!/)", text)}
+    missing = [each.name for each in COMMANDS if each.name not in named]
+    assert not missing, f"write about each, as `/NAME`, in a file of {directory}"
 
 
 def test_every_variable_of_the_server_is_in_the_configuration_reference(
