@@ -214,7 +214,9 @@ def test_every_command_of_a_chat_is_in_a_guide_and_in_a_test(directory: str) -> 
     paths = [*(REPOSITORY / directory).rglob("*.md"), *(REPOSITORY / directory).rglob("*.py")]
     text = "".join(path.read_text("utf-8") for path in paths)
     named = {*re.findall(r"(?<![\w.*])/([a-z-]+)\b(?!/)", text)}
-    missing = [each.name for each in COMMANDS if each.name not in named]
+    names = [each.name for each in COMMANDS]
+    assert len(names) == len({*names})
+    missing = [name for name in names if name not in named]
     assert not missing, f"write about each, as `/NAME`, in a file of {directory}"
 
 
