@@ -31,7 +31,9 @@ _KINDS: Final[Mapping[str, Any]] = {
 }
 
 
-def scan(source: Path, target: Path, ending: float, tables: Mapping[str, Sequence[Column]]) -> None:
+def scan(
+    source: Path, target: Path, deadline: float, tables: Mapping[str, Sequence[Column]]
+) -> None:
     """Write the rows of these tables into a new file, until a time of the monotonic clock.
 
     A row that is older than the last columns of its table lacks their values.
@@ -45,7 +47,7 @@ def scan(source: Path, target: Path, ending: float, tables: Mapping[str, Sequenc
         for table, columns in tables.items():
             names = ", ".join(column.name for column in columns)
             connection.execute(f"CREATE TABLE {table} ({names})")
-        for rowid, row in _rows_of(source, ending):
+        for rowid, row in _rows_of(source, deadline):
             for table, columns in tables.items():
                 values = [*row, *[None] * (len(columns) - len(row))]
                 if len(values) == len(columns) and all(map(_fits, values, columns)):
@@ -65,16 +67,16 @@ def _fits(value: Any, column: Column) -> bool:
     return not column.is_rowid and isinstance(value, _KINDS[column.kind])
 
 
-def _rows_of(source: Path, ending: float) -> Iterator[tuple[int, list[Any]]]:
+def _rows_of(source: Path, deadline: float) -> Iterator[tuple[int, list[Any]]]:
     if source.stat().st_size < _PAGE:  # an empty file cannot be mapped
         return
     with source.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
-        yield from _rows(data, ending)
+        yield from _rows(data, deadline)
 
 
-def _rows(data: mmap, ending: float) -> Iterator[tuple[int, list[Any]]]:
+def _rows(data: mmap, deadline: float) -> Iterator[tuple[int, list[Any]]]:
     for start in range(0, len(data) - _PAGE + 1, _PAGE):
-        if time.monotonic() > ending:
+        if time.monotonic() > deadline:
             return
         page = data[start : start + _PAGE]
         if page[0] != _LEAF:

@@ -75,7 +75,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         "CREATE TABLE rewrite_due (since REAL NOT NULL)",
     ),
     (
-        "DROP TABLE before_image",  # nothing was kept in it yet
+        "DROP TABLE before_image",  # no version has stored anything in it
         """CREATE TABLE before_image (
             number INTEGER PRIMARY KEY,
             chat TEXT NOT NULL,
@@ -363,12 +363,12 @@ def _repair_types(connection: sqlite3.Connection, table: str) -> int:
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
     """Use a write-ahead log; retry, since SQLite does not wait when it changes to one."""
-    ending = time.monotonic() + BUSY_SECONDS
+    deadline = time.monotonic() + BUSY_SECONDS
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL").fetchone()
         except sqlite3.OperationalError as fault:
-            if code_of(fault) != sqlite3.SQLITE_BUSY or time.monotonic() > ending:
+            if code_of(fault) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
             time.sleep(RETRY_SECONDS)
         else:
