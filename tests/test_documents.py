@@ -9,6 +9,7 @@ A block of code is run, and prints the block of `text` behind it:
 - `text`, `markdown`, `jsonc`, `elisp` and `lua` are output, files and settings of editors.
 """
 
+import fnmatch
 import importlib
 import os
 import re
@@ -207,6 +208,26 @@ def test_every_key_of_the_configuration_reference_has_a_meaning_and_an_example(
     missing = [row for row in rows if "Example: " not in row]
     assert not unexplained, "write the line of each in the docstring of its class"
     assert not missing, f"give each an example in a guide or in {EXAMPLES}"
+
+
+def test_the_map_of_the_code_names_files_and_constants_that_exist() -> None:
+    text = (REPOSITORY / "CONTRIBUTING.md").read_text("utf-8")
+    roots = ("eca_protocol", "eca_server", "tests", "docs", "fuzz", ".ci", ".github")
+    paths = [path for root in roots for path in (REPOSITORY / root).rglob("*")]
+    files = [path for path in paths if path.is_file() and "node_modules" not in path.parts]
+    ends = {
+        "/".join(parts[first:last]) + "/" * (last < len(parts))
+        for parts in (path.relative_to(REPOSITORY).parts for path in files)
+        for last in range(1, len(parts) + 1)
+        for first in range(last)
+    }
+    named = re.findall(r"`([\w./*-]+(?:\.py|\.txt|\.json|/))`", text)
+    assert len(named) > 100
+    missing = [name for name in named if name not in ends and not fnmatch.filter(ends, name)]
+    assert missing == []
+    sources = "".join(path.read_text("utf-8") for path in files if path.suffix == ".py")
+    constants = re.findall(r"`(_?[A-Z]+_[A-Z_]+)`", text)
+    assert [name for name in constants if not re.search(rf"\b{name}\b", sources)] == []
 
 
 @pytest.mark.parametrize("directory", ["docs/guides", "tests/eca_server"])
