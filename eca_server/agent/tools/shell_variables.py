@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Self
+from functools import cached_property
 
 import attrs
 
@@ -79,47 +79,29 @@ _EVALUATED = re.compile(
 _SETS_OPTIONS = ("BASHOPTS", "SHELLOPTS", "GLOBIGNORE", "BASH_ENV")
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@attrs.frozen(eq=False)
 class _Script:
-    """A parsed command.
-
-    Attributes:
-        nested: the commands in substitutions.
-        words: the words of all commands.
-        texts: the texts of those words.
-        names: the names in them, each with its number.
-    """
+    """A parsed command; `nested` are the commands in its substitutions."""
 
     text: str
     tokens: Sequence[Token]
     commands: Sequence[SimpleCommand]
     nested: Sequence[SimpleCommand]
-    words: Sequence[Word]
-    texts: AbstractSet[str]
-    names: Counter[str]
 
-    @classmethod
-    def parse(cls, command: str) -> Self:
-        """Parse a command.
+    @cached_property
+    def words(self) -> Sequence[Word]:
+        """The words of all commands."""
+        return [word for each in (*self.commands, *self.nested) for word in each.words]
 
-        Raises:
-            Unreadable, Unsure: it cannot be parsed.
-        """
-        tokens = tokenize(command)
-        if len(tokens) > _MOST_TOKENS:
-            raise Unsure(f"it has more than {_MOST_TOKENS} words")
-        commands = list(simple_commands(tokens))
-        nested = list(_nested(commands))
-        words = [word for each in (*commands, *nested) for word in each.words]
-        return cls(
-            text=command,
-            tokens=tokens,
-            commands=commands,
-            nested=nested,
-            words=words,
-            texts={word.text for word in words},
-            names=Counter(name for word in words for name in _NAME.findall(word.text)),
-        )
+    @cached_property
+    def texts(self) -> AbstractSet[str]:
+        """The texts of those words."""
+        return {word.text for word in self.words}
+
+    @cached_property
+    def names(self) -> Counter[str]:
+        """The names in those words, each with its number."""
+        return Counter(name for word in self.words for name in _NAME.findall(word.text))
 
 
 def all_variables(
@@ -130,7 +112,11 @@ def all_variables(
     Raises:
         Unreadable, Unsure: the command cannot be parsed.
     """
-    script = _Script.parse(command)
+    tokens = tokenize(command)
+    if len(tokens) > _MOST_TOKENS:
+        raise Unsure(f"it has more than {_MOST_TOKENS} words")
+    commands = list(simple_commands(tokens))
+    script = _Script(command, tokens, commands, list(_nested(commands)))
     is_known = (outer is None or outer.is_known) and not _may_change_all(script, values)
     changing = script.names.keys() | (outer.changing if outer else set())
     unknown = (_OF_THE_SHELL - (_KNOWN_OF_THE_SHELL & values.keys())) | changing
