@@ -9,6 +9,7 @@ A block of code is run, and prints the block of `text` behind it:
 - `text`, `markdown`, `jsonc`, `elisp` and `lua` are output, files and settings of editors.
 """
 
+import fnmatch
 import importlib
 import os
 import re
@@ -26,6 +27,7 @@ import pytest
 
 import eca_protocol
 from eca_server.agent.chat.subagents import SPAWN_TOOL
+from eca_server.agent.commands import COMMANDS
 from eca_server.agent.tools.native import NATIVE_NAMES
 from eca_server.config.loading import load
 from eca_server.ecp.manifest.reading import load_manifest
@@ -202,9 +204,41 @@ def test_every_key_of_the_configuration_reference_has_a_meaning_and_an_example(
     settings = page.partition("## Keys of the top level")[2].partition("## Keys of upstream")[0]
     rows = [row for row in settings.splitlines() if row.startswith("| `")]
     assert len(rows) > 100
-    assert not [row for row in rows if "* | Example: " in row], "write its line in the docstring"
+    unexplained = [row for row in rows if re.search(r"\* \| +(\||Example: )", row)]
     missing = [row for row in rows if "Example: " not in row]
+    assert not unexplained, "write the line of each in the docstring of its class"
     assert not missing, f"give each an example in a guide or in {EXAMPLES}"
+
+
+def test_the_map_of_the_code_names_files_and_constants_that_exist() -> None:
+    text = (REPOSITORY / "CONTRIBUTING.md").read_text("utf-8")
+    roots = ("eca_protocol", "eca_server", "tests", "docs", "fuzz", ".ci", ".github")
+    paths = [path for root in roots for path in (REPOSITORY / root).rglob("*")]
+    files = [path for path in paths if path.is_file() and "node_modules" not in path.parts]
+    ends = {
+        "/".join(parts[first:last]) + "/" * (last < len(parts))
+        for parts in (path.relative_to(REPOSITORY).parts for path in files)
+        for last in range(1, len(parts) + 1)
+        for first in range(last)
+    }
+    named = re.findall(r"`([\w./*-]+(?:\.py|\.txt|\.json|/))`", text)
+    assert len(named) > 100
+    missing = [name for name in named if name not in ends and not fnmatch.filter(ends, name)]
+    assert missing == []
+    sources = "".join(path.read_text("utf-8") for path in files if path.suffix == ".py")
+    constants = re.findall(r"`(_?[A-Z]+_[A-Z_]+)`", text)
+    assert [name for name in constants if not re.search(rf"\b{name}\b", sources)] == []
+
+
+@pytest.mark.parametrize("directory", ["docs/guides", "tests/eca_server"])
+def test_every_command_of_a_chat_is_in_a_guide_and_in_a_test(directory: str) -> None:
+    paths = [*(REPOSITORY / directory).rglob("*.md"), *(REPOSITORY / directory).rglob("*.py")]
+    text = "".join(path.read_text("utf-8") for path in paths)
+    named = {*re.findall(r"(?<![\w.*])/([a-z-]+)\b(?!/)", text)}
+    names = [each.name for each in COMMANDS]
+    assert len(names) == len({*names})
+    missing = [name for name in names if name not in named]
+    assert not missing, f"write about each, as `/NAME`, in a file of {directory}"
 
 
 def test_every_variable_of_the_server_is_in_the_configuration_reference(

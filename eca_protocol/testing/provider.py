@@ -222,7 +222,8 @@ class Provider:
                 await _Response(self, received, responder).play(answer)
             else:
                 self.other_requests.append(received)
-                await responder.respond(404, b'{"error":{"message":"no such path"}}')
+                expected = f"no model answers here, only at ...{', ...'.join(_MODEL_PATHS)}"
+                await responder.respond(404, json.dumps({"error": {"message": expected}}))
             received.answered = True
         finally:
             received.closed_by_client = not received.answered

@@ -139,13 +139,7 @@ async def _chat(options: Options, command: ChatCommand, contexts: Sequence[m.Cha
             outcome: _Outcome = "left"
             with trio.CancelScope() as scope:
                 await nursery.start(talk.take_interrupts, scope.cancel)
-                if command.message is not None:
-                    outcome = await talk.answer(command.message, contexts)
-                    if outcome == "well" and talk.awaits_key:  # after `/login`
-                        outcome = await talk.answer(await reader.prompt(is_secret=True))
-                else:
-                    with reader.typing_ahead():
-                        outcome = await talk.hold()
+                outcome = await talk.run(command.message, contexts)
             nursery.cancel_scope.cancel()
     return _EXIT_CODES[outcome]
 
@@ -292,8 +286,17 @@ class _Conversation:
                 elif self.reader.state == "entered":
                     self._is_interrupted = True
 
-    async def hold(self) -> _Outcome:
-        """Answer prompts until their end."""
+    async def run(self, message: str | None, contexts: Sequence[m.ChatContext]) -> _Outcome:
+        """Answer one prompt, and the key that it asks for, or prompts until their end."""
+        if message is None:
+            with self.reader.typing_ahead():
+                return await self._hold()
+        outcome = await self.answer(message, contexts)
+        if outcome == "well" and self.awaits_key:  # after `/login`
+            return await self.answer(await self.reader.prompt(is_secret=True))
+        return outcome
+
+    async def _hold(self) -> _Outcome:
         outcome: _Outcome = "well"
         has_answered = False
         try:

@@ -54,7 +54,7 @@ class Writing:
 
 @attrs.frozen(kw_only=True)
 class Display:
-    """The contents and messages that a client shows, and how.
+    """The contents and messages that a client of today shows, and how.
 
     Attributes:
         shows_pictures: whether it shows `image` contents; other clients get a text with the file
@@ -75,8 +75,8 @@ class Display:
         shows_rejected_changes: whether it shows the details of a rejected change of a file.
     """
 
-    shows_pictures: bool = False
-    shows_subagents: bool = False
+    shows_pictures: bool = True
+    shows_subagents: bool = True
     replaces_rewrites: bool = True
     shows_other_chats: bool = True
     shows_one_text: bool = False
@@ -89,7 +89,7 @@ class Display:
 
 @attrs.frozen(kw_only=True)
 class ClientProfile:
-    """The needs of a client.
+    """The needs of a client; the defaults are those of a client that speaks CURRENT.
 
     Attributes:
         writing: the form of frames and texts.
@@ -112,7 +112,8 @@ class ClientProfile:
             `config/updated`, no servers and no jobs.
         names_agent: its name of the built-in agent that is not `plan` (W-28).
         rejection_ends_turn: whether the turn ends after the user has rejected a call, since the
-            next prompt is the user's answer to the model (W-31); only in CURRENT.
+            next prompt is the user's answer to the model (W-31); false also for a client that
+            rejects without the user.
         logs_messages: whether `$/showMessage` is logged, too; false where the client prints it to
             the same stream.
     """
@@ -123,14 +124,14 @@ class ClientProfile:
     first_positions: Sequence[tuple[str, tuple[int, int]]] = (("", (1, 1)),)
     approval_seconds: float = math.inf
     counts_stopped: bool = False
-    prefixes_tools: bool = True
+    prefixes_tools: bool = False
     resends_steers: bool = False
     enter_approves: bool = False
     names_variants: bool = False
     joins_arguments: bool = False
     forgets_announcements: bool = False
-    names_agent: str = "agent"
-    rejection_ends_turn: bool = False
+    names_agent: str = "code"
+    rejection_ends_turn: bool = True
     logs_messages: bool = True
 
     def agent_name(self, behavior: str) -> str:
@@ -142,7 +143,18 @@ class ClientProfile:
         return next(first for part, first in self.first_positions if part in source)
 
 
-DEFAULT_PROFILE = ClientProfile()
+def _before_current(profile: ClientProfile) -> ClientProfile:
+    """Return the profile of a client that speaks an older edition."""
+    return attrs.evolve(
+        profile,
+        display=attrs.evolve(profile.display, shows_pictures=False, shows_subagents=False),
+        prefixes_tools=True,
+        names_agent="agent",
+        rejection_ends_turn=False,
+    )
+
+
+DEFAULT_PROFILE = _before_current(ClientProfile())
 
 _SMALL_READ = 4096
 
@@ -175,7 +187,9 @@ _OLD_EMACS = attrs.evolve(
         splits_echo=True,
         ends_echo=True,
     ),
-    display=attrs.evolve(_EMACS.display, shows_rejected_changes=False),
+    display=attrs.evolve(
+        _EMACS.display, shows_pictures=False, shows_subagents=False, shows_rejected_changes=False
+    ),
     resends_steers=False,
 )
 
@@ -189,7 +203,9 @@ _NEOVIM = ClientProfile(
         drops_repeats=True,
         merge_seconds=_MERGE_SECONDS,
     ),
-    display=Display(shows_messages=False, shows_one_text=True),
+    display=Display(
+        shows_pictures=False, shows_subagents=False, shows_messages=False, shows_one_text=True
+    ),
     first_positions=_ZERO_BASED,
 )
 
@@ -202,7 +218,7 @@ _WEB_PAGE = ClientProfile(
     writing=Writing(
         merge_seconds=_MERGE_SECONDS, repaint_seconds=4e-6, characters_per_second=32_000.0
     ),
-    display=Display(shows_messages=False, has_plain_own_texts=True),
+    display=Display(shows_pictures=False, shows_messages=False, has_plain_own_texts=True),
     resends_steers=True,
     enter_approves=True,
     names_variants=True,
@@ -210,7 +226,9 @@ _WEB_PAGE = ClientProfile(
 )
 _WEB_PAGE_ZERO_BASED = attrs.evolve(_WEB_PAGE, first_positions=_ZERO_BASED)
 
-_OUR_OWN = ClientProfile(display=Display(shows_other_chats=False), logs_messages=False)
+_OUR_OWN = ClientProfile(
+    display=Display(shows_other_chats=False), rejection_ends_turn=False, logs_messages=False
+)
 
 DRAFT_SECONDS = 60.0
 """Deadline of an approval by a draft client; the draft has no message for it (W-52)."""
@@ -230,38 +248,22 @@ _BY_NAME = {
 CLIENTS = ("emacs", *_BY_NAME)
 """The names of the clients that have a profile of their own."""
 
-_DROP_PICTURES = frozenset({"VsCode", "IntelliJ", "Desktop"})
-"""Clients that drop `image` contents although their revision has them."""
-
-_REJECT_BY_THEMSELVES = frozenset({"eca-server chat"})
-"""Clients that reject calls without the user: no prompt with instructions follows."""
-
 
 def profile_for(initialize_params: Any, revision: Revision = Revision.R2025_10) -> ClientProfile:
     """Return the profile of a client, from its raw `initialize` params and revision."""
     params = _mapping(initialize_params)
     name = _mapping(params.get("clientInfo")).get("name")
     name = name if isinstance(name, str) else ""
-    profile = _BY_NAME.get(name, DEFAULT_PROFILE)
+    profile = _BY_NAME.get(name, ClientProfile())
     if name == "emacs":
         assistant = _mapping(_mapping(params.get("capabilities")).get("codeAssistant"))
         profile = _EMACS if "chatCapabilities" in assistant else _OLD_EMACS
-    if revision is Revision.DRAFT:
-        return attrs.evolve(profile, approval_seconds=DRAFT_SECONDS, counts_stopped=True)
-    if revision is not Revision.CURRENT:
+    if revision is Revision.CURRENT:
         return profile
-    shows_all = not profile.writing.loses_large_frames
-    return attrs.evolve(
-        profile,
-        display=attrs.evolve(
-            profile.display,
-            shows_pictures=shows_all and name not in _DROP_PICTURES,
-            shows_subagents=shows_all,
-        ),
-        prefixes_tools=False,
-        names_agent="code",
-        rejection_ends_turn=name not in _REJECT_BY_THEMSELVES,
-    )
+    older = _before_current(profile)
+    if revision is Revision.DRAFT:
+        return attrs.evolve(older, approval_seconds=DRAFT_SECONDS, counts_stopped=True)
+    return older
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

@@ -26,6 +26,7 @@ class API:
         roots_paths: also append `root` to a base whose path has no version.
         access: the same for its access, where a key in a header is not enough.
         reasoning_optional: its models accept a history without their reasoning.
+        own_efforts: it lists the efforts of each model, or has values of its own.
     """
 
     backend: str
@@ -34,6 +35,7 @@ class API:
     roots_paths: bool = False
     access: str | None = None
     reasoning_optional: bool = False
+    own_efforts: bool = False
 
     def load(self) -> type[HTTPBackend]:
         """Import the backend."""
@@ -58,9 +60,15 @@ APIS: Mapping[str, API] = {
         backend="github_copilot.backend.GitHubCopilot",
         access="github_copilot.access.CopilotAccess",
         reasoning_optional=True,
+        own_efforts=True,
     ),
-    "google": API(backend="google.backend.Google", key_header="x-goog-api-key", root="/v1beta"),
-    "ollama": API(backend="ollama.backend.Ollama", reasoning_optional=True),
+    "google": API(
+        backend="google.backend.Google",
+        key_header="x-goog-api-key",
+        root="/v1beta",
+        own_efforts=True,
+    ),
+    "ollama": API(backend="ollama.backend.Ollama", reasoning_optional=True, own_efforts=True),
     "openai-responses": API(
         backend="openai_responses.backend.OpenAIResponses", root="/v1", roots_paths=True
     ),

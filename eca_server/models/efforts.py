@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from eca_server.models.apis import APIS
+
 DEEPSEEK_V4: Final = re.compile(r"deepseek[-._]v4[-._](?:pro|flash)")
 
 _GPT: Final = re.compile(r"gpt[-._](\d+)(?:[-._](\d{1,2})(?!\d))?(.*)")
-_OWN_LISTS: Final = ("github-copilot", "google", "ollama")
-"""APIs that list the efforts of each model, or have their own values."""
 
 
 def efforts_of(model: str, api: str, *, is_openrouter: bool = False) -> tuple[str, ...] | None:
@@ -21,7 +21,7 @@ def efforts_of(model: str, api: str, *, is_openrouter: bool = False) -> tuple[st
     `is_openrouter`: whether the endpoint is OpenRouter, which passes efforts on to Claude.
     """
     name = model.lower()
-    if api in _OWN_LISTS:
+    if api in APIS and APIS[api].own_efforts:
         return None
     if api == "anthropic" or (is_openrouter and "claude-" in name):
         from eca_server.models.anthropic.thinking import (  # noqa: PLC0415 - only where needed

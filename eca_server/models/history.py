@@ -393,19 +393,13 @@ def _answer_with_results(
             results.remove(result)
         elif message.interrupted:
             continue
-        call_id = _unused(part.id, used_ids)
+        call = _legal_call(part, used_ids)
         parts = (_full(result.parts) if result else ()) or (
             TextPart(INTERRUPTED if result is None else "(no output)"),
         )
         is_error = result is None or result.is_error
-        readable = part.arguments is not None and part.raw.strip()
-        legal = attrs.evolve(part, id=call_id, name=_legal(part.name))
-        if not readable:
-            legal = attrs.evolve(legal, raw="{}", arguments={})
-        elif _SURROGATE.search(part.raw):
-            legal = attrs.evolve(legal, raw=json.dumps(part.arguments).decode())
-        repaired.append(legal)
-        answers.append(ToolResultPart(call_id=call_id, parts=parts, is_error=is_error))
+        repaired.append(call)
+        answers.append(ToolResultPart(call_id=call.id, parts=parts, is_error=is_error))
     if message.interrupted and not answers:
         repaired = [part for part in repaired if not isinstance(part, ReasoningPart | BlockPart)]
     if not any(isinstance(part, _AnswerContent) for part in repaired):
@@ -414,6 +408,16 @@ def _answer_with_results(
         attrs.evolve(message, parts=tuple(repaired)),
         Message(role="tool", parts=tuple(answers)),
     ]
+
+
+def _legal_call(part: ToolCallPart, used_ids: set[str]) -> ToolCallPart:
+    """Return a call with a new id, a name that every API accepts, and readable arguments."""
+    call = attrs.evolve(part, id=_unused(part.id, used_ids), name=_legal(part.name))
+    if part.arguments is None or not part.raw.strip():
+        return attrs.evolve(call, raw="{}", arguments={})
+    if _SURROGATE.search(part.raw):
+        return attrs.evolve(call, raw=json.dumps(part.arguments).decode())
+    return call
 
 
 def _legal(name: str) -> str:

@@ -46,6 +46,7 @@ from eca_server.system.command_line import nearest
 
 _SPELLINGS: Final = {"openai": "openai-responses"}
 """Upstream's older names of APIs."""
+_UNKNOWN: Final = KnownProvider(url=None, key_variable=None)
 _LOCAL_DOMAINS = (".localhost", ".local", ".internal", ".lan", ".home.arpa")
 
 
@@ -249,17 +250,16 @@ def resolve_providers(
         settings = config.providers.get(name, configuration.Provider())
         if settings.api == ACP and settings.command:
             continue
-        with_variable, known = settings, KNOWN_PROVIDERS.get(name)
-        if known is not None and settings.key_env is None:
-            with_variable = attrs.evolve(settings, key_env=known.key_variable)
+        known = KNOWN_PROVIDERS.get(name, _UNKNOWN)
+        with_variable = attrs.evolve(settings, key_env=settings.key_env or known.key_variable)
         credential = find_key(
             name, with_variable, environ, stored=stored.keys.get(name), netrc=netrc
         )
         location = find_url(name, settings, environ)
-        if location.url is None and known is not None:
+        if location.url is None and name in KNOWN_PROVIDERS:
             location = _known_location(known, environ)
         is_there = name in config.providers or credential.source is not None
-        is_listed = settings.fetch_models and (is_there or (known is not None and known.probed))
+        is_listed = settings.fetch_models and (is_there or known.probed)
         listed = listing(Endpoint(name, location.url or "")) if is_listed else None
         yield Provider(
             name=name,

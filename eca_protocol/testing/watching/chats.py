@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from eca_protocol.messages import ChatUsageContent
@@ -10,10 +10,11 @@ from eca_protocol.testing.members import at, text_at
 from eca_protocol.testing.watching.announcements import Announcements
 from eca_protocol.testing.watching.calls import Calls
 from eca_protocol.testing.watching.contents import Contents
+from eca_protocol.testing.watching.guesses import Guesses
 from eca_protocol.testing.watching.observation import ObservationLog
 from eca_protocol.testing.watching.prompts import EarlyResponses, Prompt
 from eca_protocol.testing.watching.requests import PROMPTS, PendingRequest
-from eca_protocol.testing.watching.turns import ChatTurns, Turn
+from eca_protocol.testing.watching.turns import ChatTurns
 
 _OWN_FAULTS: Final = {-32600, -32602, -32800}
 """Error codes of prompts that are invalid, too late or cancelled."""
@@ -32,7 +33,7 @@ class Chats:
         self._contents = Contents(log)
         self._early_responses = EarlyResponses()
         self._chats: dict[str, ChatTurns] = {}
-        self._unnamed: list[Prompt] = []
+        self._guesses = Guesses(log, self._chats.values)
         self._prompts: dict[int, tuple[Prompt, str | None]] = {}
         self._deletes: dict[int, str] = {}
         self._rollbacks: dict[int, ChatTurns] = {}
@@ -89,7 +90,7 @@ class Chats:
         self._prompts[index] = (prompt, chat_id)
         self._trust(params.get("trust") is True)
         if chat_id is None:
-            self._unnamed.append(prompt)
+            self._guesses.unnamed.append(prompt)
         else:
             self._ignored_ids.discard(chat_id)
             prompt.is_key = self._chat(chat_id).awaits_key
@@ -173,11 +174,11 @@ class Chats:
             self._log.note("W-21c", expected, repr(named))
             is_error = True
         if chat_id is None and named in self._chats:
-            self._correct_guess(self._chats[named], lambda each: each is prompt)
-            self._check_echo(self._chats[named], prompt)
+            self._guesses.correct(self._chats[named], lambda each: each is prompt)
+            self._guesses.check_echo(self._chats[named], prompt)
         prompt.is_guess = False
-        if prompt in self._unnamed:
-            self._unnamed.remove(prompt)
+        if prompt in self._guesses.unnamed:
+            self._guesses.unnamed.remove(prompt)
             chat_id = named
             if chat_id is not None and not is_error:
                 self._chat(chat_id).prompts.append(prompt)
@@ -227,7 +228,7 @@ class Chats:
         chat.read_up_to = self._read_up_to
         if (role, kind) == ("user", "text"):
             text = str(content.get("text"))
-            self._correct_guess(chat, lambda prompt: prompt.expected_echo(text).startswith(text))
+            self._guesses.correct(chat, lambda prompt: prompt.expected_echo(text).startswith(text))
         ran = chat.turn is not None
         chat.check(role, kind, content)
         self.has_finished_turn = self.has_finished_turn or (ran and chat.turn is None)
@@ -237,7 +238,7 @@ class Chats:
         known = [self._chats[chat_id]] if chat_id in self._chats else self._chats.values()
         for chat in known:
             chat.has_unreadable = chat.turn is not None or bool(chat.prompts)
-        self._has_unreadable = bool(self._unnamed) and chat_id not in self._chats
+        self._has_unreadable = bool(self._guesses.unnamed) and chat_id not in self._chats
 
     def _resolve_unknown(
         self, chat_id: str, kind: str, params: Mapping[str, Any]
@@ -257,64 +258,16 @@ class Chats:
         if is_of_a_stop and params["content"].get("state") == "finished":  # starts no turn
             self._report_unprompted("W-22f", kind, chat_id)
             return None
-        if not self._unnamed:
+        if not self._guesses.unnamed:
             if not self._prompts:  # else it may be the turn of one; the response decides
                 self._report_unprompted("W-22f" if is_of_a_stop else "CLIENT-33", kind, chat_id)
             self.on_unreadable(chat_id)
             self._ignored_ids.add(chat_id)
             return None
         chat = self._chat(chat_id)
-        guess = self._unnamed.pop(0)
-        guess.is_guess = True
-        chat.prompts.append(guess)
+        self._guesses.assign_next(chat)
         chat.has_unreadable, self._has_unreadable = self._has_unreadable, False
         return chat
-
-    def _correct_guess(self, chat: ChatTurns, is_its: Callable[[Prompt], bool]) -> None:
-        """Assign the right prompt to the turn of a new chat if a wrong one was guessed."""
-        turn = chat.turn
-        guess = None if turn is None else turn.prompt
-        if turn is None or guess is None or not guess.is_guess or is_its(guess):
-            return
-        guessed = self._guessed()
-        for prompt in (*self._unnamed, *guessed):
-            echo = guessed[prompt].echo if prompt in guessed else []
-            if is_its(prompt) and (prompt.message == guess.message or not turn.echo + echo):
-                self._exchange(turn, guess, prompt)
-                return
-
-    def _check_echo(self, chat: ChatTurns, prompt: Prompt) -> None:
-        turn = chat.turn
-        guess = None if turn is None else turn.prompt
-        if turn is None or guess is None or guess is prompt or not guess.is_guess:
-            return
-        if prompt not in (*self._unnamed, *self._guessed()):
-            return
-        echo = "".join(turn.echo)
-        words = prompt.expected_echo(echo)
-        if guess.expected_echo(echo).startswith(echo) and not words.startswith(echo):
-            expected, got = "the exact text of the prompt as its echo", repr(echo[:60])
-            self._log.report("W-20b", expected, got, chat_id=chat.id)
-        turn.echo_is_done = turn.echo_is_done or echo == words
-        self._exchange(turn, guess, prompt)
-
-    def _guessed(self) -> dict[Prompt, Turn]:
-        turns = [chat.turn for chat in self._chats.values()]
-        return {
-            turn.prompt: turn for turn in turns if turn and turn.prompt and turn.prompt.is_guess
-        }
-
-    def _exchange(self, turn: Turn, guess: Prompt, prompt: Prompt) -> None:
-        """Assign a prompt to a turn, and the guessed prompt to the former owner of this one."""
-        other = self._guessed().get(prompt)
-        if other is not None:
-            other.prompt = guess
-        else:
-            self._unnamed[self._unnamed.index(prompt)] = guess
-        turn.prompt = prompt
-        prompt.is_guess, guess.is_guess = True, other is not None
-        late = prompt.has_late_answer
-        prompt.has_late_answer, guess.has_late_answer = guess.has_late_answer, late
 
     def _report_unprompted(self, row: str, got: str, chat_id: str) -> None:
         expected = "contents only for chats with a prompt"

@@ -13,6 +13,9 @@ from eca_protocol.testing.watching.observation import ObservationLog
 from eca_protocol.testing.watching.prompts import EarlyResponses, Prompt
 from eca_protocol.testing.watching.reasonings import Reasonings
 
+_AT_ANY_TIME = frozenset({"hookActionStarted", "hookActionFinished", "flag"})
+"""Contents that need no running turn."""
+
 
 @attrs.define(eq=False, kw_only=True)
 class Turn:
@@ -144,19 +147,14 @@ class ChatTurns:
             else:
                 self._on_running(content)
         elif kind == "metadata":
-            is_late = self.turn is None and not (self.is_replaying or self.is_named_by_user)
-            if (
-                is_late
-                and self.last_turn.stopped is not None
-                and self._has_read(self.last_turn.stopped)
-            ):
-                self._report(
-                    "W-25d", "no title after a stop", f"the title {content.get('title')!r}"
-                )
-        elif kind in {"hookActionStarted", "hookActionFinished", "flag"} or self.is_replaying:
-            if kind == "hookActionFinished" and self.turn is not None:
-                self.turn.is_behind_hook = True
-        else:
+            stop = self.last_turn.stopped
+            may_come = self.turn is not None or self.is_replaying or self.is_named_by_user
+            if not may_come and stop is not None and self._has_read(stop):
+                got = f"the title {content.get('title')!r}"
+                self._report("W-25d", "no title after a stop", got)
+        elif kind == "hookActionFinished" and self.turn is not None:
+            self.turn.is_behind_hook = True
+        elif not self.is_replaying and kind not in _AT_ANY_TIME:
             self._check_content(role, kind, content)
 
     def _on_running(self, content: Mapping[str, Any]) -> None:

@@ -101,16 +101,19 @@ class Agent:
         name = "eca"
         attributes = {"gen_ai__agent__name": name, "gen_ai__conversation__id": turn.outlet.id}
         async with operation("invoke_agent", name, **attributes):
-            await self._run(turn)
+            opening = await self._open(turn)
+            if opening is not None:
+                await self._answer(turn, self.compactor(turn, opening))
 
-    async def _run(self, turn: Turn) -> None:
+    async def _open(self, turn: Turn) -> Message | None:
+        """Store the prompt, and return it with its contexts; None: a hook has blocked it."""
         *before, last = self.messages
         added: Sequence[TextPart] = ()
         if self.hooks is not None:
             outcome = await self.hooks.before_request(last)
             if outcome is None:
                 turn.messages.clear()  # a blocked prompt is not stored
-                return
+                return None
             added, last = outcome
         prompt_text = turn.prompt.text
         opening = attrs.evolve(
@@ -128,7 +131,10 @@ class Agent:
         turn.messages[:] = [*before, opening]
         turn.outlet.history.is_greeted |= self.hooks is not None
         await turn.store_prompt()
-        compactor = self.compactor(turn, opening)
+        return opening
+
+    async def _answer(self, turn: Turn, compactor: Compactor) -> None:
+        """Ask the model, and run its calls, until an answer has none."""
         failures = _Failures()
         most = self.max_steps or MOST_STEPS
         for step in range(most):

@@ -248,16 +248,17 @@ def page_of(
     """
     starts = [place for place, each in enumerate(history) if each.role != "tool"]
     total = len(starts)
-    compactions = [
+    compactions = (
         number
         for number, place in enumerate(starts)
         if any(isinstance(part, CompactionPart) for part in history[place].parts)
-    ]
+    )
+    last_compaction = max(compactions, default=None)
     name = next((each.content_id for each in history if each.content_id is not None), "")
 
     def position_of(cursor: str) -> int:
         if cursor == LAST_COMPACTION:
-            return compactions[-1] if compactions else 0
+            return last_compaction or 0
         number, _, of = cursor.partition("@")
         if of != name or not number.isdecimal() or len(number) > 9 or int(number) > total:
             raise CursorExpired(
@@ -267,19 +268,19 @@ def page_of(
 
     first = 0 if after is None else position_of(after)
     end = total if before is None else max(first, position_of(before))
-    if limit is not None and end - first > max(0, limit):
-        if before is None and after is not None:
-            end = first + max(0, limit)
-        else:
-            first = end - max(0, limit)
+    count = end - first if limit is None else min(end - first, max(0, limit))
+    if before is None and after is not None:
+        end = first + count
+    else:
+        first = end - count
     places = [*starts, len(history)]
     return Page(
         messages=history[places[first] : places[end]],
         meta=ChatHistoryMeta(
             total=total,
-            returned=end - first,
+            returned=count,
             before_cursor=f"{first}@{name}" if first else None,
             after_cursor=f"{end}@{name}" if end < total else None,
-            compaction_cursor=f"{compactions[-1]}@{name}" if compactions else None,
+            compaction_cursor=None if last_compaction is None else f"{last_compaction}@{name}",
         ),
     )

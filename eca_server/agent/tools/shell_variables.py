@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import cached_property
 
 import attrs
 
@@ -78,6 +79,31 @@ _EVALUATED = re.compile(
 _SETS_OPTIONS = ("BASHOPTS", "SHELLOPTS", "GLOBIGNORE", "BASH_ENV")
 
 
+@attrs.frozen(eq=False)
+class _Script:
+    """A parsed command; `nested` are the commands in its substitutions."""
+
+    text: str
+    tokens: Sequence[Token]
+    commands: Sequence[SimpleCommand]
+    nested: Sequence[SimpleCommand]
+
+    @cached_property
+    def words(self) -> Sequence[Word]:
+        """The words of all commands."""
+        return [word for each in (*self.commands, *self.nested) for word in each.words]
+
+    @cached_property
+    def texts(self) -> AbstractSet[str]:
+        """The texts of those words."""
+        return {word.text for word in self.words}
+
+    @cached_property
+    def names(self) -> Counter[str]:
+        """The names in those words, each with its number."""
+        return Counter(name for word in self.words for name in _NAME.findall(word.text))
+
+
 def all_variables(
     command: str, values: Mapping[str, str], *, outer: Variables | None = None
 ) -> Iterator[Variables]:
@@ -90,34 +116,15 @@ def all_variables(
     if len(tokens) > _MOST_TOKENS:
         raise Unsure(f"it has more than {_MOST_TOKENS} words")
     commands = list(simple_commands(tokens))
-    words = list(_words(commands))
-    names = Counter(name for word in words for name in _NAME.findall(word.text))
-    texts = {word.text for word in words}
-    is_known = (
-        not texts & _CHANGES_ALL
-        and not names.keys() & {"IFS", "BASH_ENV"}
-        and not any(values.get(name) for name in _SETS_OPTIONS)
-        and not (texts & _SETS_BY_NAME and any(word.active & set("*?[") for word in words))
-        and (outer is None or outer.is_known)
-    )
-    changing = set(names) | (outer.changing if outer else set())
+    script = _Script(command, tokens, commands, list(_nested(commands)))
+    is_known = (outer is None or outer.is_known) and not _may_change_all(script, values)
+    changing = script.names.keys() | (outer.changing if outer else set())
     unknown = (_OF_THE_SHELL - (_KNOWN_OF_THE_SHELL & values.keys())) | changing
-    if texts & _CHANGES_FOLDER or (outer is not None and outer.value("PWD", 0) == UNKNOWN):
+    unknown |= _markers(script, changing)
+    if script.texts & _CHANGES_FOLDER or (outer is not None and outer.value("PWD", 0) == UNKNOWN):
         unknown |= {"PWD"}
-    if _defines_function(tokens):
-        unknown |= {FUNCTION}
-    if _LAST_ARGUMENT.search(command) or any(map(_may_set_code, _with_nested(commands))):
-        unknown |= {_MAY_HAVE_CODE}
-    if any(each.text.startswith("$") for word in words for each in _arithmetic(word)):
-        unknown |= {EVALUATES}  # arguments (`$1`), which may be code together
-    if _MAY_HAVE_CODE in unknown and (
-        _evaluates_names(tokens, words, texts)
-        or any(_may_take_name(each, command) for each in commands)
-        or any(_may_take_name(each) for each in _nested(commands))
-    ):
-        unknown |= {EVALUATES}
-    known = Variables(values=values, changing=frozenset(unknown), is_known=is_known)
-    loops = _loops(commands, names) if is_known and outer is None else {}
+    known = Variables(values=values, changing=unknown, is_known=is_known)
+    loops = _loops(script.commands, script.names) if is_known and outer is None else {}
     rounds = list(itertools.islice(itertools.product(*loops.values()), _MOST_ROUNDS + 1))
     if len(rounds) > _MOST_ROUNDS:
         yield known
@@ -126,23 +133,39 @@ def all_variables(
         yield attrs.evolve(known, loops=dict(zip(loops, choice, strict=True)))
 
 
-def _words(commands: Sequence[SimpleCommand]) -> Iterator[Word]:
-    for command in _with_nested(commands):
-        yield from command.words
-
-
-def _with_nested(commands: Sequence[SimpleCommand]) -> Iterator[SimpleCommand]:
-    """Yield the commands, and those in the substitutions of their words."""
-    yield from commands
-    yield from _nested(commands)
-
-
 def _nested(commands: Sequence[SimpleCommand]) -> Iterator[SimpleCommand]:
     """Yield the commands in the substitutions of the commands' words."""
     for command in commands:
         for word in command.words:
             for code in word.nested:
-                yield from _with_nested(list(simple_commands(code)))
+                inner = list(simple_commands(code))
+                yield from inner
+                yield from _nested(inner)
+
+
+def _may_change_all(script: _Script, values: Mapping[str, str]) -> bool:
+    """Return True if a command may change variables that it does not name."""
+    has_patterns = any(word.active & set("*?[") for word in script.words)
+    return bool(
+        script.texts & _CHANGES_ALL
+        or script.names.keys() & {"IFS", "BASH_ENV"}
+        or any(values.get(name) for name in _SETS_OPTIONS)
+        or (script.texts & _SETS_BY_NAME and has_patterns)
+    )
+
+
+def _markers(script: _Script, changing: AbstractSet[str]) -> set[str]:
+    """Return the markers for a command; `changing` has those of the text around it."""
+    markers = set()
+    if _defines_function(script.tokens):
+        markers.add(FUNCTION)
+    all_commands = (*script.commands, *script.nested)
+    if _LAST_ARGUMENT.search(script.text) or any(map(_may_set_code, all_commands)):
+        markers.add(_MAY_HAVE_CODE)
+    may_have_code = _MAY_HAVE_CODE in markers | changing
+    if _evaluates_arguments(script) or (may_have_code and _evaluates_names(script)):
+        markers.add(EVALUATES)
+    return markers
 
 
 def _may_set_code(command: SimpleCommand) -> bool:
@@ -171,11 +194,15 @@ def _is_number(word: Word, value: str) -> bool:
     return value == UNKNOWN and len(word.nested) == 1 and word.nested[0][:1] == (Operator("#"),)
 
 
-def _evaluates_names(
-    tokens: Sequence[Token], words: Sequence[Word], texts: AbstractSet[str]
-) -> bool:
-    """Return True if the shell evaluates a variable as a number or as a name."""
-    operators = [None if isinstance(each, Word) else each for each in tokens]
+def _evaluates_arguments(script: _Script) -> bool:
+    """Return True if the shell evaluates arguments (`$1`), which may be code together."""
+    return any(each.text.startswith("$") for word in script.words for each in _arithmetic(word))
+
+
+def _evaluates_names(script: _Script) -> bool:
+    """Return True if the shell may evaluate a variable as a number or as a name."""
+    texts = script.texts
+    operators = [None if isinstance(each, Word) else each for each in script.tokens]
     if any(
         first is not None and second is not None and first.text == second.text == "("
         for first, second in itertools.pairwise(operators)
@@ -185,11 +212,15 @@ def _evaluates_names(
     if is_declared or "let" in texts or ("[[" in texts and texts & _COMPARES):
         return True
     takes_names = not texts.isdisjoint(_TAKES_NAMES)
-    return any(
-        _EVALUATED.search(word.text)
-        or (_SUBSCRIPT.match(word.text) and (takes_names or _ITEM.match(word.text)))
-        or any(_IDENTIFIER.match(each.text) for each in _arithmetic(word))
-        for word in words
+    return (
+        any(
+            _EVALUATED.search(word.text)
+            or (_SUBSCRIPT.match(word.text) and (takes_names or _ITEM.match(word.text)))
+            or any(_IDENTIFIER.match(each.text) for each in _arithmetic(word))
+            for word in script.words
+        )
+        or any(_may_take_name(each, script.text) for each in script.commands)
+        or any(_may_take_name(each) for each in script.nested)
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
@@ -114,42 +115,52 @@ class Prompts(Feature):
             chat.set(trust=params.trust)
         login = self._login_of(params.message, chat.awaits_key_of)
         chat.awaits_key_of = None if login is None else login.awaits_key_of
-
+        if login is not None:
+            body = partial(self._log_in, chat, params, chosen, login)
+            return Prompt(text=login.masked_text, body=body)
         is_unasked = chosen.model == DEFAULT and (
             not params.model or (_is_an_editors(params) and self._lacks_a_model(chosen))
         )
-
-        async def body(turn: Turn) -> None:
-            notice = await forget_deleted(chat, turn)
-            if notice is not None and self._shows_more_chats:
-                self.views.show_after_turn(chat, notice)
-            target = chosen
-            name = None if login is not None else named_command(params.message)
-            if login is None and not runs_without_model(name):
-                target = await self._settle(turn, params, chosen, is_unasked=is_unasked)
-            text = params.message if login is None else login.masked_text
-            context = self._command_context(chat, params, target, text)
-            if login is not None:
-                await login.run(turn, context)
-            elif name:
-                await run_command(name, turn, context)
-            else:
-                is_new = not chat.history or _was_answered_by_a_model(chat)
-                if is_new and self._lacks_a_model(target) and _is_an_editors(params):
-                    turn.report(self._advice_without_a_model())
-                note = self._unknown_agent(chat, params, target)
-                if note and self.session.is_first(f"{chat.id}: {note}"):
-                    turn.report(note)
-                self.models.look_again()
-                await ask_model(turn, context, params.message)
-
-        shown = self.shown_text(params.message) if login is None else login.masked_text
+        body = partial(self._run, chat, params, chosen, is_unasked)
+        shown = self.shown_text(params.message)
         unstarted: tuple[TextPart, ...] | None = None
-        if login is None and named_command(params.message) is None:  # it is for a model
+        if named_command(params.message) is None:  # it is for a model
             loaded = self.settings.loaded
             may_have_hooks = loaded.config.hooks or loaded.withheld  # they have not seen it
             unstarted = () if may_have_hooks else (TextPart(shown),)
         return Prompt(text=shown, body=body, unstarted=unstarted)
+
+    async def _log_in(
+        self, chat: Chat, params: m.ChatPromptParams, chosen: Chosen, login: LoginPrompt, turn: Turn
+    ) -> None:
+        await self._forget_deleted(chat, turn)
+        await login.run(turn, self._command_context(chat, params, chosen, login.masked_text))
+
+    async def _run(
+        self, chat: Chat, params: m.ChatPromptParams, chosen: Chosen, is_unasked: bool, turn: Turn
+    ) -> None:
+        """Run the command that a prompt names, or ask the model; `is_unasked`: see `_settle`."""
+        await self._forget_deleted(chat, turn)
+        name = named_command(params.message)
+        if not runs_without_model(name):
+            chosen = await self._settle(turn, params, chosen, is_unasked=is_unasked)
+        context = self._command_context(chat, params, chosen, params.message)
+        if name:
+            await run_command(name, turn, context)
+            return
+        is_new = not chat.history or _was_answered_by_a_model(chat)
+        if is_new and self._lacks_a_model(chosen) and _is_an_editors(params):
+            turn.report(self._advice_without_a_model())
+        note = self._unknown_agent(chat, params, chosen)
+        if note and self.session.is_first(f"{chat.id}: {note}"):
+            turn.report(note)
+        self.models.look_again()
+        await ask_model(turn, context, params.message)
+
+    async def _forget_deleted(self, chat: Chat, turn: Turn) -> None:
+        notice = await forget_deleted(chat, turn)
+        if notice is not None and self._shows_more_chats:
+            self.views.show_after_turn(chat, notice)
 
     def shown_text(self, message: str) -> str:
         """Return the displayed text of a prompt to a chat that waits for no key, without a key."""

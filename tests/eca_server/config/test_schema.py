@@ -5,19 +5,23 @@ its release 0.64, with a value, under what this server does with it.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
+import eca_server
 from eca_server.cli import main as cli
 from eca_server.config.hook_settings import HookEvent
 from eca_server.config.loading import LoadedConfig
+from eca_server.config.reading import settings_of
 from eca_server.config.schema import config_schema
-from eca_server.config.settings import Config
+from eca_server.config.settings import Config, Retry
 from eca_server.config.unknown import UPSTREAM_KEYS, hint, unknown_keys
 
+SERVER = Path(eca_server.__file__).parent
 TYPES: dict[str, dict[str, Any]] = {
     "defaultModel": {"type": ["string", "null"]},
     "chat.title": {"type": ["boolean", "null"]},
@@ -53,6 +57,20 @@ def _schemas(schema: object) -> Iterator[Mapping[str, Any]]:
         yield schema
         for member in (*schema.get("properties", {}).values(), schema.get("additionalProperties")):
             yield from _schemas(member)
+
+
+def records(cls: type) -> Iterator[type]:
+    yield cls
+    for setting in settings_of(cls):
+        for inner in (setting.reader.record, getattr(setting.reader.members, "record", None)):
+            yield from records(inner) if inner is not None else ()
+
+
+def test_every_setting_is_read_by_the_server():
+    text = "".join(path.read_text("utf-8") for path in SERVER.rglob("*.py"))
+    names = {each.name for cls in records(Config) if cls is not Retry for each in settings_of(cls)}
+    unread = [name for name in sorted(names) if not re.search(rf"\.{name}\b", text)]
+    assert not unread, "read it where it takes effect, or remove it"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import json
 import stat
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -17,6 +18,7 @@ from eca_server.config.loading import LoadedConfig, load
 from eca_server.config.reading import Workspace, settings_of
 from eca_server.config.settings import Config
 from eca_server.config.trust_store import TrustStore
+from eca_server.config.workspace_layer import UserSettings, classify
 
 PROVIDER = {"api": "openai-chat", "url": "https://evil.example"}
 SERVER = {"command": "touch", "args": ["./owned"]}
@@ -55,6 +57,17 @@ def classes(cls: type, prefix: str = "") -> Iterator[tuple[str, Workspace]]:
 def test_the_class_of_every_setting_is_as_listed_and_all_others_need_trust():
     listed = {key: use for use, keys in CLASSES.items() for key in keys.split()}
     assert dict(classes(Config)) == listed
+
+
+@pytest.mark.parametrize("key", CLASSES[Workspace.RESTRICTS].split())
+def test_each_setting_that_restricts_has_a_value_that_applies_without_trust(key):
+    def restricts(value: Any) -> bool:
+        for step in reversed(key.replace("*", "plan").split(".")):
+            value = {step: value}
+        return bool(classify(value, UserSettings(merged={}), Path("/r"), Path("/h")).restrictions)
+
+    values = [{"x": {}}] if key.endswith((".ask", ".deny")) else [["x"], "deny", True]
+    assert any(map(restricts, values)), "name it in `_restricts`"
 
 
 def agent_policy(loaded: LoadedConfig, behavior: str = "agent") -> Policy:

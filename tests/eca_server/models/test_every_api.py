@@ -61,9 +61,14 @@ scripts = st.builds(
 ).filter(lambda answer: answer.text or answer.calls or answer.cut)
 
 
+def own_parts(backend: type[HTTPBackend]) -> tuple[Any, ...]:
+    """Return what a backend inherits if it speaks the same API as another one."""
+    return backend.path, backend.framing, backend.write, backend.decoder
+
+
 def test_no_api_is_left_out():
-    spoken = tuple(APIS[api.name].load() for api in EVERY_API)
-    left_out = [name for name, api in APIS.items() if not issubclass(api.load(), spoken)]
+    spoken = {own_parts(APIS[api.name].load()) for api in EVERY_API}
+    left_out = [name for name, api in APIS.items() if own_parts(api.load()) not in spoken]
     assert not left_out, "give each a row in EVERY_API (every_api.py)"
 
 

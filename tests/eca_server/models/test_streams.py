@@ -17,7 +17,7 @@ from eca_server.models.events import Event, Progress, ServerTool, Usage
 from eca_server.models.google.decoder import MODEL_ERRORS
 from eca_server.models.history import ToolCallPart
 from tests.eca_server.models.anthropic import scripted as anthropic
-from tests.eca_server.models.every_api import EVERY_API, ScriptedAPI, each_api
+from tests.eca_server.models.every_api import API, EVERY_API, ScriptedAPI, each_api
 from tests.eca_server.models.google import scripted as google
 from tests.eca_server.models.histories import OURS
 from tests.eca_server.models.ollama import scripted as ollama
@@ -346,7 +346,7 @@ def check_odd(api: ScriptedAPI, values: list[Any]) -> None:
 
 @pytest.mark.parametrize(
     "api",
-    [each for each in EVERY_API if STREAMS[each.name].answers is not None],
+    [API[name] for name, stream in STREAMS.items() if stream.answers is not None],
     ids=lambda api: api.name,
 )
 @given(st.data())

@@ -67,7 +67,7 @@ def decode_settings(body: bytes | None) -> ChatSettings:
 
     Settings of a newer server are ignored.
     """
-    known = attrs.fields_dict(ChatSettings)
+    defaults = attrs.asdict(ChatSettings(), recurse=False)
     try:
         written = json.loads(body or b"{}").items()
     except (AttributeError, TypeError, ValueError):
@@ -75,7 +75,8 @@ def decode_settings(body: bytes | None) -> ChatSettings:
     readable: dict[str, Any] = {
         name: value
         for name, value in written
-        if name in known and isinstance(value, _SETTINGS.get(name, str | None))
+        if name in defaults
+        and isinstance(value, str | None if defaults[name] is None else type(defaults[name]))
     }
     return ChatSettings(**_read(ChatSettings, readable))
 
@@ -170,11 +171,6 @@ def _content_with(details: ToolCallDetails | None) -> ChatContentReceivedParams:
 
 
 _CODEC: Final = Codec(ECA, Revision.CURRENT)
-
-_SETTINGS: Final[Mapping[str, type]] = MappingProxyType(
-    {"trust": bool, "is_named_by_user": bool, "flags": dict}
-)
-"""The types of the settings that are no text."""
 
 _PLAIN: Final[Coding] = (lambda held: held, lambda held: held)
 _BYTES: Final[Coding] = (lambda data: base64.b64encode(data).decode(), base64.b64decode)

@@ -115,9 +115,9 @@ class Presence:
         return is_alone
 
     def _share(self) -> None:
-        ending = time.monotonic() + BUSY_SECONDS
+        deadline = time.monotonic() + BUSY_SECONDS
         while not _lock(self._descriptor, shared=True):
-            if time.monotonic() > ending:
+            if time.monotonic() > deadline:
                 raise StoreFault("it is damaged, and another server is replacing it")
             time.sleep(RETRY_SECONDS)
 

@@ -24,6 +24,7 @@ from eca_server.agent.chat.store.coding import (
 )
 from eca_server.agent.chat.store.place import UNKNOWN_WORKSPACE, Damage
 from eca_server.agent.chat.store.rows import (
+    CHAT_COLUMNS,
     GENERATED,
     ChatRecord,
     ChatRow,
@@ -45,6 +46,10 @@ _LAST_SEQUENCE: Final = 2**53
 """A larger number of a message is damage; SQLite sorts texts and bytes above any number, too."""
 
 _LAST_WORKSPACE: Final = "\U0010ffff"  # sorts behind every key
+_CHAT: Final = ", ".join(f"chat.{name}" for name in CHAT_COLUMNS)
+_ADD_CHAT: Final = (
+    f"INSERT INTO chat ({', '.join(CHAT_COLUMNS)}) VALUES ({', '.join('?' for _ in CHAT_COLUMNS)})"  # noqa: S608
+)
 _NUMBER_AGAIN: Final = (  # one at a time: the first whose number is damaged, behind the others
     "UPDATE message SET sequence = (SELECT coalesce(max(sequence), 0) + 1 FROM message"
     " WHERE chat = ?1 AND sequence <= ?2)"
@@ -81,7 +86,7 @@ def append(
         (chat.updated, chat.title, chat.id),
     )
     if not updated.rowcount:
-        file.execute("INSERT INTO chat VALUES (?, ?, ?, ?, ?)", attrs.astuple(chat))
+        file.execute(_ADD_CHAT, attrs.astuple(chat))
     for sequence, (name, each) in enumerate(zip(ids, record.messages, strict=True), before + 1):
         file.add_message(chat.id, sequence, name, encode_message(each))
     if usage is not None:
@@ -122,7 +127,7 @@ def load(file: ChatFile, chat_id: str) -> LoadResult:
     If the last message as this server knows it was deleted, it stays known until `note_last`.
     """
     file.execute("BEGIN")
-    chat = file.execute("SELECT * FROM chat WHERE id = ?", (chat_id,)).fetchone()
+    chat = file.execute(f"SELECT {_CHAT} FROM chat WHERE id = ?", (chat_id,)).fetchone()  # noqa: S608
     messages = file.execute(
         "SELECT id, body FROM message WHERE chat = ? ORDER BY sequence", (chat_id,)
     ).fetchall()
@@ -206,7 +211,7 @@ def latest(
     """
     last = _LAST_WORKSPACE if workspace is None else workspace
     rows = file.execute(
-        "SELECT chat.*, CASE WHEN chat.title IS NULL THEN message.body END, settings.body,"
+        f"SELECT {_CHAT}, CASE WHEN chat.title IS NULL THEN message.body END, settings.body,"  # noqa: S608
         " (SELECT count(*) FROM message WHERE message.chat = chat.id)"
         " FROM (SELECT chat.* FROM chat"
         "  WHERE (workspace BETWEEN ? AND ? OR workspace = ?)"

@@ -239,6 +239,10 @@ class ChatRow:
     updated: float
 
 
+CHAT_COLUMNS: Final = tuple(field.name for field in attrs.fields(ChatRow))
+"""The columns of the table of chats, in the order of a `ChatRow`."""
+
+
 class UnreadableRow(ECAError):
     """A row without a readable message."""
 

@@ -17,7 +17,7 @@ import subprocess
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -31,7 +31,13 @@ from eca_server.agent.chat.store.place import (
     StoreFault,
 )
 from eca_server.agent.chat.store.scan import scan
-from eca_server.agent.chat.store.schema import TABLES, decode_text, is_damage, set_up
+from eca_server.agent.chat.store.schema import (
+    TABLES,
+    columns_of,
+    decode_text,
+    is_damage,
+    set_up,
+)
 from eca_server.workspace.errors import reason_of
 
 SECONDS = 20.0
@@ -50,11 +56,8 @@ _LOCK: Final = f"{_WORK}.lock"
 _WRONG_LETTERS: Final = 3
 """The largest number of damaged characters in a statement that is still known for ours."""
 
-_COPIED: Final[Mapping[str, str]] = {
-    "usage": "chat, turn, tokens, cost",
-    "settings": "chat, body",
-    "before_image": "chat, content_id, path, moved_from, existed, mode, data, after",
-}
+_COPIED_TABLES: Final = ("usage", "settings", "before_image")
+"""The tables that are copied as they are, besides those of the chats and their messages."""
 
 
 @attrs.define
@@ -107,28 +110,29 @@ def _salvage(aside: Path, place: Path, target: sqlite3.Connection) -> _Result:
     result = _Result()
     copy, recovered, scanned = (place / name for name in ("copy", "recovered", "scanned"))
     try:
-        ending = time.monotonic() + max(SECONDS, aside.stat().st_size / PACE)
+        deadline = time.monotonic() + max(SECONDS, aside.stat().st_size / PACE)
         for file in place.iterdir():  # what a server that was killed has left
             if file.name != _LOCK:
                 file.unlink()
         shutil.copyfile(aside, copy)
         with suppress(FileNotFoundError):
             shutil.copyfile(f"{aside}-wal", f"{copy}-wal")
-        if _recover(copy, recovered, ending):
-            _bring(recovered, target, ending, result)
+        if _recover(copy, recovered, deadline):
+            _copy_rows(recovered, target, deadline, result)
         if not result.messages:
-            _bring(copy, target, ending, result)
+            _copy_rows(copy, target, deadline, result)
         if not result.messages:
-            scan(copy, scanned, ending)
-            _bring(scanned, target, ending, result)
-        if time.monotonic() >= ending:
+            tables = ("chat", "message", *_COPIED_TABLES)
+            scan(copy, scanned, deadline, {name: columns_of(target, name) for name in tables})
+            _copy_rows(scanned, target, deadline, result)
+        if time.monotonic() >= deadline:
             result.trouble = "the time limit was reached"
     except OSError as fault:
         result.trouble, result.is_unfinished = reason_of(fault), True
     return result
 
 
-def _bring(source: Path, target: sqlite3.Connection, ending: float, result: _Result) -> None:
+def _copy_rows(source: Path, target: sqlite3.Connection, deadline: float, result: _Result) -> None:
     """Copy the rows of a file: chats with their messages, then each other table, at once.
 
     Raises:
@@ -138,56 +142,68 @@ def _bring(source: Path, target: sqlite3.Connection, ending: float, result: _Res
         connection.text_factory = decode_text
         with suppress(sqlite3.Error, UnicodeDecodeError):
             _repair_schema(connection)
-        connection.set_progress_handler(lambda: time.monotonic() > ending, _STEPS)
+        connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS)
         target.execute("BEGIN IMMEDIATE")
-        for row in _rows(connection, "chat", "id, workspace, title, created, updated", ending):
-            _insert(target, "chat VALUES", row)
-        _bring_messages(connection, target, ending, result)
+        columns = _columns(connection, target, "chat")
+        for row in _rows(connection, "chat", columns, deadline):
+            _insert(target, "chat", columns, row)
+        _copy_messages(connection, target, deadline, result)
         target.execute("COMMIT")
-        for table, columns in _COPIED.items():
+        for table in _COPIED_TABLES:
+            columns = _columns(connection, target, table)
             target.execute("BEGIN IMMEDIATE")  # chats that have rows were salvaged before
             query = f"SELECT id FROM chat EXCEPT SELECT chat FROM {table}"  # noqa: S608
             chats = {chat for (chat,) in target.execute(query)}
-            for row in _rows(connection, table, columns, ending):
+            for row in _rows(connection, table, columns, deadline):
                 if row[0] in chats:
-                    _insert(target, f"{table} ({columns}) VALUES", row)
+                    _insert(target, table, columns, row)
             target.execute("COMMIT")
 
 
-def _bring_messages(
-    connection: sqlite3.Connection, target: sqlite3.Connection, ending: float, result: _Result
+def _columns(source: sqlite3.Connection, target: sqlite3.Connection, table: str) -> str:
+    """Return the names of a table's columns, without later ones that an older file lacks."""
+    count = 0
+    with suppress(sqlite3.DatabaseError):
+        count = len(columns_of(source, table))
+    ours = columns_of(target, table)
+    return ", ".join(each.name for each in ours[: count or len(ours)] if not each.is_rowid)
+
+
+def _copy_messages(
+    connection: sqlite3.Connection, target: sqlite3.Connection, deadline: float, result: _Result
 ) -> None:
     """Copy the messages of each chat, and put them before those of the new file.
 
     A chat whose own row is lost is listed in every workspace.
     """
-    brought: dict[str, list[tuple[bool, int, int]]] = defaultdict(list)
-    for count, (chat, sequence, *row) in enumerate(
-        _rows(connection, "message", "chat, sequence, id, body", ending)
-    ):
-        rowid = _insert(target, "message VALUES", (chat, count - 2 * _FURTHEST, *row))
+    columns = _columns(connection, target, "message")
+    places_by_chat: dict[str, list[tuple[bool, int, int]]] = defaultdict(list)
+    for count, (chat, sequence, *row) in enumerate(_rows(connection, "message", columns, deadline)):
+        rowid = _insert(target, "message", columns, (chat, count - 2 * _FURTHEST, *row))
         if rowid is not None:
             is_placed = isinstance(sequence, int)
-            brought[chat].append((not is_placed, sequence if is_placed else 0, rowid))
-    for chat, places in brought.items():
+            places_by_chat[chat].append((not is_placed, sequence if is_placed else 0, rowid))
+    for chat, places in places_by_chat.items():
         query = "SELECT min(sequence) FROM message WHERE chat = ? AND sequence > ?"
         [(first,)] = target.execute(query, (chat, -_FURTHEST))
         start = 1 if first is None else first - len(places)
         for sequence, (*_, rowid) in enumerate(sorted(places), start):
             target.execute("UPDATE message SET sequence = ? WHERE rowid = ?", (sequence, rowid))
     target.execute(
-        "INSERT OR IGNORE INTO chat SELECT DISTINCT chat, ?, NULL, 0.0, 0.0 FROM message",
+        "INSERT OR IGNORE INTO chat (id, workspace, created, updated)"
+        " SELECT DISTINCT chat, ?, 0.0, 0.0 FROM message",
         (UNKNOWN_WORKSPACE,),
     )
-    result.chats += len(brought)
-    result.messages += sum(map(len, brought.values()))
+    result.chats += len(places_by_chat)
+    result.messages += sum(map(len, places_by_chat.values()))
 
 
-def _insert(target: sqlite3.Connection, into: str, row: Sequence[Any]) -> int | None:
+def _insert(target: sqlite3.Connection, table: str, columns: str, row: Sequence[Any]) -> int | None:
     """Insert a row, unless it is there or has a value of a wrong type; return its rowid."""
     marks = ", ".join("?" for _ in row)
     with suppress(sqlite3.IntegrityError):
-        cursor = target.execute(f"INSERT OR IGNORE INTO {into} ({marks})", row)
+        statement = f"INSERT OR IGNORE INTO {table} ({columns}) VALUES ({marks})"  # noqa: S608
+        cursor = target.execute(statement, row)
         return cursor.lastrowid if cursor.rowcount else None
     return None
 
@@ -221,7 +237,7 @@ def _differences(one: str, other: str) -> int:
 
 
 def _rows(
-    connection: sqlite3.Connection, table: str, columns: str, ending: float
+    connection: sqlite3.Connection, table: str, columns: str, deadline: float
 ) -> Iterator[tuple[Any, ...]]:
     """Read the columns of a table while there is time; step over what cannot be read."""
     query = (
@@ -237,7 +253,7 @@ def _rows(
             return None
 
     start = 1
-    while time.monotonic() < ending:
+    while time.monotonic() < deadline:
         try:
             for *row, rowid in connection.execute(query, (start,)):
                 start = rowid + 1
@@ -261,7 +277,7 @@ def _rows(
             bad, start = (middle, start) if first(middle) is None else (bad, middle)
 
 
-def _recover(copy: Path, recovered: Path, ending: float) -> bool:
+def _recover(copy: Path, recovered: Path, deadline: float) -> bool:
     """Let SQLite's own program, if there is one, recover the file; return whether it did."""
     program = shutil.which("sqlite3", path=PROGRAMS)
     if program is None:
@@ -274,7 +290,7 @@ def _recover(copy: Path, recovered: Path, ending: float) -> bool:
         stderr=subprocess.DEVNULL,
     ) as process:
         assert process.stdout is not None
-        timer = threading.Timer(max(0.0, ending - time.monotonic()) / 2, process.kill)
+        timer = threading.Timer(max(0.0, deadline - time.monotonic()) / 2, process.kill)
         timer.start()
         try:
             with closing(sqlite3.connect(recovered, isolation_level=None)) as connection:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import sqlite3
 import struct
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any, Final
+
+from eca_server.agent.chat.store.schema import Column
 
 _PAGE = 4096  # bytes
 _LEAF = 13  # the kind of a page that holds rows
@@ -21,24 +23,20 @@ _LARGEST_LOCAL = _PAGE - 35
 _SMALLEST_LOCAL = (_PAGE - 12) * 32 // 255 - 23
 _LARGEST_ROW = 1 << 27
 
-_NUMBER: Final = int | float
-_TEXT: Final = str | None
-_BYTES: Final = bytes | None
-_TABLES: Final[Mapping[str, Mapping[str, Any]]] = {
-    "chat": {"id": str, "workspace": str, "title": _TEXT, "created": _NUMBER, "updated": _NUMBER},
-    "message": {"chat": str, "sequence": int, "id": str, "body": bytes},
-    "usage": {"number": None, "chat": str, "turn": str, "tokens": int, "cost": _TEXT},
-    "settings": {"chat": str, "body": bytes},
-    "before_image": {
-        "number": None, "chat": str, "content_id": str, "path": bytes, "moved_from": _BYTES,
-        "existed": int, "mode": int | None, "data": _BYTES, "after": _BYTES,
-    },
-}  # fmt: skip
-"""The columns of each table, and their types; None: the column is the rowid itself."""
+_KINDS: Final[Mapping[str, Any]] = {
+    "TEXT": str,
+    "INTEGER": int,
+    "REAL": int | float,  # a whole number is stored as an integer
+    "BLOB": bytes,
+}
 
 
-def scan(source: Path, target: Path, ending: float) -> None:
-    """Write all rows of a file into a new one, until a time of the monotonic clock.
+def scan(
+    source: Path, target: Path, deadline: float, tables: Mapping[str, Sequence[Column]]
+) -> None:
+    """Write the rows of these tables into a new file, until a time of the monotonic clock.
+
+    A row that is older than the last columns of its table lacks their values.
 
     Raises:
         OSError: the file cannot be read.
@@ -46,35 +44,39 @@ def scan(source: Path, target: Path, ending: float) -> None:
     """
     with closing(sqlite3.connect(target, isolation_level=None)) as connection:
         connection.execute("BEGIN")
-        for table, columns in _TABLES.items():
-            connection.execute(f"CREATE TABLE {table} ({', '.join(columns)})")
-        for rowid, row in _rows_of(source, ending):
-            for table, columns in _TABLES.items():
-                if len(row) == len(columns) and all(map(_fits, row, columns.values())):
+        for table, columns in tables.items():
+            names = ", ".join(column.name for column in columns)
+            connection.execute(f"CREATE TABLE {table} ({names})")
+        for rowid, row in _rows_of(source, deadline):
+            for table, columns in tables.items():
+                values = [*row, *[None] * (len(columns) - len(row))]
+                if len(values) == len(columns) and all(map(_fits, values, columns)):
                     values = [
-                        rowid if kind is None else value
-                        for value, kind in zip(row, columns.values(), strict=True)
+                        rowid if column.is_rowid else value
+                        for value, column in zip(values, columns, strict=True)
                     ]
-                    marks = ", ".join("?" for _ in row)
+                    marks = ", ".join("?" for _ in values)
                     connection.execute(f"INSERT INTO {table} VALUES ({marks})", values)  # noqa: S608
                     break
         connection.execute("COMMIT")
 
 
-def _fits(value: Any, kind: Any) -> bool:
-    return value is None if kind is None else isinstance(value, kind)
+def _fits(value: Any, column: Column) -> bool:
+    if value is None:
+        return column.is_rowid or not column.is_required
+    return not column.is_rowid and isinstance(value, _KINDS[column.kind])
 
 
-def _rows_of(source: Path, ending: float) -> Iterator[tuple[int, list[Any]]]:
+def _rows_of(source: Path, deadline: float) -> Iterator[tuple[int, list[Any]]]:
     if source.stat().st_size < _PAGE:  # an empty file cannot be mapped
         return
     with source.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
-        yield from _rows(data, ending)
+        yield from _rows(data, deadline)
 
 
-def _rows(data: mmap, ending: float) -> Iterator[tuple[int, list[Any]]]:
+def _rows(data: mmap, deadline: float) -> Iterator[tuple[int, list[Any]]]:
     for start in range(0, len(data) - _PAGE + 1, _PAGE):
-        if time.monotonic() > ending:
+        if time.monotonic() > deadline:
             return
         page = data[start : start + _PAGE]
         if page[0] != _LEAF:

@@ -15,6 +15,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
+import attrs
+
 from eca_server.agent.chat.store.place import BUSY_SECONDS, RETRY_SECONDS, Damage, StoreFault
 
 TABLES: Final = (
@@ -73,7 +75,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         "CREATE TABLE rewrite_due (since REAL NOT NULL)",
     ),
     (
-        "DROP TABLE before_image",  # nothing was kept in it yet
+        "DROP TABLE before_image",  # no version has stored anything in it
         """CREATE TABLE before_image (
             number INTEGER PRIMARY KEY,
             chat TEXT NOT NULL,
@@ -139,6 +141,28 @@ _NUMBER_MESSAGES: Final = (  # behind those whose numbers can be read
     "  AND typeof(sequence) <> 'integer' AND other.rowid <= message.rowid)"
     " WHERE typeof(sequence) <> 'integer'"
 )
+
+
+@attrs.frozen
+class Column:
+    """A column of a table; one that is the rowid itself has no value of its own."""
+
+    name: str
+    kind: str
+    is_required: bool
+    is_rowid: bool
+
+
+def columns_of(connection: sqlite3.Connection, table: str) -> list[Column]:
+    """Return the columns of a table in the order of its rows; none if there is no such table."""
+    described = connection.execute(
+        'SELECT name, type, "notnull", pk FROM pragma_table_info(?)', (table,)
+    ).fetchall()
+    keys = sum(1 for *_, pk in described if pk)
+    return [
+        Column(name, kind, bool(not_null), is_rowid=kind == "INTEGER" and bool(pk) and keys == 1)
+        for name, kind, not_null, pk in described
+    ]
 
 
 def code_of(fault: BaseException) -> int:
@@ -339,12 +363,12 @@ def _repair_types(connection: sqlite3.Connection, table: str) -> int:
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
     """Use a write-ahead log; retry, since SQLite does not wait when it changes to one."""
-    ending = time.monotonic() + BUSY_SECONDS
+    deadline = time.monotonic() + BUSY_SECONDS
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL").fetchone()
         except sqlite3.OperationalError as fault:
-            if code_of(fault) != sqlite3.SQLITE_BUSY or time.monotonic() > ending:
+            if code_of(fault) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
             time.sleep(RETRY_SECONDS)
         else:

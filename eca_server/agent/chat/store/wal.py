@@ -258,14 +258,14 @@ def _repaired_log(log: _Log, damage: _Damage) -> tuple[bytes, bool]:
 def _leaves_sound(path: Path, log: bytes) -> bool:
     """Return whether the file is sound with this log, tried on a copy."""
     copy = path.with_name(f"{path.name}.try")
-    ending = time.monotonic() + SECONDS
+    deadline = time.monotonic() + SECONDS
     try:
         if path.stat().st_size > LARGEST_FILE:
             return False
         shutil.copy(path, copy)
         Path(f"{copy}-wal").write_bytes(log)
         with closing(sqlite3.connect(copy)) as connection:
-            connection.set_progress_handler(lambda: time.monotonic() > ending, _PACE)
+            connection.set_progress_handler(lambda: time.monotonic() > deadline, _PACE)
             checked = connection.execute("PRAGMA integrity_check(1)").fetchone()
             return bool(checked == ("ok",))
     except (OSError, sqlite3.DatabaseError, UnicodeDecodeError):

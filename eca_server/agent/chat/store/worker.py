@@ -187,8 +187,8 @@ class Worker:
         if self._closed or self._token is None:
             self._closed = True
             return True
-        ending = time.monotonic() + self.limits.rewrite
-        call = self.queue(lambda file: file.close(lambda: time.monotonic() > ending))
+        deadline = time.monotonic() + self.limits.rewrite
+        call = self.queue(lambda file: file.close(lambda: time.monotonic() > deadline))
         self._closed = True
         self._calls.put(None)
         with trio.CancelScope(shield=True, deadline=trio.current_time() + self.limits.close):

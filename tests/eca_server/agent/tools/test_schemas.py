@@ -162,7 +162,7 @@ TOOLS: list[tuple[Any, str, str, int, str]] = [
 
 
 def test_the_table_has_every_native_tool() -> None:
-    assert {name for _, name, *_ in TOOLS} == NATIVE_NAMES
+    assert {name for _, name, *_ in TOOLS} == NATIVE_NAMES, "give each a row in TOOLS"
 
 
 @pytest.mark.requirement("W-33f")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from eca_server.agent.chat.store import place, salvage
+from eca_server.agent.chat.store import place, salvage, schema
 from eca_server.agent.chat.store.rows import ChatSettings, TurnUsage
 from tests.eca_server.agent.chat.store.keeping import (
     WORKSPACE,
@@ -202,10 +202,12 @@ async def test_a_salvage_that_is_killed_begins_anew_and_brings_nothing_twice(
     overwrite(path, *DAMAGES["the header"])
     insert = salvage._insert
 
-    def killed(target: sqlite3.Connection, into: str, row: Sequence[Any]) -> int | None:
-        if into.startswith(table) and CHATS[10] in row:
+    def killed(
+        target: sqlite3.Connection, into: str, columns: str, row: Sequence[Any]
+    ) -> int | None:
+        if into == table and CHATS[10] in row:
             raise sqlite3.OperationalError("killed")
-        return insert(target, into, row)
+        return insert(target, into, columns, row)
 
     with monkeypatch.context() as patch:
         patch.setattr(salvage, "_insert", killed)
@@ -312,3 +314,20 @@ async def test_a_server_waits_while_another_looks_at_damage(
     assert ours.is_alone()
     assert len(waited) == 1
     ours.close()
+
+
+LATER = {"chat": "REAL", "usage": "TEXT", "settings": "BLOB", "before_image": "INTEGER"}
+
+
+@pytest.mark.parametrize("damage", ["the root of the messages", "the first page"])
+@pytest.mark.parametrize("programs", [salvage.PROGRAMS, "/no/such/directory"])
+async def test_a_damaged_file_that_is_older_than_a_column_loses_nothing(
+    path: Path, monkeypatch: pytest.MonkeyPatch, damage: str, programs: str
+) -> None:
+    step = [f"ALTER TABLE {table} ADD COLUMN later {kind}" for table, kind in LATER.items()]
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, step))
+    monkeypatch.setattr(salvage, "PROGRAMS", programs)
+    overwrite(path, *DAMAGES[damage])
+    async with opened(path) as ours:
+        assert await whole(ours) == CHATS
+    assert rows(path, "SELECT DISTINCT later FROM chat") == [(None,)]
