@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Final
@@ -47,7 +48,8 @@ class AgentCall:
         is_prepared: the text of its arguments was shown.
         is_written: its arguments are part of the answer.
         is_asking: its permission is being decided.
-        approved: the places of the call, if the user or the policy has approved it.
+        approved: the places of the call, if the policy has approved it; if the user has, those
+            that the question has shown.
         approves_changes: the approved call was one that changes its places, or has shown a change.
         command: the approved command, if it runs one.
     """
@@ -103,6 +105,21 @@ class AgentCall:
         """The paths on which the call works."""
         named = [*(each.path for each in self._diffs), *(each.path for each in self.locations)]
         return tuple(dict.fromkeys(named))
+
+    def shows(self, place: Place) -> bool:
+        """Return whether a question about the call names a place.
+
+        Diffs, the title and the input are shown, locations are not.
+        """
+        if any(each.path == place.text for each in self._diffs):
+            return True
+        names = [place.text, str(place.path), str(place.real_path)]
+        if place.root is not None:
+            names.append(str(place.real_path.relative_to(place.root.real_path)))
+        pattern = "|".join(map(re.escape, names))
+        whole_name = re.compile(rf"(?<![\w./\\-])(?:{pattern})(?![\w/\\-]|\.\w)")
+        texts = (shown_title(self.title), *_strings_in(self.arguments))
+        return any(whole_name.search(text) for text in texts)
 
     def details(self, cap: Cap) -> FileChangeDetails | None:
         """Return all changes of files as one, named after the first file; None: there are none."""
@@ -197,6 +214,14 @@ class AgentTool:
 
 async def _never() -> ToolOutput:
     raise ToolError("An agent runs its calls by itself.")
+
+
+def _strings_in(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _strings_in(each)
 
 
 def shown_title(title: str) -> str:

@@ -202,6 +202,22 @@ async def test_an_approval_covers_a_write_of_the_approved_edit_and_no_other(tmp_
         assert file.read_text() == "old"
 
 
+async def test_an_approval_covers_no_file_that_the_question_does_not_name(tmp_path):
+    work = tmp_path / "work"
+    by_diff, by_title, by_input, hidden = (work / name for name in ("a.py", "b.py", "c.py", "d.py"))
+    edit = ask(
+        title="Edit a.py, b.py and d.pyc",
+        diffs=[[str(by_diff), None, "new"]],
+        input={"paths": [{"more": str(by_input)}]},
+        locations=[str(each) for each in (by_diff, by_title, by_input, hidden)],
+    )
+    writes = "".join(f"write {each} new\n" for each in (by_diff, by_title, by_input, hidden))
+    async with chatting(tmp_path) as (ours, _):
+        got = await turn(ours, f"{edit}\n{writes}{DONE}", True, False)
+        assert [each["name"] for each in of_type(got, "toolCallRun")] == ["edit", "write_file"]
+    assert [each.exists() for each in (by_diff, by_title, by_input, hidden)] == [1, 1, 1, 0]
+
+
 async def test_a_call_whose_input_a_hook_changes_is_refused(tmp_path):
     changed = as_json({"updatedInput": {"command": "echo safe"}})
     call = ask(kind="execute", input={"command": "rm a"})
