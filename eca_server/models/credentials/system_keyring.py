@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from eca_protocol.errors import ECAError
+from eca_server.secret import Secret, mask
 
 SECONDS: Final = 15.0
 """The deadline of one access, including a prompt to the user."""
@@ -28,9 +29,9 @@ def get(provider: str) -> str | None:
     return None if text is None else str(text)
 
 
-def put(provider: str, text: str) -> None:
-    """Store a text for a provider; raise KeyringError."""
-    _answer(lambda keyring: keyring.set_password(_SERVICE, provider, text))
+def put(provider: str, text: str, secrets: Iterable[Secret]) -> None:
+    """Store a text with these secrets for a provider; raise KeyringError."""
+    _answer(lambda keyring: keyring.set_password(_SERVICE, provider, text), secrets)
 
 
 def remove_stored(provider: str) -> None:
@@ -43,7 +44,7 @@ def remove_stored(provider: str) -> None:
     _answer(delete)
 
 
-def _answer(ask: Callable[[Any], object]) -> object:
+def _answer(ask: Callable[[Any], object], secrets: Iterable[Secret] = ()) -> object:
     answers: list[object] = []
     faults: list[str] = []
 
@@ -52,8 +53,8 @@ def _answer(ask: Callable[[Any], object]) -> object:
             answers.append(ask(importlib.import_module("keyring")))
         except ImportError:
             faults.append("the package keyring is missing: pip install 'eca-protocol[keyring]'")
-        except Exception as error:  # noqa: BLE001 - each backend has its own errors
-            faults.append(str(error) or type(error).__name__)
+        except BaseException as error:  # noqa: BLE001 - each backend has its own errors
+            faults.append(mask(str(error), *secrets) or type(error).__name__)
 
     thread = threading.Thread(target=run, name="keyring", daemon=True)
     thread.start()

@@ -248,13 +248,31 @@ def test_a_keyring_that_fails_hangs_or_is_missing_is_reported(fake, tmp_path, mo
     def refuse(*_: str) -> None:
         raise RuntimeError("it is locked")
 
+    def quote(service: str, name: str, text: str) -> None:
+        raise RuntimeError(f"cannot store {json.loads(text)}")
+
+    def leave(*_: str) -> None:
+        raise SystemExit
+
     ours = in_keyring(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(fake, "set_password", refuse, raising=False)
         with pytest.raises(LoginsError, match="the system's keyring: it is locked"):
             ours.store("openai", Secret(KEY))
     assert not ours.path.exists()
+    with monkeypatch.context() as patch:
+        patch.setattr(fake, "set_password", quote, raising=False)
+        with pytest.raises(LoginsError, match=r"cannot store \{'key': '\*\*\*'\}"):
+            ours.store("openai", Secret(KEY))
     ours.store("openai", Secret(KEY))
+    with monkeypatch.context() as patch:
+        patch.setattr(fake, "get_password", leave, raising=False)
+        with pytest.raises(LoginsError, match="the system's keyring: SystemExit"):
+            in_keyring(tmp_path).unlock()
+    with monkeypatch.context() as patch:
+        patch.setattr(fake, "get_password", lambda *_: "[" * 100_000, raising=False)
+        with pytest.raises(LoginsError):
+            in_keyring(tmp_path).unlock()
     go_on = threading.Event()
     fake.get_password = lambda *_: go_on.wait(20) and None
     with monkeypatch.context() as patch:
