@@ -17,7 +17,7 @@ from eca_server.agent.chat.tool_call import ToolCall
 from eca_server.agent.mcp.tools import parts_within
 from eca_server.agent.tools.diff import file_change
 from eca_server.agent.tools.files import in_thread, printable
-from eca_server.agent.tools.output import Cap
+from eca_server.agent.tools.output import Cap, cut_mark
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.models.history import ImagePart, TextPart
 from eca_server.printable import printable_line
@@ -36,6 +36,7 @@ _CHANGED: Final = (
 )
 _LONGEST_NAME: Final = 60
 _LONGEST_TITLE: Final = 300
+_MOST_COMPARED: Final = 2**20  # characters of a call's diffs: about 0.4 s of work
 _MERGED: Final = ("title", "kind", "status", "content", "locations", "raw_input", "raw_output")
 
 
@@ -123,10 +124,10 @@ class AgentCall:
 
     def details(self, cap: Cap) -> FileChangeDetails | None:
         """Return all changes of files as one, named after the first file; None: there are none."""
-        changes = [
-            file_change(printable(each.path), each.old_text or "", each.new_text, cap=cap)
-            for each in self._diffs
-        ]
+        changes, size = [], 0
+        for diff in self._diffs:
+            size += len(diff.old_text or "") + len(diff.new_text)
+            changes.append(_change(diff, cap) if size <= _MOST_COMPARED else _uncompared(diff))
         if not changes:
             return None
         first, *more = changes
@@ -214,6 +215,21 @@ class AgentTool:
 
 async def _never() -> ToolOutput:
     raise ToolError("An agent runs its calls by itself.")
+
+
+def _change(diff: acp.DiffOfCall, cap: Cap) -> FileChangeDetails:
+    return file_change(printable(diff.path), diff.old_text or "", diff.new_text, cap=cap)
+
+
+def _uncompared(diff: acp.DiffOfCall) -> FileChangeDetails:
+    """Return the details of a change that takes too long to compare while other chats wait."""
+    old, new = diff.old_text or "", diff.new_text
+    return FileChangeDetails(
+        path=printable(diff.path),
+        diff=cut_mark(len(old.encode()) + len(new.encode()), "too large to be compared"),
+        lines_added=new.count("\n"),
+        lines_removed=old.count("\n"),
+    )
 
 
 def _strings_in(value: Any) -> Iterator[str]:
