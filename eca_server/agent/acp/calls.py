@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import attrs
@@ -36,6 +36,8 @@ _CHANGED: Final = (
 )
 _LONGEST_NAME: Final = 60
 _LONGEST_TITLE: Final = 300
+_MOST_PLACES: Final = 100  # that an approval of one call covers
+_MOST_SEARCHED: Final = 2**16  # characters of its title and input that may name them
 _MOST_COMPARED: Final = 2**20  # characters of a call's diffs: about 0.4 s of work
 _MERGED: Final = ("title", "kind", "status", "content", "locations", "raw_input", "raw_output")
 
@@ -107,20 +109,19 @@ class AgentCall:
         named = [*(each.path for each in self._diffs), *(each.path for each in self.locations)]
         return tuple(dict.fromkeys(named))
 
-    def shows(self, place: Place) -> bool:
-        """Return whether a question about the call names a place.
+    def shown_places(self, places: Sequence[Place]) -> tuple[Place, ...]:
+        """Return the places that a question about the call names, among the first ones.
 
         Diffs, the title and the input are shown, locations are not.
         """
-        if any(each.path == place.text for each in self._diffs):
-            return True
-        names = [place.text, str(place.path), str(place.real_path)]
-        if place.root is not None:
-            names.append(str(place.real_path.relative_to(place.root.real_path)))
-        pattern = "|".join(map(re.escape, names))
-        whole_name = re.compile(rf"(?<![\w./\\-])(?:{pattern})(?![\w/\\-]|\.\w)")
-        texts = (shown_title(self.title), *_strings_in(self.arguments))
-        return any(whole_name.search(text) for text in texts)
+        diffs = {diff.path for diff in self._diffs}
+        texts = sorted([shown_title(self.title), *_strings_in(self.arguments)], key=len)
+        text = "\n".join(texts)[:_MOST_SEARCHED]
+        return tuple(
+            place
+            for place in places[:_MOST_PLACES]
+            if place.text in diffs or _is_named(place, text)
+        )
 
     def details(self, cap: Cap) -> FileChangeDetails | None:
         """Return all changes of files as one, named after the first file; None: there are none."""
@@ -229,6 +230,18 @@ def _uncompared(diff: acp.DiffOfCall) -> FileChangeDetails:
         diff=cut_mark(len(old.encode()) + len(new.encode()), "too large to be compared"),
         lines_added=new.count("\n"),
         lines_removed=old.count("\n"),
+    )
+
+
+def _is_named(place: Place, text: str) -> bool:
+    """Return whether a text has a path of a place as a whole word."""
+    names = [place.text, str(place.path), str(place.real_path)]
+    if place.root is not None:
+        names.append(str(place.real_path.relative_to(place.root.real_path)))
+    return any(
+        name in text
+        and re.search(rf"(?<![\w./\\-]){re.escape(name)}(?![\w/\\-]|\.\w)", text) is not None
+        for name in names
     )
 
 

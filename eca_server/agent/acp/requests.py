@@ -152,7 +152,7 @@ class TurnRequests:
         await self.runner.look_at_known(step, tool, known.arguments, PendingChanges())
         places = () if step.prepared is None else step.prepared.places
         if call.state is CallState.WAITING:  # updates may name more before the approval
-            places = tuple(filter(known.shows, places))
+            places = known.shown_places(places)
         self.turn.show_call_progress("Calling tool", only_waiting=True)
         await wait_for_approval(call, self.turn)
         known.is_asking = False
