@@ -116,7 +116,9 @@ class AgentCall:
         """
         diffs = {diff.path for diff in self._diffs}
         texts = sorted([shown_title(self.title), *_strings_in(self.arguments)], key=len)
-        text = "\n".join(texts)[:_MOST_SEARCHED]
+        text = "\n".join(texts)
+        if len(text) > _MOST_SEARCHED:
+            text = f"{text[:_MOST_SEARCHED]}-"  # the cut ends no name
         return tuple(
             place
             for place in places[:_MOST_PLACES]
