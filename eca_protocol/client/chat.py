@@ -232,7 +232,8 @@ class Turn:
         """Send the prompt when the previous turn has ended, unless this one was stopped."""
         self._started = True
         client = self.chat.client
-        await client.wait_for_revision(methods.CHAT_PROMPT, self.params)
+        deadline = client.deadline
+        deadline = await client.wait_for_revision(methods.CHAT_PROMPT, self.params, deadline)
         await self.chat._start(self._inbox)
         if self.stopped:
             self._queue.finish()
@@ -244,7 +245,7 @@ class Turn:
             raise
         self._queue.follow(call)
         try:
-            self.response = await call.result(deadline=client.deadline)
+            self.response = await call.result(deadline=deadline)
         except RequestFailed:  # no other exception shows that the server runs no turn
             self._queue.fail("the server refused the prompt")
             raise

@@ -21,7 +21,7 @@ from eca_protocol.client.inbox import Inbox
 from eca_protocol.client.options import ConnectionOptions
 from eca_protocol.draft import codec_for
 from eca_protocol.endpoint import Method
-from eca_protocol.errors import ConnectionClosed, LocalProtocolError
+from eca_protocol.errors import ConnectionClosed, DeadlineExceeded, LocalProtocolError
 from eca_protocol.lifecycle import LifecycleGate, State
 from eca_protocol.message_transport import StreamTransport
 from eca_protocol.methods import ECA, INITIALIZE, ClientNotification, ClientRequest
@@ -159,9 +159,10 @@ class Session:
             LocalProtocolError: `method` is no row of the table.
         """
         _check_row(method)
-        await self.wait_for_revision(method, params)
+        limit = self.deadline if deadline is None else deadline
+        limit = await self.wait_for_revision(method, params, limit)
         call = self.start_request(method, params)
-        return await call.result(deadline=self.deadline if deadline is None else deadline)
+        return await call.result(deadline=limit)
 
     def start_request(self, method: ClientRequest[P, R], params: P) -> PendingCall[R]:
         """Send a request, and read on for its answer even if the inboxes are full.
@@ -184,11 +185,16 @@ class Session:
         else:
             self._held_notifications.append((method, params))
 
-    async def wait_for_revision(self, method: ClientRequest[P, Any], params: P) -> None:
+    async def wait_for_revision(
+        self, method: ClientRequest[P, Any], params: P, deadline: float | None
+    ) -> float | None:
         """Wait until the server's edition is known, if a request depends on it (W-16).
 
         A request depends on it if it exists only in CURRENT, or if it is a prompt behind such a
-        notification.
+        notification. Return the seconds of the request's `deadline` that are left.
+
+        Raises:
+            DeadlineExceeded: the edition is unknown after `deadline` seconds.
         """
         depends = not method.window.written_in(self.revision) or (
             isinstance(params, m.ChatPromptParams)
@@ -196,11 +202,19 @@ class Session:
                 params.variant is not None or params.trust is not None or self._held_notifications
             )
         )
-        if depends and not self._revision_is_known:
-            with anyio.move_on_after(CONFIGURED) as scope, self.keep_reading():
-                await self._configured.wait()
-            if scope.cancelled_caught:
-                self._held_notifications.clear()  # an older server does not know them
+        if not depends or self._revision_is_known:
+            return deadline
+        limit = CONFIGURED if deadline is None else min(CONFIGURED, deadline)
+        started = anyio.current_time()
+        with anyio.move_on_after(limit) as scope, self.keep_reading():
+            await self._configured.wait()
+        if scope.cancelled_caught:
+            if limit < CONFIGURED:
+                raise DeadlineExceeded("the server's first config/updated", limit)
+            self._held_notifications.clear()  # an older server does not know them
+        if deadline is None:
+            return None
+        return round(max(deadline - (anyio.current_time() - started), 0.0), 2)
 
     def _learn_revision(self, variants: Sequence[str] | None) -> None:
         """Set the edition that the server's first `config/updated` shows."""

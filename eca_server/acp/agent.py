@@ -176,8 +176,9 @@ class Agent:
         is_open = earlier is not None and not earlier.closing.is_set()
         if is_open or session_id in self._opening:
             raise RPCError(ErrorCode.INVALID_REQUEST, f"the session {session_id!r} is open")
-        if not Path(params.cwd).is_absolute():
-            raise RPCError(ErrorCode.INVALID_PARAMS, f"cwd: not an absolute path: {params.cwd!r}")
+        _check_absolute("cwd", params.cwd)
+        for index, path in enumerate(params.additional_directories):
+            _check_absolute(f"additionalDirectories[{index}]", path)
         session = self._opening[session_id] = Session(session_id, params.cwd, self._peer)
         return session
 
@@ -301,8 +302,8 @@ class Agent:
         from eca_protocol.messages import ChatListParams  # noqa: PLC0415
         from eca_protocol.methods import CHAT_LIST  # noqa: PLC0415
 
-        if params.cwd is not None and not Path(params.cwd).is_absolute():
-            raise RPCError(ErrorCode.INVALID_PARAMS, f"cwd: not an absolute path: {params.cwd!r}")
+        if params.cwd is not None:
+            _check_absolute("cwd", params.cwd)
         open_in = (each.cwd for each in self._sessions.values())
         folders = [params.cwd] if params.cwd else dict.fromkeys([str(Path.cwd()), *open_in])
         sessions: dict[str, acp.SessionInfo] = {}
@@ -403,6 +404,11 @@ async def _quietly(act: Callable[[], Awaitable[None]]) -> None:
         await act()
     except ECAError as error:
         sys.stderr.write(f"eca-server acp: {error}\n")
+
+
+def _check_absolute(member: str, path: str) -> None:
+    if not Path(path).is_absolute():
+        raise RPCError(ErrorCode.INVALID_PARAMS, f"{member}: not an absolute path: {path!r}")
 
 
 def _check_found(opened: ChatOpenResponse) -> None:

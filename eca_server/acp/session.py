@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import logging
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import attrs
 import trio
@@ -47,6 +47,17 @@ def _options_for(call: eca.ChatToolCallRunContent) -> tuple[acp.PermissionOption
     if all(command.approval_key is not None for command in commands):
         return _OPTIONS
     return tuple(option for option in _OPTIONS if option.kind != "allow_always")
+
+
+def _decision(
+    request: acp.RequestPermissionRequest, answer: acp.RequestPermissionResponse | None
+) -> ApprovalDecision:
+    """Return the user's decision: a rejection unless an offered approval was selected."""
+    if answer is None or answer.outcome.outcome != "selected":
+        return "reject"
+    if answer.outcome.option_id not in {option.option_id for option in request.options}:
+        return "reject"
+    return cast("ApprovalDecision", answer.outcome.option_id)
 
 
 def failure(error: ECAError) -> RPCError:
@@ -225,12 +236,8 @@ class Session:
             self._questions.pop((chat_id, call_id), None)
         if scope.cancel_called or not self._may_ask:
             return
-        chosen = None if answer is None else answer.outcome.option_id
-        decision: ApprovalDecision = "reject"
-        if chosen in {"allow", "allow_session"}:
-            decision = "allow" if chosen == "allow" else "allow_session"
         with contextlib.suppress(ECAError):
-            answer_call(self.client, chat_id, call_id, decision)
+            answer_call(self.client, chat_id, call_id, _decision(request, answer))
 
     async def _ask(self, method: str, params: Any) -> Any:
         """Return the client's answer; None if the request failed."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -91,7 +92,7 @@ def _steps(
     if "\0" in source:
         raise _DatasetInvalid(f"{source!r} is not a path")
     directory = manifest.resolve().parent
-    file = (directory / source).resolve()
+    file = Path(os.path.realpath(directory / source))  # in a loop of links pathlib fails
     if not allow_outside and not file.is_relative_to(directory):
         raise _DatasetInvalid(
             f"{source} is outside the manifest's folder; --allow-outside permits it"

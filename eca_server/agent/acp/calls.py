@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import attrs
@@ -16,7 +17,7 @@ from eca_server.agent.chat.tool_call import ToolCall
 from eca_server.agent.mcp.tools import parts_within
 from eca_server.agent.tools.diff import file_change
 from eca_server.agent.tools.files import in_thread, printable
-from eca_server.agent.tools.output import Cap
+from eca_server.agent.tools.output import Cap, cut_mark
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.models.history import ImagePart, TextPart
 from eca_server.printable import printable_line
@@ -35,6 +36,9 @@ _CHANGED: Final = (
 )
 _LONGEST_NAME: Final = 60
 _LONGEST_TITLE: Final = 300
+_MOST_PLACES: Final = 100  # that an approval of one call covers
+_MOST_SEARCHED: Final = 2**16  # characters of its title and input that may name them
+_MOST_COMPARED: Final = 2**20  # characters of a call's diffs: about 0.4 s of work
 _MERGED: Final = ("title", "kind", "status", "content", "locations", "raw_input", "raw_output")
 
 
@@ -47,7 +51,8 @@ class AgentCall:
         is_prepared: the text of its arguments was shown.
         is_written: its arguments are part of the answer.
         is_asking: its permission is being decided.
-        approved: the places of the call, if the user or the policy has approved it.
+        approved: the places of the call, if the policy has approved it; if the user has, those
+            that the question has shown.
         approves_changes: the approved call was one that changes its places, or has shown a change.
         command: the approved command, if it runs one.
     """
@@ -104,12 +109,28 @@ class AgentCall:
         named = [*(each.path for each in self._diffs), *(each.path for each in self.locations)]
         return tuple(dict.fromkeys(named))
 
+    def shown_places(self, places: Sequence[Place]) -> tuple[Place, ...]:
+        """Return the places that a question about the call names, among the first ones.
+
+        Diffs, the title and the input are shown, locations are not.
+        """
+        diffs = {diff.path for diff in self._diffs}
+        texts = sorted([shown_title(self.title), *_strings_in(self.arguments)], key=len)
+        text = "\n".join(texts)
+        if len(text) > _MOST_SEARCHED:
+            text = f"{text[:_MOST_SEARCHED]}-"  # the cut ends no name
+        return tuple(
+            place
+            for place in places[:_MOST_PLACES]
+            if place.text in diffs or _is_named(place, text)
+        )
+
     def details(self, cap: Cap) -> FileChangeDetails | None:
         """Return all changes of files as one, named after the first file; None: there are none."""
-        changes = [
-            file_change(printable(each.path), each.old_text or "", each.new_text, cap=cap)
-            for each in self._diffs
-        ]
+        changes, size = [], 0
+        for diff in self._diffs:
+            size += len(diff.old_text or "") + len(diff.new_text)
+            changes.append(_change(diff, cap) if size <= _MOST_COMPARED else _uncompared(diff))
         if not changes:
             return None
         first, *more = changes
@@ -197,6 +218,41 @@ class AgentTool:
 
 async def _never() -> ToolOutput:
     raise ToolError("An agent runs its calls by itself.")
+
+
+def _change(diff: acp.DiffOfCall, cap: Cap) -> FileChangeDetails:
+    return file_change(printable(diff.path), diff.old_text or "", diff.new_text, cap=cap)
+
+
+def _uncompared(diff: acp.DiffOfCall) -> FileChangeDetails:
+    """Return the details of a change that takes too long to compare while other chats wait."""
+    old, new = diff.old_text or "", diff.new_text
+    return FileChangeDetails(
+        path=printable(diff.path),
+        diff=cut_mark(len(old.encode()) + len(new.encode()), "too large to be compared"),
+        lines_added=new.count("\n"),
+        lines_removed=old.count("\n"),
+    )
+
+
+def _is_named(place: Place, text: str) -> bool:
+    """Return whether a text has a path of a place as a whole word."""
+    names = [place.text, str(place.path), str(place.real_path)]
+    if place.root is not None:
+        names.append(str(place.real_path.relative_to(place.root.real_path)))
+    return any(
+        name in text
+        and re.search(rf"(?<![\w./\\-]){re.escape(name)}(?![\w/\\-]|\.\w)", text) is not None
+        for name in names
+    )
+
+
+def _strings_in(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _strings_in(each)
 
 
 def shown_title(title: str) -> str:

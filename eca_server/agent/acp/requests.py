@@ -150,13 +150,16 @@ class TurnRequests:
         changes_files = known.changes_files  # updates may come before the approval
         self.writer.ensure_written(known)
         await self.runner.look_at_known(step, tool, known.arguments, PendingChanges())
+        places = () if step.prepared is None else step.prepared.places
+        if call.state is CallState.WAITING:  # updates may name more before the approval
+            places = known.shown_places(places)
         self.turn.show_call_progress("Calling tool", only_waiting=True)
         await wait_for_approval(call, self.turn)
         known.is_asking = False
         if call.state is not CallState.RUN:
             return False
         if step.prepared is not None:
-            original.approved, original.command = step.prepared.places, step.prepared.command
+            original.approved, original.command = places, step.prepared.command
             original.approves_changes = changes_files
         call.start()
         self.turn.show_call_progress("Calling tool")

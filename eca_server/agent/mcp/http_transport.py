@@ -43,6 +43,8 @@ _NOTICES: Final = 16  # our notifications and answers in flight
 _CLOGGED: Final = 16 * 2**20
 """The size of the unsent messages above which no messages are received, in bytes."""
 
+_RECONNECT_FLOORS: Final = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4)  # of the usual pause
+
 _OVERHEAD: Final = 1024  # bytes that an unsent message needs besides its body
 
 
@@ -65,6 +67,13 @@ class Timeouts:
     """Before each retry of a request that was not sent, or may be repeated."""
     close: float = 1.0
     """For `aclose`."""
+
+    def reconnect_floor(self, empty: int) -> float:
+        """Return the least time between two connections to one stream, whatever the server names.
+
+        It grows with the number of connections in a row that had no message.
+        """
+        return self.reconnect * _RECONNECT_FLOORS[min(empty, len(_RECONNECT_FLOORS) - 1)]
 
 
 class NotStreamable(MCPError):

@@ -234,13 +234,17 @@ class StreamableHTTP(HTTPTransport):
         Raises:
             HTTPError: it cannot be resumed.
         """
-        fruitless = 0
+        fruitless = empty = 0
+        opened = -math.inf
         while self._inbox.waits_for(message.id):
             if position.event_id is None or fruitless == _RESUMPTIONS:
                 raise HTTPError("broken", "the stream of the answer ended before it")
             pause = self._timeouts.reconnect if position.retry is None else position.retry
+            since_opened = trio.current_time() - opened
+            pause = max(pause, self._timeouts.reconnect_floor(empty) - since_opened)
             await trio.sleep(min(pause, self._timeouts.longest_reconnect))
-            before = position.event_id
+            before, events_before = position.event_id, position.events
+            opened = trio.current_time()
             try:
                 async with self._open_stream(position) as response:
                     if not is_events(response):
@@ -253,6 +257,7 @@ class StreamableHTTP(HTTPTransport):
             except HTTPError as error:
                 self._log.note(f"a stream was lost: {error}")
             fruitless = 0 if position.event_id != before else fruitless + 1
+            empty = 0 if position.events > events_before else empty + 1
 
     def _open_stream(
         self, position: StreamPosition, deadlines: Deadlines | None = None

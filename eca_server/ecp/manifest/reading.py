@@ -7,7 +7,6 @@ without checks, a key without effect on its grader.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +26,7 @@ from eca_server.ecp.manifest.model import (
     Scenario,
     Step,
 )
+from eca_server.ecp.manifest.patterns import pattern_problem
 
 GRADER_GROUP: Final = "ecp.graders"
 """The entry-point group of installed graders."""
@@ -247,12 +247,9 @@ class _Reader:
         if not pattern:
             self._document.add_error(node.start_mark, key, _NEEDED["pattern"])
             return
-        try:
-            re.compile(pattern)
-        except (re.error, RecursionError, OverflowError) as error:
-            self._document.add_error(
-                node.start_mark, key, f"expected a regular expression: {error}"
-            )
+        problem = pattern_problem(pattern)
+        if problem is not None:
+            self._document.add_error(node.start_mark, key, problem)
 
     def _installed_types(self, node: yaml.Node) -> tuple[str, ...]:
         """Return the types of installed graders; skip the search for a built-in type."""

@@ -31,6 +31,9 @@ _IN_KEYRING: Final = {"in": "keyring"}
 """The file's entry for a login that is in the system's keyring."""
 
 
+_SECRETS: Final = ("key", "access", "refresh", "clientSecret")  # members of a stored login
+
+
 class LoginsError(ECAError):
     """The file of logins cannot be read or written; the message says why."""
 
@@ -93,7 +96,7 @@ class Logins:
                 self._unlocked[name] = content if isinstance(content, dict) else {}
         except DataFileError as error:
             raise LoginsError(error.reason) from None
-        except (system_keyring.KeyringError, ValueError) as error:
+        except (system_keyring.KeyringError, ValueError, RecursionError) as error:
             raise LoginsError(str(error)) from None
 
     def _names_in_keyring(self) -> list[str]:
@@ -148,7 +151,8 @@ class Logins:
                 if stored is None or stored.logged_in_at != plain["loggedInAt"]:
                     raise LoginsError("it was removed or replaced meanwhile")
             if in_keyring:
-                system_keyring.put(provider, json.dumps(plain))
+                secrets = (Secret(plain[name]) for name in _SECRETS if plain.get(name))
+                system_keyring.put(provider, json.dumps(plain), secrets)
                 self._unlocked[provider] = plain
             providers[provider] = _IN_KEYRING if in_keyring else plain
 

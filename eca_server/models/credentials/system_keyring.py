@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
 
 from eca_protocol.errors import ECAError
+from eca_server.secret import Secret, mask
+
+R = TypeVar("R")
 
 SECONDS: Final = 15.0
 """The deadline of one access, including a prompt to the user."""
@@ -24,13 +27,17 @@ class KeyringError(ECAError):
 
 def get(provider: str) -> str | None:
     """Return the text stored for a provider, or None; raise KeyringError."""
-    text = _answer(lambda keyring: keyring.get_password(_SERVICE, provider))
-    return None if text is None else str(text)
+
+    def read(keyring: Any) -> str | None:
+        text = keyring.get_password(_SERVICE, provider)
+        return None if text is None else str(text)
+
+    return _answer(read)
 
 
-def put(provider: str, text: str) -> None:
-    """Store a text for a provider; raise KeyringError."""
-    _answer(lambda keyring: keyring.set_password(_SERVICE, provider, text))
+def put(provider: str, text: str, secrets: Iterable[Secret]) -> None:
+    """Store a text with these secrets for a provider; raise KeyringError."""
+    _answer(lambda keyring: keyring.set_password(_SERVICE, provider, text), secrets)
 
 
 def remove_stored(provider: str) -> None:
@@ -43,17 +50,18 @@ def remove_stored(provider: str) -> None:
     _answer(delete)
 
 
-def _answer(ask: Callable[[Any], object]) -> object:
-    answers: list[object] = []
+def _answer(ask: Callable[[Any], R], secrets: Iterable[Secret] = ()) -> R:
+    answers: list[R] = []
     faults: list[str] = []
 
     def run() -> None:
         try:
             answers.append(ask(importlib.import_module("keyring")))
-        except ImportError:
-            faults.append("the package keyring is missing: pip install 'eca-protocol[keyring]'")
-        except Exception as error:  # noqa: BLE001 - each backend has its own errors
-            faults.append(str(error) or type(error).__name__)
+        except BaseException as error:  # noqa: BLE001 - each backend has its own errors
+            if isinstance(error, ModuleNotFoundError) and error.name == "keyring":
+                faults.append("the package keyring is missing: pip install 'eca-protocol[keyring]'")
+            else:
+                faults.append(mask(str(error), *secrets) or type(error).__name__)
 
     thread = threading.Thread(target=run, name="keyring", daemon=True)
     thread.start()

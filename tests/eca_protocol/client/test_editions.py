@@ -8,7 +8,7 @@ import pytest
 from eca_protocol import messages as m
 from eca_protocol import methods
 from eca_protocol.client import connect, session
-from eca_protocol.errors import LocalProtocolError, RequestFailed
+from eca_protocol.errors import DeadlineExceeded, LocalProtocolError, RequestFailed
 from eca_protocol.methods import CHAT_LIST
 from eca_protocol.revisions import Revision, detect
 from eca_protocol.streams import memory_pair
@@ -142,6 +142,17 @@ async def test_a_server_that_never_announces_its_edition_is_taken_for_an_older_o
         await client.wait_for_config()
         assert await client.chat().query_commands()
         assert server.params_of("chat/promptSteer") == []
+
+
+async def test_the_deadline_of_a_request_limits_its_wait_for_the_edition():
+    async with connected() as (client, server):
+        with pytest.raises(DeadlineExceeded, match=r"after 0.02 s .* first config/updated"):
+            await client.request(CHAT_LIST, m.ChatListParams(), deadline=0.02)
+        client.deadline = 0.02
+        with pytest.raises(DeadlineExceeded, match=r"after 0.02 s .* first config/updated"):
+            await client.chat("c").prompt("hi", trust=True).text()
+        server.peer.notify("config/updated", OCTOBER)
+        assert await client.chat("c").prompt("hi", trust=True).start()
 
 
 OCTOBERS = {"chat/promptStop", "chat/toolCallApprove", "chat/toolCallReject"}

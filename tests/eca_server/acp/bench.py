@@ -27,6 +27,7 @@ class Editor:
 
     cwd: Path
     choice: str | None = "allow"
+    outcome: Any = "selected"
     log: list[Any] = attrs.field(factory=list)
     peer: Peer = attrs.field(init=False)
 
@@ -72,7 +73,7 @@ class Editor:
         self.log.append(params)
         if self.choice is None:
             await trio.sleep_forever()
-        outcome = m.PermissionOutcome(outcome="selected", option_id=self.choice)
+        outcome = m.PermissionOutcome(outcome=self.outcome, option_id=self.choice)
         if self.choice == "cancelled":
             outcome = m.PermissionOutcome(outcome="cancelled")
         return m.RequestPermissionResponse(outcome=outcome)

@@ -11,6 +11,7 @@ import trio
 from eca_protocol.acp import messages as m
 from eca_protocol.client import Client
 from eca_protocol.errors import RequestFailed, RPCError
+from eca_protocol.messages.marks import UnknownValue
 from eca_protocol.methods import CHAT_OPEN
 from eca_server.acp.blocks import message_of
 from tests.eca_server.acp.bench import editing
@@ -53,6 +54,24 @@ async def test_the_session_is_offered_where_it_has_an_effect(tmp_path, command, 
         (permission,) = editor.of(m.RequestPermissionRequest)
         kinds = [option.kind for option in permission.options]
         assert kinds == ["allow_once", *["allow_always"] * is_offered, "reject_once"]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "choice"),
+    [
+        (UnknownValue("undecided"), "allow"),
+        ("selected", "always"),
+        ("selected", "allow_session"),  # python3 was not offered for the session
+    ],
+)
+async def test_an_answer_that_selects_no_offered_option_rejects_the_call(tmp_path, outcome, choice):
+    async with editing(tmp_path, SCRIPT, choice=choice) as editor:
+        editor.outcome = outcome
+        session = (await editor.new()).session_id
+        call = json.dumps({"command": 'python3 -c \'open("made", "w")\''})
+        await editor.prompt(session, f"call eca_shell_command {call}")
+        assert editor.of(m.ToolCallUpdate)[-1].status == "failed"
+        assert not (tmp_path / "made").exists()
 
 
 async def test_a_request_for_permission_holds_up_no_other_call(tmp_path: Path) -> None:
@@ -269,9 +288,10 @@ async def test_what_no_session_can_be_is_refused(tmp_path: Path) -> None:
         params = m.NewSessionRequest(cwd=str(tmp_path), mcp_servers=(m.McpServer(name="x"),))
         with pytest.raises(RPCError, match="x has neither command nor url"):
             await editor.call("session/new", params)
-        relative = m.NewSessionRequest(cwd="here", mcp_servers=())
-        with pytest.raises(RPCError, match="not an absolute path"):
-            await editor.call("session/new", relative)
+        for changes in ({"cwd": "here"}, {"additional_directories": ("/", "here")}):
+            relative = m.NewSessionRequest(**{"cwd": "/", "mcp_servers": (), **changes})
+            with pytest.raises(RPCError, match="not an absolute path: 'here'"):
+                await editor.call("session/new", relative)
         unknown = m.ResumeSessionRequest(session_id="none", cwd=str(tmp_path))
         with pytest.raises(RPCError, match="no such session"):
             await editor.call("session/resume", unknown)

@@ -1,5 +1,6 @@
 """Datasets: rows become steps, and an error names file and line."""
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,7 @@ def test_a_source_is_a_file_of_the_manifest_s_folder(tmp_path, monkeypatch):
         file.write_text("input\na\n", "utf-8")
     (folder / "link.csv").symlink_to(tmp_path / "rows.csv")
     os.mkfifo(folder / "pipe.csv")
+    (folder / "loop.csv").symlink_to("loop.csv")
     monkeypatch.chdir("/")
     inside = with_rows(folder, source="${env:PLACE}/rows.csv")
     assert rows(load_datasets(inside, {"PLACE": "data"})) == [("a", None)]
@@ -122,6 +124,7 @@ def test_a_source_is_a_file_of_the_manifest_s_folder(tmp_path, monkeypatch):
         ("none.csv", "none.csv: No such file or directory"),
         ("data", "data is not a regular file"),
         ("pipe.csv", "pipe.csv is not a regular file"),
+        ("loop.csv", f"loop.csv: {os.strerror(errno.ELOOP)}"),
         ("a\0b", "'a\\x00b' is not a path"),
     ]:
         assert why in refusal(with_rows(folder, source=source))

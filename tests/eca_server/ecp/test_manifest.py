@@ -97,11 +97,28 @@ OF_SCENARIO = {
         "expected steps or a dataset, got both",
     ),
 }
+TOO_LARGE = (
+    "expected a smaller regular expression: its counted repetitions stand for more than "
+    "1,000,000 parts"
+)
 OF_GRADER = {
     "no regular expression": (
         *("{type: text_match, condition: regex, pattern: '('}", "9:53", ".pattern"),
         "expected a regular expression: missing ), unterminated subpattern at position 0",
     ),
+    **{
+        f"a regular expression that is too large, {number}": (
+            *(f"{{type: text_match, condition: regex, pattern: '{pattern}'}}", "9:53", ".pattern"),
+            TOO_LARGE,
+        )
+        for number, pattern in enumerate(
+            (
+                "(a{65000}){65000}",
+                "(?:x(?:[)]{2,}|[\\](]{99999}){0,3}){11}",
+                "(" + "ab[cd]" * 400 + "){1000,}",
+            )
+        )
+    },
     "no value": (
         *("{type: text_match, condition: equals}", "9:7", ".value"),
         "expected the text to compare with, got none",

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from eca_protocol import json
-from eca_server.agent.acp import agents, requests, terminals
+from eca_server.agent.acp import agents, calls, requests, terminals
 from eca_server.agent.tools.approval import Decision
 from eca_server.agent.tools.permissions import Permissions
 from tests.eca_server.agent.acp.chatting import (
@@ -202,6 +202,22 @@ async def test_an_approval_covers_a_write_of_the_approved_edit_and_no_other(tmp_
         assert file.read_text() == "old"
 
 
+async def test_an_approval_covers_no_file_that_the_question_does_not_name(tmp_path):
+    work = tmp_path / "work"
+    by_diff, by_title, by_input, hidden = (work / name for name in ("a.py", "b.py", "c.py", "d.py"))
+    edit = ask(
+        title="Edit a.py, b.py and d.pyc",
+        diffs=[[str(by_diff), None, "new"]],
+        input={"paths": [{"more": str(by_input)}]},
+        locations=[str(each) for each in (by_diff, by_title, by_input, hidden)],
+    )
+    writes = "".join(f"write {each} new\n" for each in (by_diff, by_title, by_input, hidden))
+    async with chatting(tmp_path) as (ours, _):
+        got = await turn(ours, f"{edit}\n{writes}{DONE}", True, False)
+        assert [each["name"] for each in of_type(got, "toolCallRun")] == ["edit", "write_file"]
+    assert [each.exists() for each in (by_diff, by_title, by_input, hidden)] == [1, 1, 1, 0]
+
+
 async def test_a_call_whose_input_a_hook_changes_is_refused(tmp_path):
     changed = as_json({"updatedInput": {"command": "echo safe"}})
     call = ask(kind="execute", input={"command": "rm a"})
@@ -292,6 +308,19 @@ async def test_a_call_that_still_asks_when_the_agent_ends_is_rejected(tmp_path):
         assert [c["type"] for c in got if "toolCall" in c["type"]][-1] == "toolCallRejected"
         assert finishes(got) == 1
         assert text(await turn(ours, "say next")) == "next"
+
+
+async def test_diffs_that_would_hold_up_all_chats_are_not_compared(tmp_path, monkeypatch):
+    monkeypatch.setattr(calls, "_MOST_COMPARED", 20)
+    diffs = [["/w/a", "old\n", "new\n"], ["/w/b", "old\n" * 2, "new\n" * 3]]
+    call = tool(title="Edit", kind="edit", input={"x": 1}, status="completed", diffs=diffs)
+    async with chatting(tmp_path) as (ours, _):
+        details = of_type(await turn(ours, call), "toolCalled")[0]["details"]
+    assert details["diff"].split("\n") == [
+        *("@@ -1 +1 @@", "-old", "+new", "--- /w/b", "+++ /w/b"),
+        "... cut, 20 bytes left out ... (too large to be compared)",
+    ]
+    assert (details["linesAdded"], details["linesRemoved"]) == (4, 3)
 
 
 @pytest.mark.parametrize("offers", ["resume", "load", "nothing"])

@@ -221,6 +221,18 @@ async def test_a_stream_that_brings_nothing_is_not_taken_up_for_ever():
     assert len(again) == 5
 
 
+async def test_a_stream_that_ends_at_once_each_time_is_resumed_a_few_times_a_second():
+    async def advances(exchange: web.Exchange) -> None:
+        position = len(exchange.server.exchanges)
+        await breaks_off(b"id: %d\nretry: 0\ndata:\n\n" % position)(exchange)
+
+    on = {"tools/call": advances, "GET": advances}
+    patient = attrs.evolve(web.QUICK, reconnect=1.0, longest_reconnect=1.0)
+    async with web.serving(on, timeouts=patient) as (server, session):
+        assert (await error_of(web.call(session, deadline=1))).kind == "timeout"
+    assert len(server.of("GET")) < 20, "each connection has a new position"
+
+
 async def test_a_list_that_is_lost_and_a_busy_server_are_asked_again():
     async def breaks_once(exchange: web.Exchange) -> None:
         attempt = len(exchange.server.of("tools/list"))
