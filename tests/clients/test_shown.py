@@ -9,7 +9,7 @@ import pytest
 
 from eca_server.client.profiles import ClientProfile, Display, Writing
 from tests.clients.editors import EMACS, VSCODE, answer, configured, send
-from tests.clients.shown import Block, buffer_of, page_of
+from tests.clients.shown import Block, Buffer, Page
 from tests.eca_server.stranger import Stranger, content_of
 
 OCTOBER = EMACS
@@ -37,7 +37,7 @@ def test_a_system_text_is_a_message_or_a_paragraph_of_its_own(arrive):
     for hello in (VSCODE, EMACS):
         server = arrive(hello, ALLOWED)
         prompt(server, 5, "say Some words here", "fail quota the account is empty")
-        page, buffer = page_of(server.received), buffer_of(server.received)
+        page, buffer = Page(server.received), Buffer(server.received)
         assert page.chats["c"].texts("assistant") == ["Some words here"]
         [failure] = page.chats["c"].texts("system")
         assert "the account is empty" in failure
@@ -53,11 +53,11 @@ def test_a_reopened_chat_looks_as_it_looked(arrive, tmp_path):
     prompt(
         server, 5, "think hm", f"call eca_write_file {file}", "cite https://x.example x", "say Y"
     )
-    shown.append([*page_of(server.received).chats["c"].blocks.values()])
+    shown.append([*Page(server.received).chats["c"].blocks.values()])
     assert server.leave() == 0
     server = arrive(VSCODE, ALLOWED)
     assert answer(server, OPEN % 7)["result"]["found"]
-    page = page_of(server.received)
+    page = Page(server.received)
     shown.append([*page.chats["c"].blocks.values()])
     assert not page.chats["c"].busy
     before, after = shown
@@ -74,7 +74,7 @@ def test_a_reopened_chat_looks_as_it_looked(arrive, tmp_path):
 def test_a_picture_is_shown_or_linked(arrive, hello, images):
     server = arrive(hello, ALLOWED)
     prompt(server, 5, "draw ff0000")
-    assert buffer_of(server.received).images == images
+    assert Buffer(server.received).images == images
     links = "".join(
         content_of(each).get("text", "") for each in server.received if content_of(each)
     ).count(".png")
@@ -87,9 +87,9 @@ def test_a_message_is_read_by_every_user(arrive):
         server = arrive(hello, ALLOWED, folder="gone")
         prompt(server, 5, "say so")
         prompt(server, 6, "say so")
-        notices = page_of(server.received).chats["c"].texts("system")
+        notices = Page(server.received).chats["c"].texts("system")
         if hello is EMACS:
-            notices = [each for each in buffer_of(server.received).messages if "gone" in each]
+            notices = [each for each in Buffer(server.received).messages if "gone" in each]
         assert len(notices) == 1
         assert "gone" in notices[0]
 
@@ -108,7 +108,7 @@ def test_a_rejection_ends_the_turn_for_todays_clients(arrive, hello, answers):
         % json.dumps(content_of(pending_call)["id"]).encode(),
     )
     server.expect_finished()
-    chat = page_of(server.received).chats["c"]
+    chat = Page(server.received).chats["c"]
     assert chat.texts("assistant") == answers
     assert not chat.busy
     assert [each.state for each in chat.blocks.values() if each.kind == "call"] == ["rejected"]
