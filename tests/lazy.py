@@ -1,7 +1,9 @@
-"""Modules that are imported at first use: an SDK takes a second, and few workers test with it."""
+"""Modules imported at first use, as an SDK takes a second, or from a file beside the packages."""
 
 import importlib
+import importlib.util
 import sys
+from pathlib import Path
 from typing import Any
 
 
@@ -21,3 +23,13 @@ class LazyModule:
         if self._without:
             sys.modules.setdefault(self._without, None)  # type: ignore[arg-type]
         return getattr(importlib.import_module(self._name), name)
+
+
+def module_of(path: Path) -> Any:
+    """Execute a file as a module that no other imports."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -111,6 +112,13 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def pages(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The pages that are generated from the settings."""
+    monkeypatch.syspath_prepend(str(REPOSITORY / "docs"))
+    return importlib.import_module("settings_pages")
+
+
 def test_every_block_is_of_a_known_kind():
     kinds = {block.kind for block in BLOCKS}
     assert kinds - NOT_RUN == {"python", "sh", "json", "yaml"}
@@ -196,11 +204,8 @@ def test_the_guide_of_models_names_every_api_and_known_provider() -> None:
     assert not missing
 
 
-def test_every_key_of_the_configuration_reference_has_a_meaning_and_an_example(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.syspath_prepend(str(REPOSITORY / "docs"))
-    _, page = importlib.import_module("settings_pages").configuration()
+def test_every_key_of_the_configuration_reference_has_a_meaning_and_an_example(pages):
+    _, page = pages.configuration()
     settings = page.partition("## Keys of the top level")[2].partition("## Keys of upstream")[0]
     rows = [row for row in settings.splitlines() if row.startswith("| `")]
     assert len(rows) > 100
@@ -241,11 +246,8 @@ def test_every_command_of_a_chat_is_in_a_guide_and_in_a_test(directory: str) -> 
     assert not missing, f"write about each, as `/NAME`, in a file of {directory}"
 
 
-def test_every_variable_of_the_server_is_in_the_configuration_reference(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.syspath_prepend(str(REPOSITORY / "docs"))
-    _, page = importlib.import_module("settings_pages").configuration()
+def test_every_variable_of_the_server_is_in_the_configuration_reference(pages):
+    _, page = pages.configuration()
     server = (REPOSITORY / "eca_server").rglob("*.py")
     text = "".join(path.read_text("utf-8") for path in server)
     names = {*re.findall(r'"((?:ECA|XDG)_[A-Z_]+)"', text)}
@@ -254,20 +256,16 @@ def test_every_variable_of_the_server_is_in_the_configuration_reference(
     assert not {name for name in names - internal if f"| `{name}` |" not in page}
 
 
-def test_the_reference_of_tools_has_every_native_tool(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(REPOSITORY / "docs"))
-    _, page = importlib.import_module("settings_pages").commands()
+def test_the_reference_of_tools_has_every_native_tool(pages):
+    _, page = pages.commands()
     listed = {*re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)}
     assert listed == {*NATIVE_NAMES, SPAWN_TOOL} - {"search_tools", "call_tool"}
 
 
-def test_the_reference_of_the_api_has_each_name_of_the_package(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.syspath_prepend(str(REPOSITORY / "docs"))
-    pages = dict(importlib.import_module("generated_pages")._api())
-    assert "api-eca_protocol-client.rst" in pages
-    listed = {*re.findall(r"^\| \{py:obj\}`(\w+) <", pages["api.md"], re.MULTILINE)}
+def test_the_reference_of_the_api_has_each_name_of_the_package(pages):
+    api = dict(importlib.import_module("generated_pages")._api())
+    assert "api-eca_protocol-client.rst" in api
+    listed = {*re.findall(r"^\| \{py:obj\}`(\w+) <", api["api.md"], re.MULTILINE)}
     assert listed == {*eca_protocol.__all__} - {"messages", "methods", "sync"}
 
 

@@ -1,11 +1,12 @@
 """The fuzz targets hold for every input that is kept in the repository."""
 
-import importlib.util
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.lazy import module_of
 
 FUZZ = Path(__file__).resolve().parent.parent / "fuzz"
 TARGETS = sorted(path.stem.removeprefix("fuzz_") for path in FUZZ.glob("fuzz_*.py"))
@@ -15,21 +16,11 @@ ROWS = (FUZZ / "README.md").read_text()
 targets = pytest.mark.parametrize("target", TARGETS)
 
 
-def load(file: str) -> object:
-    """A file of the fuzz folder as a module."""
-    spec = importlib.util.spec_from_file_location(file, FUZZ / f"{file}.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture
 def check(target: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
     for file in SHARED:
-        monkeypatch.setitem(sys.modules, file, load(file))
-    return load(f"fuzz_{target}").check
+        monkeypatch.setitem(sys.modules, file, module_of(FUZZ / f"{file}.py"))
+    return module_of(FUZZ / f"fuzz_{target}.py").check
 
 
 @targets
@@ -46,7 +37,7 @@ def test_a_target_holds_for_each_stored_input(target, check):
 
 @targets
 def test_a_target_has_texts_an_invariant_and_a_row(target):
-    runner = load("runner")
+    runner = module_of(FUZZ / "runner.py")
     assert all(isinstance(word, bytes) for word in runner.words(target))
     assert runner.words(target)
     assert (FUZZ / f"fuzz_{target}.py").read_text().startswith('"""')

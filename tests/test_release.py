@@ -1,7 +1,6 @@
 """The parts of a release: version and notes, the lock, the packages, the workflows."""
 
 import datetime as dt
-import importlib.util
 import json
 import os
 import re
@@ -10,10 +9,11 @@ import sys
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import pytest
 
+from tests.lazy import module_of
 from tests.node import node, node_modules
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -21,14 +21,9 @@ WORKFLOWS = sorted((REPOSITORY / ".github" / "workflows").glob("*.yml"))
 DATE = dt.date(2026, 12, 1)
 
 
-def script(name: str) -> ModuleType:
+def script(name: str) -> Any:
     """Return a script of `.ci` as a module."""
-    spec = importlib.util.spec_from_file_location(f"ci_{name}", REPOSITORY / ".ci" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_of(REPOSITORY / ".ci" / f"{name}.py")
 
 
 release = script("release")
@@ -242,11 +237,7 @@ def test_the_binary_starts_itself_as_the_package_starts_its_module():
 
 
 def test_children_of_the_binary_have_the_environment_that_it_was_started_with(monkeypatch):
-    spec = importlib.util.spec_from_file_location("eca_entry", ENTRY)
-    assert spec is not None
-    assert spec.loader is not None
-    entry = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(entry)
+    entry = module_of(ENTRY)
     environ = {"LD_LIBRARY_PATH": "bundle", "LD_LIBRARY_PATH_ORIG": "mine", "_PYI_X": "1", "A": "b"}
     monkeypatch.setattr(os, "environ", environ)
     entry.restore_environment()

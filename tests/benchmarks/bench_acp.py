@@ -1,9 +1,9 @@
 """The cost of the ACP bridge: the time of a delta through it, and its start.
 
-Run it from the repository: `python tests/benchmarks/bench_acp.py`. An ECA server writes 10,000
-deltas a second, each with the time it was written; a client notes when it has each whole, from the
-server itself and as an ACP client from `eca-server acp -- SERVER`. Bounds: 0.2 ms more in the
-median, and 1.2x the CPU time of `eca-server server` to the answer of `initialize`.
+An ECA server writes 10,000 deltas a second, each with the time it was written; a client notes when
+it has each whole, from the server itself and as an ACP client from `eca-server acp -- SERVER`.
+Bounds: 0.2 ms more in the median, and 1.2x the CPU time of `eca-server server` to the answer of
+`initialize`.
 """
 
 import json
@@ -14,10 +14,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from bench_start import cpu_of, start_to_the_answer
-from report import Row, machine, print_rows, print_table
+from report import Row, at_most, in_turns, machine, print_table
 from rig import Rig, rig
 
 COUNT = 30_000
@@ -85,12 +86,19 @@ class Reader:
         while len(self.delays) < COUNT:
             data = os.read(self.output, 65_536)
             now = time.monotonic_ns()
+            assert data, f"it ended after {len(self.delays)} messages"
             data, end = self.rest + data, 0
             for written in WRITTEN.finditer(data):
                 self.delays.append((now - int(written[1])) / 1e6)
                 end = written.end()
             self.rest = data[end:]
         return self.delays
+
+
+def quantiles_of(delays: Sequence[float]) -> tuple[str, ...]:
+    """Return the cells of the median, 90% and 99%."""
+    ordered = sorted(delays)
+    return tuple(f"{ordered[int(len(ordered) * q)]:.3f}" for q in (0.5, 0.9, 0.99))
 
 
 def _message(number: int | None, method: str, params: Any) -> bytes:
@@ -139,14 +147,12 @@ def main() -> list[Row]:
     with rig() as here:
         rows, medians = [], []
         for name, run in (("direct", direct), ("through the bridge", bridged)):
-            ordered = sorted(run(here, server))
-            rows.append((name, *(f"{ordered[int(COUNT * q)]:.3f}" for q in (0.5, 0.9, 0.99))))
-            medians.append(statistics.median(ordered))
-        starts: dict[str, list[float]] = {"server": [], "acp": []}
-        acp_start(here), start_to_the_answer(here)  # the first time compiles
-        for _ in range(ROUNDS):
-            starts["acp"].append(acp_start(here))
-            starts["server"].append(start_to_the_answer(here))
+            delays = run(here, server)
+            rows.append((name, *quantiles_of(delays)))
+            medians.append(statistics.median(delays))
+        contenders = {"acp": partial(acp_start, here), "server": partial(start_to_the_answer, here)}
+        in_turns(contenders, 1)  # the first time compiles
+        starts = in_turns(contenders, ROUNDS)
     print_table(
         f"{COUNT} deltas, {PER_SECOND} a second: milliseconds from write to read",
         ("", "median", "90%", "99%"),
@@ -155,20 +161,12 @@ def main() -> list[Row]:
     adds = medians[1] - medians[0]
     ratio = statistics.median(starts["acp"]) / statistics.median(starts["server"])
     return [
-        Row(
+        at_most(
             f"a delta through the ACP bridge, median at {PER_SECOND} a second",
-            "<= 0.2 ms more",
-            f"{adds:.3f} ms",
-            adds <= 0.2,
+            *(adds, 0.2, " ms more"),
+            digits=3,
         ),
-        Row(
-            "`eca-server acp` to the answer of initialize, CPU",
-            "<= 1.2x of the server's",
-            f"{ratio:.2f}x",
-            ratio <= 1.2,
+        at_most(
+            "`eca-server acp` to the answer of initialize, CPU", ratio, 1.2, "x of the server's"
         ),
     ]
-
-
-if __name__ == "__main__":
-    print_rows(main())

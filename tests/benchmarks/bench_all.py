@@ -1,14 +1,15 @@
 """Every benchmark, then one table of what is promised and what was measured.
 
-Run it from the repository: `python tests/benchmarks/bench_all.py`; it takes some minutes. The load
-is printed with it: on a busy machine ratios hold and latencies do not. With `--compare BASE` it
-measures a revision or a checkout in turns with this one, and prints what moved; arguments name
-the benchmarks, such as `bench_peer`.
+Run it from the repository: `python tests/benchmarks/bench_all.py`; it takes some minutes. Arguments
+name some of the benchmarks, such as `bench_peer`. The load is printed with them: on a busy machine
+ratios hold and latencies do not. With `--compare BASE` it measures a revision or a checkout in
+turns with this one, and prints what moved.
 """
 
 import argparse
 import importlib
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,6 +27,7 @@ def main() -> None:
     parser.add_argument("--compare", metavar="BASE", help="a revision or a checkout's directory")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of a comparison")
     options = parser.parse_args()
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
     if unknown := [name for name in options.benchmarks if name not in BENCHMARKS]:
         parser.error(f"unknown: {', '.join(unknown)}; choose from {', '.join(BENCHMARKS)}")
     names = options.benchmarks or BENCHMARKS

@@ -1,10 +1,10 @@
 """A content notification to a typed message and back, beside lsprotocol, pydantic and cattrs.
 
-Run it from the repository: `python tests/benchmarks/bench_codec.py`. Each contender starts from
-bytes and ends in bytes, the JSON-RPC envelope included, on the same JSON engine. lsprotocol has
-no such message: nearest in shape is `textDocument/didOpen`, an object with texts inside another,
-nearest in meaning `$/progress`, whose inner object it leaves untyped. Bounds: both ways less than
-lsprotocol and than pydantic. Aims: reading at most 0.55 of lsprotocol's time, writing 0.4.
+Each contender starts from bytes and ends in bytes, the JSON-RPC envelope included, on the same JSON
+engine. lsprotocol has no such message: nearest in shape is `textDocument/didOpen`, an object with
+texts inside another, nearest in meaning `$/progress`, whose inner object it leaves untyped. Bounds:
+both ways less than lsprotocol and than pydantic. Aims: reading at most 0.55 of lsprotocol's time,
+writing 0.4.
 """
 
 import json as stdlib_json
@@ -17,7 +17,7 @@ import orjson
 import pydantic
 from cattrs.strategies import configure_tagged_union
 from lsprotocol import converters, types
-from report import Row, compare, machine, print_rows
+from report import Row, compare, machine
 
 from eca_protocol.codec import Codec
 from eca_protocol.jsonrpc import Notification, classify
@@ -200,7 +200,3 @@ def main() -> list[Row]:
             what = f"typed content both ways beside {other}, {name}"
             rows.append(Row(what, "< 1x", f"{ratio:.2f}x", ratio < 1))
     return rows
-
-
-if __name__ == "__main__":
-    print_rows(main())

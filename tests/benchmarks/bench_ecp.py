@@ -1,24 +1,20 @@
 """Our runtime of ECP beside upstream's: many scenarios, a start, and memory.
 
-Run it from the repository: `python tests/benchmarks/bench_ecp.py`. Bounds: 1,000 trivial scenarios
-at least 5x faster with one agent that is reset in between; a start (`--help`, and a run of one
-scenario) at least 3x; memory flat from the 1,000th to the 10,000th scenario. The agent is a few
-lines that start in some 10 ms. Upstream cannot keep a process: its runs, as our own with a fresh
-process for each scenario, are measured over fewer scenarios, and what one more of them costs is
-the slope between a short run and a longer one. Times are on the clock, contenders take turns, the
-best round of each counts.
+Bounds: 1,000 trivial scenarios at least 5x faster with one agent that is reset in between; a start
+(`--help`, and a run of one scenario) at least 3x; memory flat from the 1,000th to the 10,000th
+scenario. The agent is a few lines that start in some 10 ms. Upstream cannot keep a process: its
+runs, as our own with a fresh process for each scenario, are measured over fewer scenarios, and what
+one more of them costs is the slope between a short run and a longer one. Times are on the clock,
+contenders take turns, the best round of each counts.
 """
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from functools import partial
 
-from report import Row, machine, print_rows, print_table
-from rig import ROOT, Rig, rig
-
-sys.path.insert(0, str(ROOT))
+from report import Row, at_least, at_most, clock_of, in_turns, machine, print_table
+from rig import Rig, rig
 
 from tests.environments import programs
 
@@ -94,16 +90,16 @@ class Bench:
 
     def seconds(self, *command: str) -> float:
         """Return the seconds that a command takes; it has to succeed."""
-        began = time.perf_counter()
-        subprocess.run(
-            command,
-            check=True,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            cwd=self._here.folder,
-            env=self._here.environment,
-        )
-        return time.perf_counter() - began
+        return clock_of(
+            lambda: subprocess.run(
+                command,
+                check=True,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                cwd=self._here.folder,
+                env=self._here.environment,
+            )
+        )()
 
     def run(self, program: tuple[str, ...], count: int, *flags: str) -> float:
         """Return the seconds that a run of so many scenarios takes."""
@@ -124,13 +120,8 @@ class Bench:
 
 def best_of(rounds: int, contenders: dict[str, Callable[[], float]]) -> dict[str, float]:
     """The least seconds of each, after a first time that compiles."""
-    for run in contenders.values():
-        run()
-    best = dict.fromkeys(contenders, float("inf"))
-    for _ in range(rounds):
-        for name, run in contenders.items():
-            best[name] = min(best[name], run())
-    return best
+    in_turns(contenders, 1)
+    return {name: min(each) for name, each in in_turns(contenders, rounds).items()}
 
 
 def runs(bench: Bench) -> Row:
@@ -169,8 +160,7 @@ def runs(bench: Bench) -> Row:
     )
     print(f"  the agent alone, started and ended: {best['bare'] * 1e3:.1f} ms")
     ratio = totals["upstream 0.10.0"] / best["reused"]
-    what = f"ECP: {MANY} scenarios, one agent that is reset"
-    return Row(what, f">= {FASTER:g}x faster", f"{ratio:.1f}x", ratio >= FASTER)
+    return at_least(f"ECP: {MANY} scenarios, one agent that is reset", ratio, FASTER, "x faster")
 
 
 def starts(bench: Bench) -> list[Row]:
@@ -205,7 +195,7 @@ def starts(bench: Bench) -> list[Row]:
         ],
     )
     return [
-        Row(f"ECP: start, {command}", f">= {START:g}x faster", f"{ratio:.1f}x", ratio >= START)
+        at_least(f"ECP: start, {command}", ratio, START, "x faster")
         for command, ratio in ratios.items()
         if command != "validate"
     ]
@@ -218,19 +208,11 @@ def memory(bench: Bench) -> Row:
         ("after", "MiB"),
         [("1,000 scenarios", f"{first:.2f}"), ("10,000 scenarios", f"{last:.2f}")],
     )
-    growth = last - first
-    bound = f"<= {GROWTH:g} MiB"
-    return Row("ECP: growth over 9,000 scenarios", bound, f"{growth:.2f} MiB", growth <= GROWTH)
+    return at_most("ECP: growth over 9,000 scenarios", last - first, GROWTH, " MiB")
 
 
 def main() -> list[Row]:
     print(machine("trio", "anyio"))
     with rig() as here:
         bench = Bench(here)
-        rows = [runs(bench), *starts(bench), memory(bench)]
-    print_rows(rows)
-    return rows
-
-
-if __name__ == "__main__":
-    main()
+        return [runs(bench), *starts(bench), memory(bench)]

@@ -1,7 +1,6 @@
 """Framing and JSON of 150-byte deltas, both ways, beside bare JSON loops and other readers.
 
-Run it from the repository: `python tests/benchmarks/bench_framing.py`. Aims: at most 1.25x the
-bare loop of the standard library, at most 0.75x with the extra `speed`.
+Aims: at most 1.25x the bare loop of the standard library, at most 0.75x with the extra `speed`.
 """
 
 import io
@@ -13,7 +12,7 @@ from typing import Any
 
 import orjson
 import pygls.io_
-from report import Row, compare, machine, print_rows
+from report import Row, at_most, compare, machine
 
 from eca_protocol import json
 from eca_protocol.framing import ContentLengthDecoder, encode_frame
@@ -87,13 +86,8 @@ def main() -> list[Row]:
         baseline="bare stdlib json",
         number=COUNT,
     )
-    rows = []
-    for name, bound in (("stdlib json", 1.25), ("orjson", 0.75)):
-        ratio = ratios[f"ours, {name}, pieces of 65536"]
-        what = f"framing and JSON beside bare stdlib json, {name}"
-        rows.append(Row(what, f"<= {bound}x", f"{ratio:.2f}x", ratio <= bound))
-    return rows
-
-
-if __name__ == "__main__":
-    print_rows(main())
+    what = "framing and JSON beside bare stdlib json, {}"
+    return [
+        at_most(what.format(name), ratios[f"ours, {name}, pieces of 65536"], bound)
+        for name, bound in (("stdlib json", 1.25), ("orjson", 0.75))
+    ]

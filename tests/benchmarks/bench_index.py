@@ -1,10 +1,10 @@
 """The file index on a repository of 100,000 files, beside `git ls-files` itself.
 
-Run it from the repository: `python tests/benchmarks/bench_index.py`. Bound: an answer within
-200 ms while the index is being built, and at the start of a server whose predecessor has stored
-its listing, the first `chat/queryContext` included; 300 ms with a stored listing of 1,000,000
-files. Where nothing is stored yet, the first matches may be of the files listed so far. The delay
-is how much later than asked a sleeping task of the same loop woke up, at worst.
+Bound: an answer within 200 ms while the index is being built, and at the start of a server whose
+predecessor has stored its listing, the first `chat/queryContext` included; 300 ms with a stored
+listing of 1,000,000 files. Where nothing is stored yet, the first matches may be of the files
+listed so far. The delay is how much later than asked a sleeping task of the same loop woke up, at
+worst.
 """
 
 import subprocess
@@ -12,14 +12,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from itertools import product
 from pathlib import Path
 
 import trio
-from report import Row, machine, print_rows, print_table
+from report import Row, at_most, clock_of, machine, print_table
 from rig import BareClient, rig
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from eca_protocol.server.roots import Root
 from eca_server.system.threads import SWITCH_SECONDS
@@ -47,12 +46,10 @@ def make_repository(folder: Path) -> None:
     subprocess.run(["git", "add", "."], cwd=folder, check=True)
 
 
-def seconds_of_git(folder: Path) -> float:
-    began = time.perf_counter()
+def list_by_git(folder: Path) -> None:
     for kind in LISTINGS:
         command = ["git", "ls-files", "-z", kind, "--exclude-standard"]
         subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
-    return time.perf_counter() - began
 
 
 class Delay:
@@ -103,7 +100,8 @@ async def seconds_from_storage(root: Root, folder: Path) -> float:
 
 async def measure(folder: Path, stored: Path) -> list[Row]:
     root = Root(name="", uri="", path=folder, real_path=folder)
-    floor = min(seconds_of_git(folder) for _ in range(3))
+    by_git = clock_of(lambda: list_by_git(folder))
+    floor = min(by_git() for _ in range(3))
     index = FileIndex([root], stored_in=stored)
     delay = Delay()
     async with trio.open_nursery() as nursery:
@@ -153,17 +151,16 @@ async def measure(folder: Path, stored: Path) -> list[Row]:
 
 
 def row(what: str, seconds: float, bound: float = BOUND) -> Row:
-    return Row(what, f"<= {bound * 1e3:.0f} ms", f"{seconds * 1e3:.0f} ms", seconds <= bound)
+    return at_most(what, seconds * 1e3, bound * 1e3, " ms", digits=0)
 
 
 def queries(client: BareClient) -> list[float]:
     """Seconds until each of the first queries was answered, one after the other."""
-    waits = []
-    for query in QUERIES:
-        began = time.perf_counter()
-        client.request("chat/queryContext", {"query": query, "contexts": []})
-        waits.append(time.perf_counter() - began)
-    return waits
+    method = "chat/queryContext"
+    return [
+        clock_of(partial(client.request, method, {"query": query, "contexts": []}))()
+        for query in QUERIES
+    ]
 
 
 def main() -> list[Row]:
@@ -190,7 +187,3 @@ def main() -> list[Row]:
         row(f"the first chat/queryContext of the next {SERVERS} servers, worst", max(first)),
         row("the queries right behind it, worst", max(others)),
     ]
-
-
-if __name__ == "__main__":
-    print_rows(main())

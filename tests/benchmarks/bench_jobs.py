@@ -1,17 +1,15 @@
 """The time until a turn has ended after `chat/promptStop`, while 50 background jobs run and write.
 
-Run it from the repository: `python tests/benchmarks/bench_jobs.py`. Bounds, on an idle machine: the
-median with jobs is at most 2 ms above that without them, also while ten of them write as fast as
-they can (the others write a line ten times a second); all end within the 2 s of a shutdown, though
-they ignore TERM.
+Bounds, on an idle machine: the median with jobs is at most 2 ms above that without them, also while
+ten of them write as fast as they can (the others write a line ten times a second); all end within
+the 2 s of a shutdown, though they ignore TERM.
 """
 
 import json
-import time
 from statistics import median
 
 from bench_stop import stop_once
-from report import Row, machine, print_rows, print_table
+from report import Row, at_most, clock_of, machine, milliseconds, print_table
 from rig import FINISHED, SCRIPT, BareClient, rig
 
 TALKING, FLOODING = 40, 10
@@ -42,26 +40,16 @@ def main() -> list[Row]:
         talking = stops(client)
         start_jobs(client, FLOODS, FLOODING)
         flooding = stops(client)
-        begun = time.perf_counter()
-        client.request("shutdown", None)
-        ended = time.perf_counter() - begun
+        ended = clock_of(lambda: client.request("shutdown", None))()
     figures = {"no job": alone, f"{TALKING} jobs": talking, f"and {FLOODING} that flood": flooding}
     print_table(
         "Stop to finished, median, ms",
         ("beside", "ms"),
-        [(name, f"{seconds * 1e3:.2f}") for name, seconds in figures.items()],
+        [(name, *milliseconds(seconds)) for name, seconds in figures.items()],
     )
-    rows = [
-        Row(
-            f"stop to finished beside {beside}, more than alone",
-            "<= 2 ms",
-            f"{(seconds - alone) * 1e3:.2f} ms",
-            seconds - alone <= 0.002,
-        )
-        for beside, seconds in (("40 jobs", talking), ("50 jobs, 10 flooding", flooding))
+    what = "stop to finished beside {}, more than alone"
+    return [
+        at_most(what.format("40 jobs"), (talking - alone) * 1e3, 2, " ms"),
+        at_most(what.format("50 jobs, 10 flooding"), (flooding - alone) * 1e3, 2, " ms"),
+        at_most("50 jobs that ignore TERM end", ended, 2, " s"),
     ]
-    return [*rows, Row("50 jobs that ignore TERM end", "<= 2 s", f"{ended:.2f} s", ended <= 2)]
-
-
-if __name__ == "__main__":
-    print_rows(main())

@@ -1,16 +1,15 @@
 """The start and the cost of a turn in a long chat and in a short one; a long answer.
 
-Run it from the repository: `python tests/benchmarks/bench_long_chat.py`. Bounds: with 2,000
-messages a turn starts within 1.5 times what it takes with 20, from the write of the prompt to the
-last byte of the request at the provider; a delta costs the same however long the answer is. The
-whole history is sent with each request, and taken in at the other end: that share grows. CPU is
-that of the server's main thread.
+Bounds: with 2,000 messages a turn starts within 1.5 times what it takes with 20, from the write of
+the prompt to the last byte of the request at the provider; a delta costs the same however long the
+answer is. The whole history is sent with each request, and taken in at the other end: that share
+grows. CPU is that of the server's main thread.
 """
 
 import time
 from statistics import median
 
-from report import Row, machine, print_rows, print_table
+from report import Row, at_most, machine, milliseconds, print_table
 from rig import FINISHED, SCRIPTED, BareClient, ProviderByHand, rig
 
 SHORT, MIDDLE, LONG = LENGTHS = (20, 200, 2_000)
@@ -63,7 +62,7 @@ def main() -> list[Row]:
     print_table(
         "A turn, by the history's length",
         ("messages", "ms to the request", "CPU ms in all"),
-        [(f"{n:,}", f"{walls[n] * 1e3:.2f}", f"{cpus[n] * 1e3:.2f}") for n in LENGTHS],
+        [(f"{n:,}", *milliseconds(walls[n], cpus[n])) for n in LENGTHS],
     )
     print_table(
         "A delta, by the answer's length",
@@ -74,16 +73,7 @@ def main() -> list[Row]:
     growth = by_deltas[DELTAS[1]] / by_deltas[DELTAS[0]]
     beside = f"after {LONG:,} messages beside {SHORT}"
     return [
-        Row(f"start of a turn {beside}", f"<= {BOUND}x", f"{start:.2f}x", start <= BOUND),
-        Row(f"CPU of a turn {beside}", f"<= {BOUND}x", f"{cost:.2f}x", cost <= BOUND),
-        Row(
-            f"a delta of {DELTAS[1]:,} beside one of {DELTAS[0]:,}",
-            "<= 1.2x",
-            f"{growth:.2f}x",
-            growth <= 1.2,
-        ),
+        at_most(f"start of a turn {beside}", start, BOUND),
+        at_most(f"CPU of a turn {beside}", cost, BOUND),
+        at_most(f"a delta of {DELTAS[1]:,} beside one of {DELTAS[0]:,}", growth, 1.2),
     ]
-
-
-if __name__ == "__main__":
-    print_rows(main())

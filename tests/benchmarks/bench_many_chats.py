@@ -1,17 +1,16 @@
 """Many chats that stream at once: none starves, and nothing is left of them in memory.
 
-Run it from the repository: `python tests/benchmarks/bench_many_chats.py`. Bounds: of 32 answers of
-20,000 deltas each that begin together the slowest ends within 1.5 times the time of the fastest;
-no chat is silent for longer than half a second while others speak; resident memory is flat from
-one such round to the next. Three processes take part (provider, server, client); the provider
-serves all chats in one task each.
+Bounds: of 32 answers of 20,000 deltas each that begin together the slowest ends within 1.5 times
+the time of the fastest; no chat is silent for longer than half a second while others speak;
+resident memory is flat from one such round to the next. Three processes take part (provider,
+server, client); the provider serves all chats in one task each.
 """
 
 import re
 import time
 from typing import NamedTuple
 
-from report import Row, machine, print_rows, print_table
+from report import Row, at_most, flat, machine, print_table
 from rig import SCRIPTED, BareClient, rig
 
 CHATS = 32
@@ -19,8 +18,9 @@ DELTAS = 20_000
 ROUNDS = (DELTAS, DELTAS)
 """Deltas of each answer; the first round brings what is allocated once."""
 
+HEAD = ("deltas each", "deltas/s", "CPU us", "first end", "last end", "silence ms", "peak", "left")
 MOST_UNEVEN = 1.5
-LONGEST_SILENCE = 0.5  # seconds
+LONGEST_SILENCE = 500  # milliseconds
 MOST_LEFT = 8  # MiB, of what a round with all of its answers takes at its peak
 LONGEST_END = 300
 """Bytes of a message that ends a turn, at most."""
@@ -83,16 +83,7 @@ def main() -> list[Row]:
         rounds = [stream_at_once(client, deltas) for deltas in ROUNDS]
     print_table(
         f"{CHATS} chats at once",
-        (
-            "deltas each",
-            "deltas/s",
-            "CPU us",
-            "first end",
-            "last end",
-            "silence ms",
-            "peak",
-            "left",
-        ),
+        HEAD,
         [
             (
                 f"{deltas:,}",
@@ -112,26 +103,7 @@ def main() -> list[Row]:
     retained_mib = rounds[-1].retained_mib
     what = f"{CHATS} chats at once"
     return [
-        Row(
-            f"{what}, slowest beside fastest",
-            f"<= {MOST_UNEVEN}x",
-            f"{uneven:.2f}x",
-            uneven <= MOST_UNEVEN,
-        ),
-        Row(
-            f"{what}, longest silence of one",
-            f"<= {LONGEST_SILENCE * 1e3:.0f} ms",
-            f"{silence * 1e3:.0f} ms",
-            silence <= LONGEST_SILENCE,
-        ),
-        Row(
-            f"{what}, memory after {CHATS * DELTAS:,}",
-            "flat",
-            f"{retained_mib:+.1f} MiB",
-            retained_mib < MOST_LEFT,
-        ),
+        at_most(f"{what}, slowest beside fastest", uneven, MOST_UNEVEN),
+        at_most(f"{what}, longest silence of one", silence * 1e3, LONGEST_SILENCE, " ms", digits=0),
+        flat(f"{what}, memory after {CHATS * DELTAS:,}", retained_mib, MOST_LEFT),
     ]
-
-
-if __name__ == "__main__":
-    print_rows(main())

@@ -1,14 +1,14 @@
 """Our MCP client and the official SDK's: import, start to the first tool list, a call, memory.
 
-Run it from the repository: `python tests/benchmarks/bench_mcp.py`. Bounds: each at least 3x better.
-A client is loaded when the first server is configured, into our server, which runs on trio and has
-loaded its own modules: that is where the figures begin, and what a client adds to it counts. Both
-speak to the same bare server, which answers as fast as Python can: over its standard streams, and
-over HTTP with JSON and with events. Each round is a process of its own; clients take turns; the
-best round of each counts. Times are CPU seconds of the client; of the start, import included, also
-those on the clock, where the bare server's own start is the same for all. The bounds are against
-the official client on trio; on asyncio, where it is quicker, it could not run inside our server,
-and is shown. A call over HTTP misses its bound: it is mostly httpcore and h11, which both use.
+Bounds: each at least 3x better. A client is loaded when the first server is configured, into our
+server, which runs on trio and has loaded its own modules: that is where the figures begin, and what
+a client adds to it counts. Both speak to the same bare server, which answers as fast as Python can:
+over its standard streams, and over HTTP with JSON and with events. Each round is a process of its
+own; clients take turns; the best round of each counts. Times are CPU seconds of the client; of the
+start, import included, also those on the clock, where the bare server's own start is the same for
+all. The bounds are against the official client on trio; on asyncio, where it is quicker, it could
+not run inside our server, and is shown. A call over HTTP misses its bound: it is mostly httpcore
+and h11, which both use.
 """
 
 import json
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from report import Row, machine, print_rows, print_table
+from report import Row, at_least, machine, print_table
 from rig import Rig, rig
 
 BOUND = 3.0
@@ -258,17 +258,10 @@ def rows_of(here: Rig, transport: str) -> Iterator[Row]:
         )
         ratio = best["official, trio"][what] / ours
         if what != "start on the clock" and (what != "import" or transport == "stdio"):
-            bound = f">= {BOUND:g}x better"
-            yield Row(f"MCP, {transport}: {what}", bound, f"{ratio:.1f}x", ratio >= BOUND)
+            yield at_least(f"MCP, {transport}: {what}", ratio, BOUND, "x better")
 
 
 def main() -> list[Row]:
     print(machine("trio", "anyio", "httpx", "mcp"))
     with rig() as here:
-        rows = [row for transport in TRANSPORTS for row in rows_of(here, transport)]
-    print_rows(rows)
-    return rows
-
-
-if __name__ == "__main__":
-    main()
+        return [row for transport in TRANSPORTS for row in rows_of(here, transport)]

@@ -1,11 +1,10 @@
 """Pipelined requests and a burst of notifications between two processes, beside other libraries.
 
-Run it from the repository: `python tests/benchmarks/bench_peer.py`. Every figure is taken by the
-contender itself at one end of real pipes, with its own library at the other end too; contenders
-take turns, the best round of each counts. vscode-jsonrpc is installed by npm into a temporary
-folder, and left out where that fails. Bounds: requests, and notifications that are typed where they
-arrive, at least 3x vscode-jsonrpc with orjson and 2x without; requests 1.5x the Agent Client
-Protocol's Python SDK.
+Every figure is taken by the contender itself at one end of real pipes, with its own library at the
+other end too; contenders take turns, the best round of each counts. vscode-jsonrpc is installed by
+npm into a temporary folder, and left out where that fails. Bounds: requests, and notifications that
+are typed where they arrive, at least 3x vscode-jsonrpc with orjson and 2x without; requests 1.5x
+the Agent Client Protocol's Python SDK.
 """
 
 import os
@@ -13,10 +12,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-from report import Row, machine, print_rows, print_table
+from report import Row, at_least, in_turns, machine, print_table
 
 from eca_protocol import json
 from eca_protocol.framing import encode_frame
@@ -99,22 +99,10 @@ connection.listen();
 
 def burst() -> bytes:
     """Content notifications of about 150 bytes each."""
-    return b"".join(
-        encode_frame(
-            json.dumps(
-                {
-                    "jsonrpc": "2.0",
-                    "method": "chat/contentReceived",
-                    "params": {
-                        "chatId": "chat-1",
-                        "role": "assistant",
-                        "content": {"type": "text", "text": f"words {n} of it"},
-                    },
-                }
-            )
-        )
-        for n in range(NOTIFICATIONS)
-    )
+    message: dict[str, Any] = {"jsonrpc": "2.0", "method": "chat/contentReceived"}
+    contents = ({"type": "text", "text": f"words {n} of it"} for n in range(NOTIFICATIONS))
+    params = ({"chatId": "chat-1", "role": "assistant", "content": each} for each in contents)
+    return b"".join(encode_frame(json.dumps({**message, "params": each})) for each in params)
 
 
 def with_vscode(folder: Path) -> bool:
@@ -142,11 +130,11 @@ def measure(
     senders: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, float]:
     """Operations a second of each, the best of the rounds; its sender writes into its stdin."""
-    best = dict.fromkeys(contenders, 0.0)
-    for _ in range(ROUNDS):
-        for name, command in contenders.items():
-            best[name] = max(best[name], once(command, folder, senders and senders[name]))
-    return best
+    measured = {
+        name: partial(once, command, folder, senders and senders[name])
+        for name, command in contenders.items()
+    }
+    return {name: max(each) for name, each in in_turns(measured, ROUNDS).items()}
 
 
 def once(command: Sequence[str], folder: Path, sends: Sequence[str] | None) -> float:
@@ -219,14 +207,12 @@ def main() -> list[Row]:
             for what, best in (("requests", answered), ("notifications", received))
             for engine, bound in (("orjson", 3.0), ("stdlib", 2.0))
         ]
-    ratios = [
-        (f"{what}, {engine}, against {other}", bound, best[f"ours, trio, {engine}"] / best[other])
+    return [
+        at_least(
+            f"{what}, {engine}, against {other}",
+            best[f"ours, trio, {engine}"] / best[other],
+            bound,
+            digits=2,
+        )
         for what, best, engine, other, bound in bounds
     ]
-    return [
-        Row(what, f">= {bound}x", f"{ratio:.2f}x", ratio >= bound) for what, bound, ratio in ratios
-    ]
-
-
-if __name__ == "__main__":
-    print_rows(main())

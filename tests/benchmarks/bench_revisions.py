@@ -1,15 +1,14 @@
 """The cost of a message in each edition of the protocol, relative to CURRENT.
 
-Run it from the repository: `python tests/benchmarks/bench_revisions.py`. A turn's contents are
-written by the codec of one side and read by that of the other, from types to bytes to types; so
-are a prompt and its answer. What counts as one is a message of ours: the draft writes several as
-one, or none. Bound: at most 1.10 times CURRENT.
+A turn's contents are written by the codec of one side and read by that of the other, from types to
+bytes to types; so are a prompt and its answer. What counts as one is a message of ours: the draft
+writes several as one, or none. Bound: at most 1.10 times CURRENT.
 """
 
 from collections.abc import Callable, Sequence
 
 import orjson
-from report import Row, compare, machine, print_rows
+from report import Row, at_most, compare, machine
 
 from eca_protocol import messages as m
 from eca_protocol.codec import MessageCodec
@@ -124,19 +123,15 @@ WAYS = {
 
 def main() -> list[Row]:
     print(machine("attrs", "cattrs", "orjson"))
-    rows = []
+    rows: list[Row] = []
     for what, way in WAYS.items():
         contenders = {revision.value: way(Line(revision)) for revision in Revision}
         ratios = compare(
             f"{what}, both ways", contenders, baseline=Revision.CURRENT.value, number=COUNT
         )
-        for revision in Revision:
-            if revision is not Revision.CURRENT:
-                ratio = ratios[revision.value]
-                name = f"{what} in {revision.value} beside CURRENT"
-                rows.append(Row(name, "<= 1.10x", f"{ratio:.2f}x", ratio <= 1.1))
+        rows += [
+            at_most(f"{what} in {name} beside CURRENT", ratio, 1.1)
+            for name, ratio in ratios.items()
+            if name != Revision.CURRENT.value
+        ]
     return rows
-
-
-if __name__ == "__main__":
-    print_rows(main())

@@ -1,20 +1,20 @@
 """The time of a `chat/rollback` of 200 files, relative to safe writes alone.
 
-Run it from the repository: `python tests/benchmarks/bench_rollback.py`. Bounds: 200 files of 8 KiB
-are back within three times what 200 files take that are written beside their place, synced, renamed
-and their folder synced by a bare loop, plus half a second; a server that is killed in the middle is
-followed by one that has put all of them back when it answers `chat/open`.
+Bounds: 200 files of 8 KiB are back within three times what 200 files take that are written beside
+their place, synced, renamed and their folder synced by a bare loop, plus half a second; a server
+that is killed in the middle is followed by one that has put all of them back when it answers
+`chat/open`.
 """
 
 import json
 import os
 import re
-import signal
-import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from report import Row, machine, print_rows, print_table
+from report import Row, clock_of, machine, print_table
 from rig import FINISHED, SCRIPT, SERVER, BareClient, Rig, rig
 
 FILES, TURNS = 200, 2
@@ -28,19 +28,14 @@ def paths(folder: Path) -> list[Path]:
     return [folder / f"file-{number}" for number in range(FILES)]
 
 
-def start(here: Rig, project: Path) -> tuple[subprocess.Popen[bytes], BareClient]:
-    process = subprocess.Popen(
-        SERVER,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        cwd=here.folder,
-        env=here.environment | here.configuration(None),
-        bufsize=0,
-    )
-    client = BareClient(process)
-    client.initialize(project, TODAY)
-    client.notify("initialized", {})
-    return process, client
+@contextmanager
+def server(here: Rig, project: Path) -> Iterator[BareClient]:
+    """Yield a server that is killed at the end of the block."""
+    with here.process(SERVER, **here.configuration(None)) as process:
+        client = BareClient(process)
+        client.initialize(project, TODAY)
+        client.notify("initialized", {})
+        yield client
 
 
 def change(client: BareClient, project: Path) -> str:
@@ -60,9 +55,8 @@ def change(client: BareClient, project: Path) -> str:
     return ids[0]
 
 
-def bare_writes(project: Path) -> float:
-    """Seconds that the same writes take in a loop."""
-    began = time.perf_counter()
+def write_bare(project: Path) -> None:
+    """Make the same writes in a loop."""
     for path in paths(project):
         beside = path.with_name("beside")
         with beside.open("w") as file:
@@ -73,7 +67,6 @@ def bare_writes(project: Path) -> float:
         folder = os.open(project, os.O_RDONLY)
         os.fsync(folder)
         os.close(folder)
-    return time.perf_counter() - began
 
 
 def main() -> list[Row]:
@@ -83,31 +76,22 @@ def main() -> list[Row]:
         project.mkdir()
         for path in paths(project):
             path.write_text(BEFORE)
-        bare = bare_writes(project)
-        process, client = start(here, project)
-        params = {"chatId": "c", "contentId": change(client, project)}
-        assert all(path.read_text() == "new" for path in paths(project))
-        began = time.perf_counter()
-        client.request("chat/rollback", params)
-        took = time.perf_counter() - began
-        assert all(path.read_text() == BEFORE for path in paths(project))
-
-        params["contentId"] = change(client, project)
-        order = paths(project)[TURNS - 1 :: TURNS]
-        client.notify("chat/rollback", params)
-        began = time.perf_counter()
-        while order[len(order) // 2].read_text() == "new":
-            assert time.perf_counter() - began < LONGEST, "the rollback does not come so far"
-        os.kill(client.pid, signal.SIGKILL)
-        process.wait()
+        bare = clock_of(lambda: write_bare(project))()
+        with server(here, project) as client:
+            params = {"chatId": "c", "contentId": change(client, project)}
+            assert all(path.read_text() == "new" for path in paths(project))
+            took = clock_of(lambda: client.request("chat/rollback", params))()
+            assert all(path.read_text() == BEFORE for path in paths(project))
+            params["contentId"] = change(client, project)
+            order = paths(project)[TURNS - 1 :: TURNS]
+            client.notify("chat/rollback", params)
+            began = time.perf_counter()
+            while order[len(order) // 2].read_text() == "new":
+                assert time.perf_counter() - began < LONGEST, "the rollback does not come so far"
         back = sum(path.read_text() == BEFORE for path in paths(project))
-        process, client = start(here, project)
-        began = time.perf_counter()
-        client.request("chat/open", {"chatId": "c"})
-        finished = time.perf_counter() - began
-        all_back = all(path.read_text() == BEFORE for path in paths(project))
-        process.kill()
-        process.wait()
+        with server(here, project) as client:
+            finished = clock_of(lambda: client.request("chat/open", {"chatId": "c"}))()
+            all_back = all(path.read_text() == BEFORE for path in paths(project))
     print_table(
         f"{FILES} files of {len(BEFORE)} bytes put back",
         ("by", "s", "ms a file"),
@@ -126,7 +110,3 @@ def main() -> list[Row]:
         ),
         Row("one that was killed is finished", "all files back", str(all_back), all_back),
     ]
-
-
-if __name__ == "__main__":
-    print_rows(main())

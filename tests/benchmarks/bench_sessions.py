@@ -1,13 +1,12 @@
 """Steps a second of the stateful model with our server as a live process.
 
-Run it from the repository: `python tests/benchmarks/bench_sessions.py`. A step is one action of a
-client or a model, with all that follows from it, in a process that serves many examples. Bound: at
-least 200 a second.
+A step is one action of a client or a model, with all that follows from it, in a process that serves
+many examples. Bound: at least 200 a second.
 """
 
 import time
 
-from report import Row, machine, print_rows, print_table
+from report import Row, at_least, machine, print_table
 from rig import SERVER
 
 from eca_protocol.testing.sessions.check import Outcome, check_sessions
@@ -33,11 +32,7 @@ def main() -> list[Row]:
         figures = (f"{rate:.0f}", f"{cpu / outcome.steps * 1e3:.2f}", str(outcome.processes))
         rows.append((edition, *figures))
         what = f"sessions with a live server, {edition}"
-        promised.append(Row(what, ">= 200 steps/s", f"{rate:.0f}", rate >= 200))
+        promised.append(at_least(what, rate, 200, " steps/s", digits=0))
     head = ("edition", "steps/s", "CPU ms a step", "processes")
     print_table(f"{STEPS} steps of the stateful model", head, rows)
     return promised
-
-
-if __name__ == "__main__":
-    print_rows(main())

@@ -1,23 +1,24 @@
 """The cost of a start: CPU time to the answer of `initialize`, memory, `--version`, `--help`.
 
-Run it from the repository: `python tests/benchmarks/bench_start.py`. Bounds: at most 1.5x the CPU
-time of `python -c "import trio, attrs, cattrs"`, and 60 MiB resident after `initialize`. Each start
-is a process of its own, killed when it has answered; contenders take turns; medians count. The
-import of each public entry point has a budget, in times of the bare imports of its dependencies.
+Bounds: at most 1.5x the CPU time of `python -c "import trio, attrs, cattrs"`, and 60 MiB resident
+after `initialize`. Each start is a process of its own, killed when it has answered; contenders take
+turns; medians count. The import of each public entry point has a budget, in times of the bare
+imports of its dependencies.
 """
 
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
+from functools import partial
 from statistics import median
 
-from report import Row, machine, print_rows, print_table
+from report import Row, at_most, clock_of, in_turns, machine, print_table
 from rig import SERVER, BareClient, Rig, rig
 
 ROUNDS = 15
 FLOOR = (sys.executable, "-c", "import trio, attrs, cattrs")
+BARE = 'python -c "import trio, attrs, cattrs"'
+SERVER_START = "server, to the answer of initialize"
 
 ENTRY_POINTS = {
     "eca_protocol": ("typing", 1.3),
@@ -56,26 +57,23 @@ def resident(here: Rig) -> float:
         return client.resident_mib()
 
 
-def wall(here: Rig, *command: str) -> float:
-    start = time.perf_counter()
+def start(here: Rig, *command: str) -> None:
     subprocess.run(command, check=True, capture_output=True, env=here.environment, cwd=here.folder)
-    return time.perf_counter() - start
 
 
 def import_rows(here: Rig) -> list[Row]:
     imports = {*ENTRY_POINTS, *(dependencies for dependencies, _ in ENTRY_POINTS.values())}
-    cpu: dict[str, list[float]] = {name: [] for name in imports}
-    for _ in range(ROUNDS):
-        for name, seconds in cpu.items():
-            seconds.append(run_to_the_end(here, sys.executable, "-c", f"import {name}"))
-    medians = {name: median(seconds) for name, seconds in cpu.items()}
+    contenders = {
+        name: partial(run_to_the_end, here, sys.executable, "-c", f"import {name}")
+        for name in imports
+    }
+    medians = {name: median(each) for name, each in in_turns(contenders, ROUNDS).items()}
     rows, table = [], []
     for name, (dependencies, budget) in ENTRY_POINTS.items():
         ratio = medians[name] / medians[dependencies]
-        rows.append(Row(f"import {name}, CPU", f"<= {budget}x", f"{ratio:.2f}x", ratio <= budget))
-        table.append(
-            (name, dependencies, f"{medians[name] * 1e3:.0f}", f"{ratio:.2f}", f"{budget}")
-        )
+        rows.append(at_most(f"import {name}, CPU", ratio, budget))
+        ms = f"{medians[name] * 1e3:.0f}"
+        table.append((name, dependencies, ms, f"{ratio:.2f}", f"{budget}"))
     print_table(
         "CPU time of an import", ("entry point", "dependencies", "ms", "x those", "budget"), table
     )
@@ -84,32 +82,31 @@ def import_rows(here: Rig) -> list[Row]:
 
 def main() -> list[Row]:
     print(machine("trio", "attrs", "cattrs", "anyio"))
-    contenders: dict[str, Callable[[Rig], float]] = {
-        'python -c "import trio, attrs, cattrs"': lambda here: run_to_the_end(here, *FLOOR),
-        "server, to the answer of initialize": start_to_the_answer,
-        'python -c "import anyio", trio and the above': lambda here: run_to_the_end(
-            here, *FLOOR[:-1], f"{FLOOR[-1]}, anyio, anyio._backends._trio"
-        ),
-    }
-    server = (sys.executable, "-m", "eca_server")
     with rig() as here:
-        cpu: dict[str, list[float]] = {name: [] for name in contenders}
-        for run in contenders.values():  # the first time compiles
-            run(here)
-        for _ in range(ROUNDS):
-            for name, run in contenders.items():
-                cpu[name].append(run(here))
-        memory = median([resident(here) for _ in range(3)])
-        walls = {
-            flag: median([wall(here, *server, flag) for _ in range(ROUNDS)])
-            for flag in ("--version", "--help")
+        anyio = f"{FLOOR[-1]}, anyio, anyio._backends._trio"
+        contenders = {
+            BARE: partial(run_to_the_end, here, *FLOOR),
+            SERVER_START: partial(start_to_the_answer, here),
+            'python -c "import anyio", trio and the above': partial(
+                run_to_the_end, here, *FLOOR[:-1], anyio
+            ),
         }
+        in_turns(contenders, 1)  # the first time compiles
+        cpu = in_turns(contenders, ROUNDS)
+        memory = median([resident(here) for _ in range(3)])
+        commands = {
+            "--version": ("-m", "eca_server", "--version"),
+            "--help": ("-m", "eca_server", "--help"),
+            "python -c pass": ("-c", "pass"),
+        }
+        clocks = {
+            name: clock_of(partial(start, here, sys.executable, *words))
+            for name, words in commands.items()
+        }
+        walls = {name: median(each) for name, each in in_turns(clocks, ROUNDS).items()}
         imports = import_rows(here)
-        walls["python -c pass"] = median(
-            [wall(here, sys.executable, "-c", "pass") for _ in range(ROUNDS)]
-        )
     medians = {name: median(seconds) for name, seconds in cpu.items()}
-    floor = medians['python -c "import trio, attrs, cattrs"']
+    floor = medians[BARE]
     print_table(
         "CPU time of a start",
         ("contender", "ms", "least", "most", "x floor"),
@@ -127,18 +124,9 @@ def main() -> list[Row]:
     print_table(
         "Wall time", ("what", "ms"), [(name, f"{s * 1e3:.0f}") for name, s in walls.items()]
     )
-    ratio = medians["server, to the answer of initialize"] / floor
+    ratio = medians[SERVER_START] / floor
     return [
-        Row(
-            "process start to the answer of initialize, CPU",
-            "<= 1.5x",
-            f"{ratio:.2f}x",
-            ratio <= 1.5,
-        ),
+        at_most("process start to the answer of initialize, CPU", ratio, 1.5),
         *imports,
-        Row("resident memory after initialize", "<= 60 MiB", f"{memory:.1f} MiB", memory <= 60),
+        at_most("resident memory after initialize", memory, 60, " MiB", digits=1),
     ]
-
-
-if __name__ == "__main__":
-    print_rows(main())

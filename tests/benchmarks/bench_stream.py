@@ -1,9 +1,8 @@
 """A long answer through an HTTP stream to the client: deltas per second, memory, the first token.
 
-Run it from the repository: `python tests/benchmarks/bench_stream.py`. Bounds: 20,000 deltas at
-15,000/s at least, resident memory flat. Three processes take part (provider, server, client), each
-at full speed; the server's own share is its CPU time. The first token's time is what the server
-adds to that of a bare HTTP request to the same provider.
+Bounds: 20,000 deltas at 15,000/s at least, resident memory flat. Three processes take part
+(provider, server, client), each at full speed; the server's own share is its CPU time. The first
+token's time is what the server adds to that of a bare HTTP request to the same provider.
 """
 
 import socket
@@ -12,7 +11,7 @@ from statistics import median
 from urllib.parse import urlsplit
 
 import trio
-from report import Row, machine, print_rows, print_table
+from report import Row, at_least, at_most, flat, machine, print_table
 from rig import (
     FINISHED,
     SCRIPTED,
@@ -119,23 +118,9 @@ def main() -> list[Row]:
     )
     return [
         *(
-            Row(f"{DELTAS:,} deltas, {name}", ">= 15,000/s", f"{rate:,.0f}/s", rate >= 15_000)
+            at_least(f"{DELTAS:,} deltas, {name}", rate, 15_000, "/s", digits=0)
             for name, rate in rates.items()
         ),
-        Row(
-            f"memory after {ROUNDS * DELTAS:,} more deltas",
-            "flat",
-            f"{growth:+.1f} MiB",
-            growth < 4,
-        ),
-        Row(
-            "time added to the first token (aim)",
-            "<= 3 ms",
-            f"{added * 1e3:.2f} ms",
-            added <= 0.003,
-        ),
+        flat(f"memory after {ROUNDS * DELTAS:,} more deltas", growth, 4),
+        at_most("time added to the first token (aim)", added * 1e3, 3, " ms"),
     ]
-
-
-if __name__ == "__main__":
-    print_rows(main())

@@ -1,9 +1,9 @@
 """The cost of a tool call by the agent, and the time until a stop ends a running command.
 
-Run it from the repository: `python tests/benchmarks/bench_tools.py`. Bounds: from `toolCallRun` to
-`toolCalled` a call of a tool that does nothing takes at most three times what its four contents
-take alone, appended by a loop of the same process; a stop while a command runs is `finished` within
-50 ms, and within 1 s where the command is deaf to TERM, and of its processes none is left then.
+Bounds: from `toolCallRun` to `toolCalled` a call of a tool that does nothing takes at most three
+times what its four contents take alone, appended by a loop of the same process; a stop while a
+command runs is `finished` within 50 ms, and within 1 s where the command is deaf to TERM, and of
+its processes none is left then.
 """
 
 import json
@@ -17,7 +17,7 @@ from typing import Any
 from unittest.mock import patch
 
 import trio
-from report import Row, machine, print_rows, print_table
+from report import Row, at_most, clock_of, machine, print_table
 from rig import FINISHED, SCRIPT, BareClient, Rig, rig
 
 from eca_protocol.framing import encode_frame
@@ -115,7 +115,7 @@ async def seconds_of_calls(here: Rig) -> tuple[list[float], list[float]]:
                 calls = list(watched.calls())
                 by_agent += [call[-1][3] - call[0][2] for call in calls]
                 for call in calls:
-                    alone.append(seconds_alone(watched.session, call))
+                    alone.append(clock_of(partial(emit_alone, watched.session, call))())
                     await trio.lowlevel.checkpoint()
                 watched.contents.clear()
                 watched.finished = trio.Event()
@@ -124,13 +124,9 @@ async def seconds_of_calls(here: Rig) -> tuple[list[float], list[float]]:
     return by_agent, alone
 
 
-def seconds_alone(
-    session: Session, call: Sequence[tuple[Role, ChatContent, float, float]]
-) -> float:
-    began = time.perf_counter()
+def emit_alone(session: Session, call: Sequence[tuple[Role, ChatContent, float, float]]) -> None:
     for role, content, _, _ in call:
         session.emit("alone", role, content)
-    return time.perf_counter() - began
 
 
 def processes_of(session: int) -> int:
@@ -155,10 +151,8 @@ def stop_once(client: BareClient, folder: Path, command: str) -> tuple[float, in
     session = int(noted.read_text())
     while processes_of(session) < 3:  # all of them have begun
         time.sleep(0.002)
-    began = time.perf_counter()
-    client.stop("c")
-    client.read_until(FINISHED)
-    return time.perf_counter() - began, processes_of(session)
+    seconds = clock_of(lambda: (client.stop("c"), client.read_until(FINISHED)))()
+    return seconds, processes_of(session)
 
 
 def main() -> list[Row]:
@@ -182,21 +176,13 @@ def main() -> list[Row]:
             ("a call of a tool that does nothing", f"{median(by_agent) * 1e6:.1f}", f"{ratio:.2f}"),
         ],
     )
-    rows = [Row("a call of an empty tool", "<= 3x its contents", f"{ratio:.2f}x", ratio <= 3)]
-    for (name, measured), bound in zip(stops.items(), (0.05, 1.0), strict=True):
+    rows = [at_most("a call of an empty tool, beside its contents", ratio, 3)]
+    for (name, measured), bound in zip(stops.items(), (50, 1000), strict=True):
         waits, leftovers = zip(*measured, strict=True)
-        slowest = max(waits)
         rows += [
-            Row(
-                f"stop of {name}, worst of {len(waits)}",
-                f"<= {bound * 1e3:.0f} ms",
-                f"{slowest * 1e3:.1f} ms",
-                slowest <= bound,
+            at_most(
+                f"stop of {name}, worst of {len(waits)}", max(waits) * 1e3, bound, " ms", digits=1
             ),
             Row(f"processes left by {name}", "0", f"{sum(leftovers)}", sum(leftovers) == 0),
         ]
     return rows
-
-
-if __name__ == "__main__":
-    print_rows(main())

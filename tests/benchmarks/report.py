@@ -3,7 +3,7 @@
 import importlib.metadata
 import platform
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 
@@ -31,16 +31,37 @@ def compare(
         number: how many operations one call does; figures are CPU time of one of them.
         rounds: how often each is called; the fastest call counts.
     """
-    best = dict.fromkeys(contenders, float("inf"))
-    for _ in range(rounds):
-        for name, run in contenders.items():
-            start = time.process_time()
-            run()
-            best[name] = min(best[name], (time.process_time() - start) / number)
+    timed = {name: cpu_of(run) for name, run in contenders.items()}
+    best = {name: min(each) / number for name, each in in_turns(timed, rounds).items()}
     ratios = {name: seconds / best[baseline] for name, seconds in best.items()}
     rows = [(name, f"{best[name] * 1e6:.2f}", f"{ratios[name]:.2f}") for name in contenders]
     print_table(title, ("contender", "us", f"x {baseline}"), rows)
     return ratios
+
+
+def in_turns(contenders: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
+    """Measure every contender once a round; return the figures of each."""
+    figures: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(rounds):
+        for name, measured in contenders.items():
+            figures[name].append(measured())
+    return figures
+
+
+def clock_of(run: Callable[[], object]) -> Callable[[], float]:
+    """Measure the seconds that a call takes on the clock."""
+    return lambda: _seconds(time.perf_counter, run)
+
+
+def cpu_of(run: Callable[[], object]) -> Callable[[], float]:
+    """Measure the seconds of CPU time that a call takes."""
+    return lambda: _seconds(time.process_time, run)
+
+
+def _seconds(clock: Callable[[], float], run: Callable[[], object]) -> float:
+    begun = clock()
+    run()
+    return clock() - begun
 
 
 def print_table(title: str, head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
@@ -62,7 +83,32 @@ class Row(NamedTuple):
     holds: bool
 
 
-def print_rows(rows: Iterable[Row]) -> None:
+def at_most(what: str, figure: float, limit: float, unit: str = "x", *, digits: int = 2) -> Row:
+    """Promise that a figure is not above a limit."""
+    return Row(what, f"<= {limit:,g}{unit}", _cell(figure, digits, unit), figure <= limit)
+
+
+def at_least(what: str, figure: float, limit: float, unit: str = "x", *, digits: int = 1) -> Row:
+    """Promise that a figure is not below a limit."""
+    return Row(what, f">= {limit:,g}{unit}", _cell(figure, digits, unit), figure >= limit)
+
+
+def _cell(figure: float, digits: int, unit: str) -> str:
+    """Return a figure with its unit, without what it is compared with."""
+    return f"{figure:,.{digits}f}{'x' if unit.startswith('x') else unit.removesuffix(' more')}"
+
+
+def flat(what: str, growth: float, limit: float) -> Row:
+    """Promise that resident memory grows by less than a few MiB."""
+    return Row(what, "flat", f"{growth:+.1f} MiB", growth < limit)
+
+
+def milliseconds(*seconds: float) -> tuple[str, ...]:
+    """Return the cells of times."""
+    return tuple(f"{each * 1e3:.2f}" for each in seconds)
+
+
+def print_rows(rows: Sequence[Row]) -> None:
     """The table of promises; nothing fails by it, since the machine may be busy."""
     print_table(
         "Promised and measured",

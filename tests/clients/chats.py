@@ -54,7 +54,6 @@ class Chat:
 
     answer: str = ""
     echoed: str = ""
-    system_text: str = ""
     thought: str = ""
     busy: str = ""
     ends: int = 0
@@ -103,8 +102,6 @@ class Chat:
                 self.echoed += text
             case "assistant":
                 self.answer += text
-            case "system":
-                self.system_text += text
 
     def progress(self, content: Mapping[str, Any]) -> None:
         if content["state"] == "finished":

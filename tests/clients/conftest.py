@@ -1,18 +1,22 @@
 """A day with each client, spent once, and looked at by many tests."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 
 from tests.clients.day import CONFIG, NEWER, PARTS, Evening, goes_home
+from tests.clients.editors import answer, send
 from tests.clients.personality import PERSONALITIES, Personality
 from tests.clients.seat import Place, Seat
-from tests.eca_server.conftest import start_server
+from tests.eca_server.conftest import Start, start_server
+from tests.eca_server.stranger import Stranger
 from tests.promises import TooSlow
 
-__all__ = ["Day", "SpendDay", "days", "spend", "spend_day", "start_server"]
+__all__ = ["Arrive", "Day", "SpendDay", "days", "seated", "spend", "spend_day", "start_server"]
 
 
 @attrs.frozen(kw_only=True)
@@ -43,6 +47,16 @@ class Day:
         return [value for value in self.received if value.get("method") == method]
 
 
+@contextmanager
+def seated(name: str, home: Path, *arguments: str) -> Iterator[Seat]:
+    """A client of that name, with its server."""
+    seat = Seat(PERSONALITIES[name], Place.make(home), *arguments, config=CONFIG)
+    try:
+        yield seat
+    finally:
+        seat.line.close()
+
+
 def spend(seat: Seat) -> Day:
     """All parts that the client has buttons for."""
     seat.hello()
@@ -64,6 +78,7 @@ def spend(seat: Seat) -> Day:
 
 
 SpendDay = Callable[[str], Day]
+Arrive = Callable[..., Stranger]
 
 
 @pytest.fixture(scope="session")
@@ -74,15 +89,12 @@ def spend_day(tmp_path_factory: pytest.TempPathFactory) -> SpendDay:
     def of(name: str) -> Day:
         if name not in spent:
             spent[name] = None
-            place = Place.make(tmp_path_factory.mktemp("home"))
-            seat = Seat(PERSONALITIES[name], place, config=CONFIG)
-            try:
-                spent[name] = spend(seat)
-            except TooSlow:
-                del spent[name]  # the test runs again
-                raise
-            finally:
-                seat.line.close()
+            with seated(name, tmp_path_factory.mktemp("home")) as seat:
+                try:
+                    spent[name] = spend(seat)
+                except TooSlow:
+                    del spent[name]  # the test runs again
+                    raise
         day = spent[name]
         return day or pytest.fail(f"the day with {name} went wrong, see there")
 
@@ -93,3 +105,19 @@ def spend_day(tmp_path_factory: pytest.TempPathFactory) -> SpendDay:
 def days(spend_day: SpendDay) -> list[Day]:
     """A day with every client."""
     return [spend_day(name) for name in PERSONALITIES]
+
+
+@pytest.fixture
+def arrive(start_server: Start, tmp_path: Path) -> Arrive:
+    """Start a server with variables, and initialize as an editor does, with one folder."""
+
+    def arrive(
+        hello: bytes, env: Mapping[str, str] | None = None, folder: str = "project"
+    ) -> Stranger:
+        server = start_server(cwd=tmp_path, env=env)
+        assert "result" in answer(server, hello % (tmp_path / folder).as_uri().encode())
+        send(server, b'{"jsonrpc":"2.0","method":"initialized","params":{}}')
+        server.until(lambda m: m.get("method") == "$/progress" and m["params"]["type"] == "finish")
+        return server
+
+    return arrive

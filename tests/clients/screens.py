@@ -15,8 +15,6 @@ class Screen:
         tasks: the tasks that were started, and whether each has finished.
         chats: by id, those that the user has opened and not deleted.
         unnamed: the prompts sent without a chat id, which the server is to name.
-        messages: what was shown outside of chats.
-        methods: the method of every notification.
     """
 
     chat: ClassVar[type[Chat]] = Chat
@@ -30,8 +28,6 @@ class Screen:
         self.tasks: dict[str, bool] = {}
         self.chats: dict[str, Chat] = {}
         self.unnamed = 0
-        self.messages: list[str] = []
-        self.methods: list[str] = []
 
     def start(self, result: Mapping[str, Any]) -> None:
         """`initialize` was answered."""
@@ -44,7 +40,6 @@ class Screen:
 
     def show(self, method: str, params: Any) -> None:
         """A notification came; one that is not known is ignored."""
-        self.methods.append(method)
         match method:
             case "config/updated":
                 self.configure(params.get("chat", {}))
@@ -54,8 +49,6 @@ class Screen:
                 self.servers.pop(params["name"], None)
             case "$/progress":
                 self.tasks[params["taskId"]] = params["type"] == "finish"
-            case "$/showMessage":
-                self.messages.append(params["message"])
             case "chat/deleted":
                 self.chats.pop(params["chatId"], None)
             case "chat/opened":

@@ -5,7 +5,7 @@ as they decide what a user reads. What they drop is dropped here, too.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -32,14 +32,10 @@ class PageChat:
     Attributes:
         blocks: its messages, by a key of their own.
         busy: the progress, or empty.
-        usage: the content that its gauge is drawn from.
     """
 
     blocks: dict[object, Block] = attrs.field(factory=dict)
     busy: str = ""
-    title: str = ""
-    usage: Mapping[str, Any] = attrs.field(factory=dict)
-    selection: dict[str, Any] = attrs.field(factory=dict)
 
     def texts(self, who: str) -> list[str]:
         """The texts of that role, each a message."""
@@ -47,27 +43,21 @@ class PageChat:
 
 
 class Page:
-    """The page: notifications go in, what a user can read is there afterwards."""
+    """The page after messages: what a user can read."""
 
-    def __init__(self) -> None:
-        self.config: dict[str, Any] = {}
+    def __init__(self, messages: Iterable[Mapping[str, Any]]) -> None:
         self.chats: dict[str, PageChat] = {}
+        for message in messages:
+            self.take(message)
 
     def take(self, message: Mapping[str, Any]) -> None:
         """Read a message of the server's; what the plugin does not listen to is lost."""
         params = message.get("params") or {}
         match message.get("method"):
-            case "config/updated":
-                chat = params.get("chat", {})
-                self.config |= chat
-                if params.get("chatId") in self.chats:
-                    self.chats[params["chatId"]].selection |= chat
             case "chat/opened":
                 self.chats.setdefault(params["chatId"], PageChat())
             case "chat/cleared" if params["messages"] and params["chatId"] in self.chats:
                 self.chats[params["chatId"]].blocks.clear()
-            case "chat/deleted":
-                self.chats.pop(params["chatId"], None)
             case "chat/statusChanged" if params["status"] == "idle":
                 self.chats.setdefault(params["chatId"], PageChat()).busy = ""
             case "chat/contentReceived" if "parentChatId" not in params:
@@ -102,10 +92,6 @@ class Page:
                 for block in blocks.values():
                     if block.kind == "reason" and not chat.busy:
                         block.state = "done"
-            case "usage":
-                chat.usage = content
-            case "metadata":
-                chat.title = content["title"]
 
     def _draw_call(self, call: Block, kind: str, content: Mapping[str, Any]) -> None:
         call.details = content.get("details")
@@ -122,12 +108,14 @@ class Page:
 
 
 class Buffer:
-    """Emacs' buffer: texts of the model and of the server stand one behind the other."""
+    """Emacs' buffer after messages: texts of the model and the server, one behind the other."""
 
-    def __init__(self) -> None:
+    def __init__(self, messages: Iterable[Mapping[str, Any]]) -> None:
         self.text = ""
         self.images: list[str] = []
         self.messages: list[str] = []
+        for message in messages:
+            self.take(message)
 
     def take(self, message: Mapping[str, Any]) -> None:
         """Read a message of the server's."""
@@ -139,19 +127,3 @@ class Buffer:
             self.text += f"\n{content['text']}\n" if params["role"] == "user" else content["text"]
         elif content.get("type") == "image":
             self.images.append(content["mediaType"])
-
-
-def page_of(messages: list[Any]) -> Page:
-    """The page after these messages."""
-    page = Page()
-    for each in messages:
-        page.take(each)
-    return page
-
-
-def buffer_of(messages: list[Any]) -> Buffer:
-    """Emacs after these messages."""
-    buffer = Buffer()
-    for each in messages:
-        buffer.take(each)
-    return buffer

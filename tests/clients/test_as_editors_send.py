@@ -8,41 +8,9 @@ from typing import Any
 import pytest
 
 from eca_protocol.testing.provider import provider_in_thread, reply
+from tests.clients.conftest import Arrive
+from tests.clients.editors import EMACS, NEOVIM, VSCODE, answer, configured, send
 from tests.eca_server.stranger import Stranger, content_of, text_of
-
-VSCODE = b"""{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"processId":null,\
-"clientInfo":{"name":"VsCode","version":"XXX"},"capabilities":{"codeAssistant":{"chat":true,\
-"rewrite":true,"chatCapabilities":{"askQuestion":true},"editor":{"diagnostics":true,\
-"definition":true,"references":true}}},"initializationOptions":{},"workspaceFolders":[\
-{"name":"project","uri":"%b"}]}}"""
-EMACS = b"""{"jsonrpc":"2.0","method":"initialize","id":1,"params":{"processId":null,\
-"clientInfo":{"name":"emacs","version":"GNU Emacs 28.2"},"capabilities":{"codeAssistant":\
-{"chat":true,"chatCapabilities":{"askQuestion":true},"editor":{"diagnostics":true,\
-"definition":true,"references":true}}},"initializationOptions":{"chatAgent":null},\
-"workspaceFolders":[{"uri":"%b","name":"project"}]}}
-"""
-
-NEOVIM = b"""{"id":1,"method":"initialize","jsonrpc":"2.0","params":{"capabilities":{\
-"codeAssistant":{"chat":true}},"processId":null,"clientInfo":{"version":"0.11","name":"Neovim"},\
-"workspaceFolders":[{"uri":"%b","name":"project"}]}}"""
-
-
-def send(server: Stranger, body: bytes) -> None:
-    """Write a body as the editors frame theirs; Emacs counts the line end behind it."""
-    server.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
-
-
-def answer(server: Stranger, body: bytes) -> Any:
-    """The answer to a request."""
-    send(server, body)
-    return server.answer(json.loads(body)["id"])
-
-
-def begin(server: Stranger, hello: bytes, folder: Path) -> None:
-    """Initialize as that editor, with one folder."""
-    assert "result" in answer(server, hello % folder.as_uri().encode())
-    send(server, b'{"jsonrpc":"2.0","method":"initialized","params":{}}')
-    server.until(lambda m: m.get("method") == "$/progress" and m["params"]["type"] == "finish")
 
 
 def updates(server: Stranger) -> list[Any]:
@@ -55,19 +23,17 @@ def updates(server: Stranger) -> list[Any]:
 
 
 @pytest.mark.parametrize(("hello", "name"), [(VSCODE, "a%3Ab"), (EMACS, "a%%3Ab")])
-def test_a_message_is_a_format_for_emacs_only(start_server, tmp_path, hello, name):
+def test_a_message_is_a_format_for_emacs_only(arrive, hello, name):
     """It passes the text to `format`, and an error there loses the rest of its read."""
-    server = start_server(cwd=tmp_path)
-    begin(server, hello, tmp_path / "project")
+    server = arrive(hello)
     send(server, b'{"jsonrpc":"2.0","method":"mcp/startServer","params":{"name":"a%3Ab"}}')
     server.until(lambda m: m.get("method") == "$/showMessage")
     assert f"'{name}'" in server.received[-1]["params"]["message"]
 
 
 @pytest.mark.requirement("W-20b")
-def test_neovim_shows_the_answer_below_a_prompt_from_its_queue(start_server, tmp_path):
-    server = start_server(cwd=tmp_path)
-    begin(server, NEOVIM, tmp_path / "project")
+def test_neovim_shows_the_answer_below_a_prompt_from_its_queue(arrive):
+    server = arrive(NEOVIM)
     for text in ("say one\nwait 0.3", "say two"):
         server.send_prompt(text, model="simulator/script")
     shown = [*server.expect_finished(), *server.expect_finished()]
@@ -75,11 +41,10 @@ def test_neovim_shows_the_answer_below_a_prompt_from_its_queue(start_server, tmp
 
 
 @pytest.mark.requirement("W-3f")
-def test_vs_codes_popup_lists_files_beside_a_bare_cursor(start_server, tmp_path):
+def test_vs_codes_popup_lists_files_beside_a_bare_cursor(arrive, tmp_path):
     project = tmp_path / "project"
     (project / "app.py").write_text("x = 1\n")
-    server = start_server(cwd=tmp_path)
-    begin(server, VSCODE, project)
+    server = arrive(VSCODE)
     query = b"""{"jsonrpc":"2.0","id":7,"method":"chat/queryContext","params":{"query":"app",\
 "contexts":[{"type":"cursor"}]}}"""
     listed = answer(server, query)
@@ -87,9 +52,8 @@ def test_vs_codes_popup_lists_files_beside_a_bare_cursor(start_server, tmp_path)
     assert not [message for message in server.received if message.get("method") == "$/showMessage"]
 
 
-def test_a_prompt_with_a_bare_cursor_is_answered_with_a_note(start_server, tmp_path):
-    server = start_server(cwd=tmp_path)
-    begin(server, VSCODE, tmp_path / "project")
+def test_a_prompt_with_a_bare_cursor_is_answered_with_a_note(arrive):
+    server = arrive(VSCODE)
     prompt = b"""{"jsonrpc":"2.0","id":8,"method":"chat/prompt","params":{"chatId":"c",\
 "message":"say here","model":"simulator/script","agent":"agent","contexts":[{"type":"cursor"},\
 {"type":"file","path":null}]}}"""
@@ -102,10 +66,9 @@ def test_a_prompt_with_a_bare_cursor_is_answered_with_a_note(start_server, tmp_p
 
 
 @pytest.mark.requirement("W-3g")
-def test_emacs_reads_and_ends_a_job_by_its_own_key(start_server, tmp_path):
+def test_emacs_reads_and_ends_a_job_by_its_own_key(arrive):
     allowed = json.dumps({"toolCall": {"approval": {"byDefault": "allow"}}})
-    server = start_server(cwd=tmp_path, env={"ECA_CONFIG": allowed})
-    begin(server, EMACS, tmp_path / "project")
+    server = arrive(EMACS, {"ECA_CONFIG": allowed})
     arguments = json.dumps({"command": "echo hello; sleep 60", "background": "a job"})
     server.prompt(f"call eca_shell_command {arguments}", chat="c")
     server.expect_finished()
@@ -119,28 +82,20 @@ def test_emacs_reads_and_ends_a_job_by_its_own_key(start_server, tmp_path):
     assert answer(server, kill)["result"] == {"killed": True}
 
 
-def configured(**config: Any) -> dict[str, str]:
-    """The variable with a configuration; nothing is asked over the network."""
-    return {"ECA_CONFIG": json.dumps({"catalog": {"refresh": False}, **config})}
-
-
 @pytest.mark.requirement("W-3h")
-def test_a_capability_given_as_an_object_counts_as_true(start_server, tmp_path):
-    server = start_server(cwd=tmp_path)
+def test_a_capability_given_as_an_object_counts_as_true(arrive):
     hello = VSCODE.replace(b'"chat":true', b'"chat":{}').replace(b'"rewrite":true', b'"rewrite":{}')
-    begin(server, hello, tmp_path / "project")
-    assert updates(server)[0]["variants"] is not None
+    assert updates(arrive(hello))[0]["variants"] is not None
 
 
 @pytest.mark.requirement("W-21b")
-def test_a_provider_in_camel_case_is_the_one_that_is_called_otherwise(start_server, tmp_path):
+def test_a_provider_in_camel_case_is_the_one_that_is_called_otherwise(arrive):
     with provider_in_thread(otherwise=reply("Hello")) as provider:
         mine = {"url": provider.url, "fetchModels": False, "models": {"m": {}}}
-        server = start_server(cwd=tmp_path, env=configured(providers={"my-provider": mine}))
         options = b'"initializationOptions":{"defaultModel":"myProvider/m","providers":%b}'
         key = b'{"myProvider":{"key":"sk-planted-0123456789"}}'
         hello = VSCODE.replace(b'"initializationOptions":{}', options % key)
-        begin(server, hello, tmp_path / "project")
+        server = arrive(hello, configured(providers={"my-provider": mine}))
         offered = updates(server)[0]
         assert offered["selectModel"] == "my-provider/m"
         assert not [name for name in offered["models"] if name.startswith("myProvider/")]
@@ -162,9 +117,8 @@ PROMPT = b"""{"jsonrpc":"2.0","id":%d,"method":"chat/prompt","params":{"chatId":
 
 
 @pytest.mark.requirement("W-27c", "W-27e", "W-27f", "W-27g")
-def test_the_gauge_shows_what_the_last_request_took_of_the_context(start_server, tmp_path):
-    server = start_server(cwd=tmp_path)
-    begin(server, VSCODE, tmp_path / "project")
+def test_the_gauge_shows_what_the_last_request_took_of_the_context(arrive):
+    server = arrive(VSCODE)
 
     def turn(number: int, *lines: str) -> list[Any]:
         answer(server, PROMPT % (number, json.dumps("\n".join(lines)).encode()))
@@ -185,11 +139,8 @@ def test_the_gauge_shows_what_the_last_request_took_of_the_context(start_server,
         assert usage["contextBreakdown"]["contextLimit"] == 1_000_000
 
 
-def test_without_a_model_the_first_answer_of_a_chat_says_how_to_configure_one(
-    start_server, tmp_path
-):
-    server = start_server(cwd=tmp_path)
-    begin(server, EMACS, tmp_path / "project")
+def test_without_a_model_the_first_answer_of_a_chat_says_how_to_configure_one(arrive, tmp_path):
+    server = arrive(EMACS)
     prompt = b"""{"jsonrpc":"2.0","method":"chat/prompt","id":%d,"params":{"message":"hello",\
 "request-id":0,"chatId":"c","model":"simulator/echo","agent":"agent","contexts":[]}}
 """
@@ -205,10 +156,12 @@ def test_without_a_model_the_first_answer_of_a_chat_says_how_to_configure_one(
     assert hints[1] == ""
 
 
-def project_of(tmp_path: Path) -> Path:
-    project = tmp_path / "project"
-    (project / "app.py").write_text("def run():\n    pass\n\nrun()\n")
-    return project
+@pytest.fixture
+def app(arrive: Arrive, tmp_path: Path) -> Path:
+    """A file of the project."""
+    path = tmp_path / "project" / "app.py"
+    path.write_text("def run():\n    pass\n\nrun()\n")
+    return path
 
 
 def asked_by_the_server(server: Stranger, method: str) -> Any:
@@ -220,29 +173,26 @@ def asked_by_the_server(server: Stranger, method: str) -> Any:
 @pytest.mark.parametrize(
     ("source", "line"), [(b'"python-flake8"', 4), (b'"eglot-flymake-backend"', 3)]
 )
-def test_what_emacs_finds_with_flycheck_is_shown_at_its_line(start_server, tmp_path, source, line):
-    server = start_server(cwd=tmp_path)
-    begin(server, EMACS, project_of(tmp_path))
+def test_what_emacs_finds_with_flycheck_is_shown_at_its_line(arrive, app, source, line):
+    server = arrive(EMACS)
     server.prompt("call eca_editor_diagnostics {}", chat="c")
     request = asked_by_the_server(server, "editor/getDiagnostics")
-    uri = (tmp_path / "project" / "app.py").as_uri().encode()
     send(
         server,
         b"""{"jsonrpc":"2.0","id":%b,"result":{"diagnostics":[{"uri":"%b","severity":"error",\
 "code":"E305","range":{"start":{"line":3,"character":0},"end":{"line":3,"character":0}},\
 "source":%b,"message":"expected 2 blank lines"}]}}
 """
-        % (json.dumps(request["id"]).encode(), uri, source),
+        % (json.dumps(request["id"]).encode(), app.as_uri().encode(), source),
     )
     [called] = contents(server.expect_finished(), "toolCalled")
     assert f"app.py:{line}:1: error: [E305]" in called["outputs"][0]["text"]
 
 
 @pytest.mark.requirement("W-42e")
-def test_emacs_is_asked_again_while_its_language_server_starts(start_server, tmp_path):
-    server = start_server(cwd=tmp_path)
-    begin(server, EMACS, project_of(tmp_path))
-    arguments = json.dumps({"path": "app.py", "line": 4, "symbol": "run"})
+def test_emacs_is_asked_again_while_its_language_server_starts(arrive, app):
+    server = arrive(EMACS)
+    arguments = json.dumps({"path": app.name, "line": 4, "symbol": "run"})
     server.prompt(f"call eca_editor_definition {arguments}", chat="c")
     request = asked_by_the_server(server, "editor/getDefinition")
     identity = json.dumps(request["id"]).encode()
@@ -279,10 +229,9 @@ def next_update(server: Stranger) -> Any:
 
 
 @pytest.mark.requirement("W-11h", "W-28b")
-def test_a_variant_is_cleared_where_the_selected_model_has_none(start_server, tmp_path):
+def test_a_variant_is_cleared_where_the_selected_model_has_none(arrive):
     with provider_in_thread(otherwise=reply("Hello")) as provider:
-        server = start_server(cwd=tmp_path, env=thinking(provider.url))
-        begin(server, EMACS, tmp_path / "project")
+        server = arrive(EMACS, thinking(provider.url))
         first = updates(server)[0]
         assert (first["variants"], first["selectVariant"]) == ([], None)
         changed = b"""{"jsonrpc":"2.0","method":"chat/selectedModelChanged","params":{%b\
@@ -298,12 +247,9 @@ def test_a_variant_is_cleared_where_the_selected_model_has_none(start_server, tm
             assert update.get("chatId") == ("c" if chat else None)
 
 
-def test_an_agents_own_model_and_variant_are_selected_in_a_chat_that_has_not_begun(
-    start_server, tmp_path
-):
+def test_an_agents_own_model_and_variant_are_selected_in_a_chat_that_has_not_begun(arrive):
     with provider_in_thread(otherwise=reply("Hello")) as provider:
-        server = start_server(cwd=tmp_path, env=thinking(provider.url))
-        begin(server, VSCODE, tmp_path / "project")
+        server = arrive(VSCODE, thinking(provider.url))
         changed = b"""{"jsonrpc":"2.0","method":"chat/selectedAgentChanged","params":\
 {"chatId":"%b","agent":"%b"}}"""
         own = {"selectModel": "p/deep", "variants": ["high", "low"], "selectVariant": "high"}
@@ -320,16 +266,14 @@ def test_an_agents_own_model_and_variant_are_selected_in_a_chat_that_has_not_beg
 
 
 @pytest.mark.requirement("W-44a")
-def test_a_chat_whose_model_is_no_longer_listed_is_opened_without_it(start_server, tmp_path):
+def test_a_chat_whose_model_is_no_longer_listed_is_opened_without_it(arrive):
     with provider_in_thread(otherwise=reply("Hello")) as provider:
-        server = start_server(cwd=tmp_path, env=thinking(provider.url))
-        begin(server, VSCODE, tmp_path / "project")
+        server = arrive(VSCODE, thinking(provider.url))
         server.prompt("hi", chat="c", model="p/deep")
         server.expect_finished()
         assert server.leave() == 0
         mine = {"url": provider.url, "fetchModels": False, "models": {"plain": {}}}
-        server = start_server(cwd=tmp_path, env=configured(providers={"p": mine}))
-        begin(server, VSCODE, tmp_path / "project")
+        server = arrive(VSCODE, configured(providers={"p": mine}))
         opened = answer(
             server, b'{"jsonrpc":"2.0","id":9,"method":"chat/open","params":{"chatId":"c"}}'
         )

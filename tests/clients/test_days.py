@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.conftest import Day, SpendDay, spend
-from tests.clients.day import CONFIG
+from eca_protocol.fold import Conversation
+from eca_protocol.testing.watching import Watcher
+from tests.clients.conftest import Day, SpendDay, seated, spend
 from tests.clients.personality import PERSONALITIES
-from tests.clients.seat import Place, Seat
 
 OCTOBER = {
     "chat/contentReceived",
@@ -59,11 +59,28 @@ def test_only_clients_of_todays_edition_are_notified_of_chats(
 )
 def test_a_day_at_a_server_that_is_to_speak_octobers_edition(name: str, tmp_path: Path) -> None:
     """A client of today loses what it has buttons for, and can chat like any other."""
-    place = Place.make(tmp_path)
-    seat = Seat(PERSONALITIES[name], place, "--protocol-revision", "2025-10", config=CONFIG)
-    try:
+    with seated(name, tmp_path, "--protocol-revision", "2025-10") as seat:
         day = spend(seat)
-    finally:
-        seat.line.close()
     assert not day.evening.children
     assert methods(day) <= OCTOBER | OF_ANSWERS
+
+
+@pytest.mark.requirement("W-2d", "CLIENT-7", "CLIENT-23")
+@pytest.mark.parametrize("name", PERSONALITIES)
+def test_a_day_is_watched_without_a_finding(spend_day: SpendDay, name: str) -> None:
+    """By the rules of the conformance kit nothing breaks one that the server says."""
+    watcher, findings = Watcher(), []
+    for side, value in spend_day(name).seat.passed:
+        findings += watcher.feed(side, {"jsonrpc": "2.0", **value})  # vscode-jsonrpc shows none
+    assert [each for each in (*findings, *watcher.finish()) if each.side == "server"] == []
+
+
+@pytest.mark.requirement("CLIENT-16", "CLIENT-32", "CLIENT-33")
+@pytest.mark.parametrize("name", PERSONALITIES)
+def test_a_day_is_folded_without_an_error(spend_day: SpendDay, name: str) -> None:
+    """The SDK's own strict reducer finds no fault in what comes."""
+    seat, conversation = spend_day(name).seat, Conversation()
+    for side, value in seat.passed:
+        assert conversation.passed(side, value) == ()
+    answers = {chat_id: chat.text() for chat_id, chat in conversation.fold.chats.items()}
+    assert answers == {chat_id: chat.answer for chat_id, chat in seat.screen.chats.items()}

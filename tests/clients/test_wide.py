@@ -2,29 +2,15 @@
 
 import random
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
-from tests.clients.day import CONFIG, NEWER, PARTS, goes_home, has_work
+from tests.clients.conftest import seated
+from tests.clients.day import NEWER, PARTS, goes_home, has_work
 from tests.clients.personality import PERSONALITIES
-from tests.clients.seat import Place, Seat
 from tests.eca_server.processes import assert_gone, children
 
 pytestmark = pytest.mark.long
-
-
-@contextmanager
-def seated(name: str, home: Path, *, late: float = 0.0) -> Iterator[Seat]:
-    """A client of that name, ready; it says `initialized` so many seconds late."""
-    seat = Seat(PERSONALITIES[name], Place.make(home), config=CONFIG)
-    try:
-        seat.hello(late=late)
-        yield seat
-    finally:
-        seat.line.close()
 
 
 @pytest.mark.parametrize("name", PERSONALITIES)
@@ -32,7 +18,8 @@ def seated(name: str, home: Path, *, late: float = 0.0) -> Iterator[Seat]:
 def test_the_parts_of_a_day_come_in_any_order(name, seed, tmp_path):
     parts = [part for part, needed in (*PARTS, *NEWER) if not needed & PERSONALITIES[name].never]
     random.Random(seed).shuffle(parts)
-    with seated(name, tmp_path, late=0.5 if name == "IntelliJ" else 0.0) as seat:
+    with seated(name, tmp_path) as seat:
+        seat.hello(late=0.5 if name == "IntelliJ" else 0.0)
         for part in parts:
             part(seat)
         assert not goes_home(seat).children
@@ -50,6 +37,7 @@ def test_the_parts_of_a_day_come_in_any_order(name, seed, tmp_path):
 )
 def test_work_ends_however_the_client_leaves(name, way, codes, tmp_path):
     with seated(name, tmp_path) as seat:
+        seat.hello()
         has_work(seat)
         at_work = children(seat.server_pid)
         assert at_work

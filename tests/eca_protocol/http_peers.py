@@ -1,8 +1,8 @@
 """Peers for an HTTP client: a server with or without TLS, a proxy, an authority."""
 
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -30,37 +30,45 @@ async def read_head(stream: anyio.abc.ByteReceiveStream) -> str:
 
 
 @asynccontextmanager
-async def server(
-    context: ssl.SSLContext | None = None, content_type: str = "text/html"
+async def listening(
+    serve: Callable[[anyio.abc.ByteStream], Awaitable[None]], context: ssl.SSLContext | None = None
 ) -> AsyncIterator[Traffic]:
-    """Answer each request with `hello`, over TLS if there is a context."""
+    """Serve each connection until its peer ends it, over TLS if there is a context."""
     tcp = await anyio.create_tcp_listener(local_host="127.0.0.1")
     traffic = Traffic(tcp.extra(anyio.abc.SocketAttribute.local_port))
     listener = tcp if context is None else TLSListener(tcp, context, standard_compatible=False)
 
-    head = f"HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\ncontent-length: 5\r\n\r\n"
-
-    async def answer(stream: anyio.abc.ByteStream) -> None:
+    async def connected(stream: anyio.abc.ByteStream) -> None:
         traffic.connections += 1
         async with stream:
-            try:
-                while True:
-                    traffic.heads.append(await read_head(stream))
-                    await stream.send(f"{head}hello".encode())
-            except (anyio.EndOfStream, anyio.BrokenResourceError):
-                pass
+            with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+                await serve(stream)
 
     async with listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, answer)
+        tasks.start_soon(listener.serve, connected)
         yield traffic
         tasks.cancel_scope.cancel()
 
 
 @asynccontextmanager
+async def server(
+    context: ssl.SSLContext | None = None, content_type: str = "text/html"
+) -> AsyncIterator[Traffic]:
+    """Answer each request with `hello`, over TLS if there is a context."""
+    head = f"HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\ncontent-length: 5\r\n\r\n"
+
+    async def answer(stream: anyio.abc.ByteStream) -> None:
+        while True:
+            traffic.heads.append(await read_head(stream))
+            await stream.send(f"{head}hello".encode())
+
+    async with listening(answer, context) as traffic:
+        yield traffic
+
+
+@asynccontextmanager
 async def proxy(leads_to: int) -> AsyncIterator[Traffic]:
     """Run a proxy that connects every name to the same server on this machine."""
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    traffic = Traffic(listener.extra(anyio.abc.SocketAttribute.local_port))
 
     async def pump(source: anyio.abc.ByteStream, sink: anyio.abc.ByteStream) -> None:
         try:
@@ -70,10 +78,9 @@ async def proxy(leads_to: int) -> AsyncIterator[Traffic]:
             await sink.aclose()
 
     async def pass_on(stream: anyio.abc.ByteStream) -> None:
-        traffic.connections += 1
         head = await read_head(stream)
         traffic.heads.append(head)
-        async with stream, await anyio.connect_tcp("127.0.0.1", leads_to) as far:
+        async with await anyio.connect_tcp("127.0.0.1", leads_to) as far:
             if head.startswith("CONNECT"):
                 await stream.send(b"HTTP/1.1 200 OK\r\n\r\n")
             else:
@@ -82,10 +89,8 @@ async def proxy(leads_to: int) -> AsyncIterator[Traffic]:
                 tasks.start_soon(pump, stream, far)
                 tasks.start_soon(pump, far, stream)
 
-    async with listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, pass_on)
+    async with listening(pass_on) as traffic:
         yield traffic
-        tasks.cancel_scope.cancel()
 
 
 def tls(authority: trustme.CA, name: str) -> ssl.SSLContext:

@@ -23,6 +23,7 @@ from eca_protocol.errors import HTTPError, HTTPTimeout
 from eca_protocol.http import Deadlines, HTTPClient
 from eca_protocol.http_server import HTTPRequest, HTTPServer, Responder, serve
 from eca_protocol.testing.provider import Provider, Reply, close, hang, raw, reply, reset, wait
+from tests.eca_protocol.http_peers import listening
 from tests.promises import TooSlow
 
 pytestmark = pytest.mark.anyio
@@ -112,18 +113,13 @@ async def test_tls_to_a_server_without_it_is_an_error_of_the_configuration():
     "answer", [b"", b"\x16\x03\x03\x00\x7a\x02", b"\x15\x03\x03\x00\x02\x01\x00"]
 )
 async def test_a_tls_handshake_that_is_cut_off_is_an_error_of_the_network(answer):
-    async def cut_off(stream: anyio.abc.SocketStream) -> None:
-        async with stream:
-            await stream.receive()
-            if answer:
-                await stream.send(answer)
+    async def cut_off(stream: anyio.abc.ByteStream) -> None:
+        await stream.receive()
+        if answer:
+            await stream.send(answer)
 
-    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
-        port = listener.extra(anyio.abc.SocketAttribute.local_port)
-        async with anyio.create_task_group() as tasks, HTTPClient() as client:
-            tasks.start_soon(listener.serve, cut_off)
-            error = await failure(client, f"https://127.0.0.1:{port}/")
-            tasks.cancel_scope.cancel()
+    async with listening(cut_off) as traffic, HTTPClient() as client:
+        error = await failure(client, f"https://127.0.0.1:{traffic.port}/")
     assert (error.kind, str(error)) == ("connect", "cannot connect: the TLS handshake was cut off")
 
 

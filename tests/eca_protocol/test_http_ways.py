@@ -15,14 +15,21 @@ import anyio.abc
 import anyio.to_thread
 import pytest
 import trustme
-from anyio.streams.tls import TLSListener
 from cryptography.hazmat.primitives import serialization
 
 from eca_protocol.errors import HTTPError
 from eca_protocol.http import Deadlines, HTTPClient
 from eca_protocol.proxies import PROXY_LOGIN
 from eca_protocol.tls import ClientCertificate, make_context
-from tests.eca_protocol.http_peers import mutual_tls, proxy, read_head, server, tls, trust
+from tests.eca_protocol.http_peers import (
+    listening,
+    mutual_tls,
+    proxy,
+    read_head,
+    server,
+    tls,
+    trust,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -101,17 +108,12 @@ async def test_http_goes_through_the_proxy_with_its_credentials(monkeypatch):
 
 async def test_a_proxy_that_refuses_or_is_down_is_named(monkeypatch):
     async def refuse(stream: anyio.abc.ByteStream) -> None:
-        async with stream:
-            await read_head(stream)
-            await stream.send(b"HTTP/1.1 407 No\r\ncontent-length: 0\r\n\r\n")
+        await read_head(stream)
+        await stream.send(b"HTTP/1.1 407 No\r\ncontent-length: 0\r\n\r\n")
 
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    port = listener.extra(anyio.abc.SocketAttribute.local_port)
-    monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
-    async with listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, refuse)
+    async with listening(refuse) as way:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{way.port}")
         kind, message = await failure(f"https://{NAME}/")
-        tasks.cancel_scope.cancel()
     assert (kind, message) == ("config", f"the proxy requires a login: {PROXY_LOGIN}")
     kind, message = await failure(f"https://{NAME}/")
     assert kind == "connect"
@@ -128,20 +130,15 @@ async def test_a_proxy_that_refuses_or_is_down_is_named(monkeypatch):
 )
 async def test_a_proxy_that_fails_in_its_connect_is_named(monkeypatch, answer, kind, words):
     async def fail(stream: anyio.abc.ByteStream) -> None:
-        async with stream:
-            await read_head(stream)
-            if answer is None:
-                await anyio.sleep_forever()
-            await stream.send(answer)
+        await read_head(stream)
+        if answer is None:
+            await anyio.sleep_forever()
+        await stream.send(answer)
 
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    port = listener.extra(anyio.abc.SocketAttribute.local_port)
-    monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{port}")
-    async with listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, fail)
+    async with listening(fail) as way:
+        monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{way.port}")
         limits = Deadlines(first_byte=0.2)
         got_kind, message = await failure(f"https://{NAME}/", deadlines=limits)
-        tasks.cancel_scope.cancel()
     assert got_kind == kind
     assert message.startswith(f"through the proxy of the environment: {words}")
 
@@ -238,23 +235,16 @@ async def test_an_unasked_response_never_answers_the_next_request(authority, sec
 
     async def answer(stream: anyio.abc.ByteStream) -> None:
         nonlocal served
-        async with stream:
-            with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
-                while True:
-                    await read_head(stream)
-                    served += 1
-                    await stream.send(response(f"answer {served}") + response("unasked"))
+        while True:
+            await read_head(stream)
+            served += 1
+            await stream.send(response(f"answer {served}") + response("unasked"))
 
-    tcp = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    port = tcp.extra(anyio.abc.SocketAttribute.local_port)
-    context = tls(authority, "127.0.0.1")
-    listener = TLSListener(tcp, context, standard_compatible=False) if secure else tcp
-    url = f"{'https' if secure else 'http'}://127.0.0.1:{port}/"
-    async with listener, anyio.create_task_group() as tasks, HTTPClient() as client:
-        tasks.start_soon(listener.serve, answer)
+    context = tls(authority, "127.0.0.1") if secure else None
+    async with listening(answer, context) as traffic, HTTPClient() as client:
+        url = f"{'https' if secure else 'http'}://127.0.0.1:{traffic.port}/"
         for number in range(1, 4):
             assert await ask(url, client) == f"answer {number}".encode()
-        tasks.cancel_scope.cancel()
 
 
 @pytest.mark.usefixtures("trusted")

@@ -1,7 +1,6 @@
 """The two JSON engines: their input and output, and their equality for a caller (W-5)."""
 
 import enum
-import importlib.util
 import inspect
 import json as stdlib_json
 import math
@@ -11,6 +10,7 @@ import tracemalloc
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from eca_protocol import json
 from eca_protocol.errors import PARSE_ERROR, InvalidJSON, LocalProtocolError
+from tests.lazy import module_of
 
 ENGINES = (json._Stdlib, json._Orjson)
 engines = pytest.mark.parametrize("engine", ENGINES, ids=["stdlib", "orjson"])
@@ -243,11 +244,7 @@ def test_without_orjson_the_standard_library_does_it(monkeypatch):
     assert json.ENGINE == "orjson"
     assert json.loads is json._Orjson.loads
     monkeypatch.setitem(sys.modules, "orjson", None)
-    spec = importlib.util.spec_from_file_location("json_without_orjson", json.__file__)
-    assert spec
-    assert spec.loader
-    bare = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(bare)
+    bare = module_of(Path(json.__file__))
     assert bare.ENGINE == "json"
     assert bare.loads(bare.dumps({"a": 2**64})) == {"a": 2**64}
 

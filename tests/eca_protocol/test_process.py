@@ -20,6 +20,7 @@ from eca_protocol import process
 from eca_protocol.errors import StartFailed
 from eca_protocol.process import Child, GracePeriods, spawn
 from eca_protocol.process_table import ProcessTable, process_table
+from tests.eca_server.processes import is_alive, open_descriptors
 
 pytestmark = pytest.mark.anyio
 
@@ -45,22 +46,10 @@ async def line(child: Child) -> bytes:
     return data.strip()
 
 
-def alive(pid: int) -> bool:
-    """Return True if the process runs (a zombie does not)."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
 async def gone(*pids: int) -> None:
     with anyio.fail_after(5):
-        while any(alive(pid) for pid in pids):
+        while any(is_alive(pid) for pid in pids):
             await anyio.sleep(0.001)
-
-
-def descriptors() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 @pytest.mark.parametrize("missing", [[], ["pidfd_open"]])
@@ -221,7 +210,7 @@ async def test_a_cancelled_caller_still_gets_the_child_ended():
         scope.cancel()
         await child.end(QUICK)
     assert child.returncode == -signal.SIGTERM
-    assert not alive(child.pid)
+    assert not is_alive(child.pid)
 
 
 IGNORES_TERM = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
@@ -257,10 +246,10 @@ def test_a_task_cancelled_by_asyncio_itself_still_ends_the_child(code, cancellat
     ],
 )
 async def test_what_cannot_start_says_why(command, options, text):
-    before = descriptors()
+    before = open_descriptors()
     with pytest.raises(StartFailed, match=text):
         spawn(command, **options)
-    assert descriptors() == before
+    assert open_descriptors() == before
 
 
 @pytest.mark.parametrize("descriptors_have_paths", [True, False])
@@ -304,12 +293,12 @@ async def test_a_child_reaped_elsewhere_has_ended(monkeypatch):
 
 
 async def test_a_child_that_cannot_be_looked_after_is_not_left(monkeypatch):
-    before = descriptors(), ProcessTable().descendants(os.getpid())
+    before = open_descriptors(), ProcessTable().descendants(os.getpid())
     failing = Mock(side_effect=MemoryError)
     monkeypatch.setattr("eca_protocol.process.watch_descriptor", failing)
     with pytest.raises(MemoryError):
         spawn(["sleep", "60"], stderr="pipe")
-    assert (descriptors(), ProcessTable().descendants(os.getpid())) == before
+    assert (open_descriptors(), ProcessTable().descendants(os.getpid())) == before
 
 
 @contextlib.contextmanager
@@ -333,7 +322,7 @@ def so_many_descriptors(free: int) -> Iterator[None]:
 
 
 async def test_where_descriptors_run_out_nothing_is_left_of_a_start_nor_of_an_end():
-    before = descriptors(), ProcessTable().descendants(os.getpid())
+    before = open_descriptors(), ProcessTable().descendants(os.getpid())
     for free in range(8):
         with (
             so_many_descriptors(free),
@@ -345,7 +334,7 @@ async def test_where_descriptors_run_out_nothing_is_left_of_a_start_nor_of_an_en
             child = spawn(["sleep", "60"], stdin="null", stderr="pipe")
         with so_many_descriptors(free):
             assert await child.end(GracePeriods(after_stdin=0)) == -signal.SIGTERM
-    assert (descriptors(), ProcessTable().descendants(os.getpid())) == before
+    assert (open_descriptors(), ProcessTable().descendants(os.getpid())) == before
 
 
 async def test_an_event_loop_shares_its_look_at_what_runs_with_no_other_one(monkeypatch):

@@ -27,6 +27,19 @@ def children(pid: int) -> set[int]:
     return descendants - {pid}
 
 
+def is_alive(pid: int) -> bool:
+    """Return whether a process runs; an unreaped zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def open_descriptors() -> int:
+    """Count those of this process."""
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 def processes_in(folder: Path, word: bytes = b"") -> list[int]:
     """Return the processes that run in `folder`, with a word in their command."""
     pids = []

@@ -5,7 +5,7 @@ import anyio
 import pytest
 
 from eca_protocol import messages as m
-from eca_protocol.client import Chat, Turn
+from eca_protocol.client import Chat
 from eca_protocol.client.session import INBOX
 from eca_protocol.endpoint import Dialect
 from eca_protocol.errors import DeadlineExceeded, LocalProtocolError, RPCError, TurnFailed
@@ -417,16 +417,3 @@ async def test_a_late_refusal_does_not_end_the_next_turn() -> None:
         await client.chat().query_commands()
         server.finish("c", "fine")
         assert await turn.text() == "fine"
-
-
-CHAT_NAMES = """
-    approve clear delete history prompt query_commands query_context reject steer stop title update
-    usage
-"""
-
-
-@pytest.mark.parametrize(
-    ("cls", "names"), [(Chat, CHAT_NAMES), (Turn, "contents_with_roles start stop stopped text")]
-)
-def test_help_shows_only_what_a_program_calls(cls: type, names: str) -> None:
-    assert [name for name in dir(cls) if not name.startswith("_")] == names.split()

@@ -4,7 +4,6 @@ import asyncio
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -15,6 +14,7 @@ from eca_protocol.ecp.lines import AgentLineReader, envelope_fault
 from eca_protocol.ecp.stdio_agent import StdioAgent
 from tests import promises
 from tests.eca_protocol.ecp.agents import BROKEN, ODD, OK, script, stepping
+from tests.eca_server.processes import is_alive, open_descriptors
 
 pytestmark = pytest.mark.anyio
 
@@ -140,19 +140,11 @@ def test_a_task_cancelled_by_asyncio_itself_leaves_neither_process_nor_descripto
             with pytest.raises(asyncio.CancelledError):
                 await task
             assert not is_alive(pids.pop())
-            counts.append(len(list(Path("/proc/self/fd").iterdir())))
+            counts.append(open_descriptors())
         return counts
 
     first, second = asyncio.run(main())
     assert first == second
-
-
-def is_alive(pid: int) -> bool:
-    """Return True if the process runs; an unreaped zombie does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 async def test_a_command_that_is_not_there_is_named():

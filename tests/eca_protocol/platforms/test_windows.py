@@ -3,7 +3,6 @@
 import ast
 import ctypes
 import errno
-import importlib.util
 import inspect
 import os
 import signal
@@ -18,6 +17,7 @@ from unittest.mock import Mock
 import pytest
 
 from eca_protocol import platforms
+from tests.lazy import module_of
 
 posix: Any = pytest.importorskip("eca_protocol.platforms.posix")  # compared with the other half
 
@@ -83,12 +83,7 @@ def windows(monkeypatch: pytest.MonkeyPatch, kernel: Any) -> Any:
     monkeypatch.setattr(ctypes, "WinDLL", lambda *_, **__: kernel, raising=False)
     monkeypatch.setattr(subprocess, "CREATE_NO_WINDOW", NO_WINDOW, raising=False)
     monkeypatch.setattr(subprocess, "CREATE_NEW_PROCESS_GROUP", OWN_GROUP, raising=False)
-    spec = importlib.util.spec_from_file_location("windows_half", SOURCE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_of(SOURCE)
 
 
 @pytest.fixture

@@ -1,13 +1,16 @@
 """Scheduling: planning, spreading over workers, and equal reports in either case."""
 
 import os
+import pickle
 import signal
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures import ProcessPoolExecutor as Processes
+from multiprocessing import forkserver
 from typing import Any
 
 import attrs
+import pytest
 import trio
 
 from eca_server.ecp import scheduler
@@ -32,7 +35,10 @@ from tests.eca_server.processes import processes_in
 
 
 class Inline(Executor):
-    """An executor of one thread, whose worker is lost for some batches."""
+    """An executor of one thread, which copies batches as a pool of processes does.
+
+    Its worker is lost for some of them.
+    """
 
     def __init__(self, losing: Callable[[Batch], bool] = lambda _: False) -> None:
         self._threads = ThreadPoolExecutor(1)
@@ -45,10 +51,16 @@ class Inline(Executor):
             lost: Future[Any] = Future()
             lost.set_exception(RuntimeError("the machine is gone"))
             return lost
-        return self._threads.submit(run, *arguments)
+        return self._threads.submit(run, *pickle.loads(pickle.dumps(arguments)))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         self._threads.shutdown(wait, cancel_futures=cancel_futures)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _processes_are_prepared() -> None:
+    """Let the process that workers are forked from import its modules while tests run here."""
+    forkserver.ensure_running()
 
 
 def four() -> list[Scenario]:
@@ -74,29 +86,16 @@ async def test_every_executor_gives_the_same_report(tmp_path):
     reasons = ["ok", "ok", "agent_error", "transport_error"]
     assert [outcome(each)[1] for each in here.reports] == reasons
     names: list[str] = []
-    for make in (lambda: ThreadPoolExecutor(2), lambda: Processes(2, FORKING)):
+    for make, workers in ((lambda: ThreadPoolExecutor(2), 2), (Inline, 1)):
         there = await run_all(
-            whole, on_report=lambda each: names.append(each.name), make_executor=make, workers=2
+            whole,
+            on_report=lambda each: names.append(each.name),
+            make_executor=make,
+            workers=workers,
         )
         assert [*map(timeless, there.reports)] == [*map(timeless, here.reports)]
         assert there.exit_reason == here.exit_reason
     assert sorted(names) == sorted([each.name for each in here.reports] * 2)
-
-
-async def test_the_scenarios_of_a_lost_worker_are_run_again(tmp_path):
-    once = scenario("once", f"kill once {tmp_path / 'killed'}")
-    always = scenario("always", f"kill after {tmp_path / 'killed'}")  # else it takes the last try
-    others = [scenario(f"s{number}", "count") for number in range(6)]
-    whole = batch(obedient(KILLS_ITS_WORKER), others[0], once, always, *others[1:])
-    done = await run_all(whole, make_executor=lambda: Processes(2, FORKING), workers=2)
-    assert (len(done.reports), done.not_run) == (8, 0)
-    for report in done.reports:
-        if report.name != "always":
-            assert report.passed, report
-    (lost,) = [report for report in done.reports if report.name == "always"]
-    assert outcome(lost) == ("failed", "transport_error", ["skipped"])
-    assert "the worker that ran it was lost 3 times: BrokenProcessPool" in lost.checks[0].reasoning
-    assert done.exit_reason == "transport_error"
 
 
 async def test_scenarios_lost_twice_run_alone():
@@ -109,21 +108,6 @@ async def test_scenarios_lost_twice_run_alone():
     assert [report.passed for report in done.reports] == [index != 5 for index in range(8)]
     why = done.reports[5].checks[0].reasoning
     assert why == "the worker that ran it was lost 3 times: RuntimeError: the machine is gone"
-
-
-async def test_a_run_that_is_cancelled_has_the_report_of_each_scenario_that_ended():
-    whole = batch(obedient(), scenario("ended", "count"), *[scenario("s", "hang")] * 8)
-    names: list[str] = []
-    with trio.move_on_after(20) as running:
-
-        def cancel(report: ScenarioReport) -> None:
-            names.append(report.name)
-            running.cancel()
-
-        await run_all(
-            whole, on_report=cancel, make_executor=lambda: Processes(1, FORKING), workers=1
-        )
-    assert names == ["ended"]
 
 
 async def test_workers_have_the_rest_of_the_run_s_time_and_stop_after_a_failure():
@@ -182,6 +166,37 @@ async def test_scenarios_are_chosen_by_name_and_repeated_in_the_manifest_s_order
     assert [each.name for each in reports] == ["Renew a", "Renew a", "renew b", "renew b"]
     assert [each.repeat for each in reports] == [0, 1, 0, 1]
     assert [outputs(each) for each in reports] == [["1"]] * 4
+
+
+async def test_the_scenarios_of_a_lost_worker_are_run_again(tmp_path):
+    once = scenario("once", f"kill once {tmp_path / 'killed'}")
+    always = scenario("always", f"kill after {tmp_path / 'killed'}")  # else it takes the last try
+    others = [scenario(f"s{number}", "count") for number in range(3)]
+    whole = batch(obedient(KILLS_ITS_WORKER), others[0], once, always, *others[1:])
+    done = await run_all(whole, make_executor=lambda: Processes(2, FORKING), workers=2)
+    assert (len(done.reports), done.not_run) == (5, 0)
+    for report in done.reports:
+        if report.name != "always":
+            assert report.passed, report
+    (lost,) = [report for report in done.reports if report.name == "always"]
+    assert outcome(lost) == ("failed", "transport_error", ["skipped"])
+    assert "the worker that ran it was lost 3 times: BrokenProcessPool" in lost.checks[0].reasoning
+    assert done.exit_reason == "transport_error"
+
+
+async def test_a_run_that_is_cancelled_has_the_report_of_each_scenario_that_ended():
+    whole = batch(obedient(), scenario("ended", "count"), *[scenario("s", "hang")] * 8)
+    names: list[str] = []
+    with trio.move_on_after(20) as running:
+
+        def cancel(report: ScenarioReport) -> None:
+            names.append(report.name)
+            running.cancel()
+
+        await run_all(
+            whole, on_report=cancel, make_executor=lambda: Processes(1, FORKING), workers=1
+        )
+    assert names == ["ended"]
 
 
 async def test_a_worker_that_is_ended_ends_its_agents(tmp_path):

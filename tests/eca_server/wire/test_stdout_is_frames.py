@@ -5,51 +5,22 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.eca_server.conftest import SERVE
+from tests.eca_server.fork_server import ECA, MODULE
 from tests.eca_server.stranger import environment, frame, frames_in, is_finished, message, text_of
 
-NOISE = """
-import os, subprocess, sys, threading, warnings
-
-def noise():
-    while True:
-        print("printed")
-        print("printed at once", flush=True)
-        sys.__stdout__.write("written")
-        os.write(1, b"written to descriptor 1\\n")
-        warnings.warn("warned")
-        subprocess.run(["sh", "-c", "echo said by a child; cat"], timeout=20)
-
-print("printed before the first line of the server's")
-import eca_server.connection.server
-serve = eca_server.connection.server.serve
-async def noisy_serve(*args, **options):
-    threading.Thread(target=noise, daemon=True).start()
-    subprocess.Popen(['sleep', '60'], start_new_session=True)
-    child = subprocess.Popen(['sh', '-c', 'cat; echo $$ read to the end >&2; sleep 60'])
-    try:
-        return await serve(*args, **options)
-    finally:
-        child.kill()
-eca_server.connection.server.serve = noisy_serve
-from eca_server.cli.main import run
-sys.exit(run(["server"]))
-"""
-"""A server beside noise; its children read no input, and one outlives it without its pipes."""
+NOISY = (*ECA, MODULE, "tests.eca_server.wire.noisy_server")
 
 
-def test_prints_warnings_and_children_never_reach_the_wire_nor_hold_it_open(start_server, tmp_path):
-    (tmp_path / "noisy.py").write_text(NOISE)
-    noisy = (sys.executable, "-P", "-W", "always", str(tmp_path / "noisy.py"))
-    server = start_server(command=noisy)
+def test_prints_warnings_and_children_never_reach_the_wire_nor_hold_it_open(start_server):
+    server = start_server(command=NOISY)
     server.introduced()
-    server.prompt("repeat 2000 delta")
-    assert text_of(server.expect_finished()) == "delta" * 2000
+    server.prompt("repeat 1000 delta")
+    assert text_of(server.expect_finished()) == "delta" * 1000
     assert server.leave() == 0
     for words in ("printed", "printed at once", "written", "to descriptor 1", "warned", "a child"):
         assert words in server.errors

@@ -67,6 +67,17 @@ async def says_hello(harness: Harness) -> None:
         assert chat.assistant_text == "Hello"
 
 
+def later(row: str) -> Case:
+    """A case that passes at a server that is there."""
+
+    async def comes_later(harness: Harness) -> None:
+        async with harness.session() as session:
+            await session.settle()
+            harness.record_pass(row)
+
+    return a_case(comes_later, row)
+
+
 async def test_a_case_ends_in_one_of_many_ways_and_each_row_has_its_verdict():
     async def checks(harness: Harness) -> None:
         harness.check("W-20a", True, expected="a", got="a")
@@ -349,12 +360,7 @@ async def test_a_server_that_no_case_ends_alone_ends_in_the_last_one():
             await session.settle()
             harness.record_pass("W-4c")
 
-    async def comes_later(harness: Harness) -> None:
-        async with harness.session() as session:
-            await session.settle()
-            harness.record_pass("W-20b")
-
-    cases = [a_case(prompts, "W-20a"), a_case(ages, "W-4c"), a_case(comes_later, "W-20b")]
+    cases = [a_case(prompts, "W-20a"), a_case(ages, "W-4c"), later("W-20b")]
     run = await run_suite(attrs.evolve(REFERENCE, serve=serve_mortal), cases=cases, jobs=1)
     assert {of(run, id_)[0] for id_ in ("W-20a", "W-4c", "W-20b")} == {"pass"}
     (incident,) = run.incidents
@@ -394,15 +400,8 @@ async def test_a_server_that_has_closed_its_output_is_replaced(monkeypatch: pyte
 
 async def replaced(run: Callable[[Harness], Awaitable[None]]) -> Run:
     """Run a case that the server does not survive, and another one, which passes."""
-
-    async def comes_later(harness: Harness) -> None:
-        async with harness.session() as session:
-            await session.settle()
-            harness.record_pass("W-20a")
-
-    cases = [a_case(run, "W-4c"), a_case(comes_later, "W-20a")]
     target = Target(command=(sys.executable, "-S", "-c", DEAF, MODEL))
-    outcome = await run_suite(target, cases=cases, jobs=1)
+    outcome = await run_suite(target, cases=[a_case(run, "W-4c"), later("W-20a")], jobs=1)
     assert of(outcome, "W-20a")[0] == "pass"
     assert [incident.case for incident in outcome.incidents] == [f"here.{run.__name__}"]
     return outcome

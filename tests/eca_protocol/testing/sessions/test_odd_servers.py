@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,6 +23,13 @@ from eca_protocol.testing.sessions.wire import Violation
 
 CONTENT = {"method": "chat/contentReceived"}
 PROGRESS = {"type": "progress", "state": "running", "text": "Hm"}
+
+
+@pytest.fixture
+def model() -> Iterator[ScriptedModel]:
+    model = ScriptedModel()
+    yield model
+    model.close()
 
 
 @pytest.mark.parametrize(
@@ -40,15 +48,11 @@ PROGRESS = {"type": "progress", "state": "running", "text": "Hm"}
         ),
     ],
 )
-def test_a_malformed_message_is_a_violation(message, row):
-    model = ScriptedModel()
-    try:
-        rules = Rules(model, draft=False)
-        rules.on_sent({"id": 1, "method": "chat/prompt", "params": {"message": "mark-1"}})
-        with pytest.raises(Violation, match=row):
-            rules.on_received(message)
-    finally:
-        model.close()
+def test_a_malformed_message_is_a_violation(model, message, row):
+    rules = Rules(model, draft=False)
+    rules.on_sent({"id": 1, "method": "chat/prompt", "params": {"message": "mark-1"}})
+    with pytest.raises(Violation, match=row):
+        rules.on_received(message)
 
 
 def test_a_server_gets_the_variables_of_the_caller_but_no_secrets(monkeypatch, capfd):
@@ -125,21 +129,17 @@ PROMPT = {"id": 1, "method": "chat/prompt", "params": {"chatId": "c", "message":
 
 
 @pytest.mark.parametrize("has_request", [False, True])
-def test_a_server_with_a_model_of_its_own_is_not_blamed_for_its_words(has_request):
-    model = ScriptedModel()
+def test_a_server_with_a_model_of_its_own_is_not_blamed_for_its_words(model, has_request):
     rules = Rules(model, draft=False)
     model.replies["mark-1"] = [[{"text": "Scripted."}]]
-    try:
-        if has_request:
-            model.request_counts["mark-1"] = 1
-        params = {"chatId": "c", "message": "mark-1"}
-        rules.on_sent({"id": 1, "method": "chat/prompt", "params": params})
-        rules.on_received(content("mark-1", role="user"))
-        rules.on_received(content("Its own."))
-        with pytest.raises(Violation, match="CHAT-12") if has_request else contextlib.nullcontext():
-            rules.on_received(END)
-    finally:
-        model.close()
+    if has_request:
+        model.request_counts["mark-1"] = 1
+    params = {"chatId": "c", "message": "mark-1"}
+    rules.on_sent({"id": 1, "method": "chat/prompt", "params": params})
+    rules.on_received(content("mark-1", role="user"))
+    rules.on_received(content("Its own."))
+    with pytest.raises(Violation, match="CHAT-12") if has_request else contextlib.nullcontext():
+        rules.on_received(END)
 
 
 @pytest.mark.parametrize(
@@ -176,22 +176,15 @@ def test_a_model_that_is_closed_waits_at_no_gate():
 
 
 @pytest.mark.parametrize("is_chunked", [False, True])
-def test_calls_of_one_turn_have_an_id_each_however_the_request_is_sent(is_chunked):
+def test_calls_of_one_turn_have_an_id_each_however_the_request_is_sent(model, is_chunked):
     call = {"tool_call": "x", "arguments": {}}
-    model = ScriptedModel()
     model.replies["mark-1"] = [[call, call], [call]]
     request = json.dumps({"messages": [{"role": "user", "content": "mark-1"}]}).encode()
-    connection = http.client.HTTPConnection(model.url.split("/")[2], timeout=5)
     ids: list[bytes] = []
-    try:
+    with contextlib.closing(http.client.HTTPConnection(model.url.split("/")[2], timeout=5)) as way:
         for _ in range(2):
             body: object = iter([request[:9], request[9:]]) if is_chunked else request
             headers = {"Transfer-Encoding": "chunked"} if is_chunked else {}
-            connection.request(
-                "POST", "/v1/chat/completions", body, headers, encode_chunked=is_chunked
-            )
-            ids += re.findall(rb'"id": "(mark[^"]*)"', connection.getresponse().read())
-    finally:
-        connection.close()
-        model.close()
+            way.request("POST", "/v1/chat/completions", body, headers, encode_chunked=is_chunked)
+            ids += re.findall(rb'"id": "(mark[^"]*)"', way.getresponse().read())
     assert len(ids) == len(set(ids)) == 3

@@ -117,6 +117,43 @@ async def test_two_changes_that_show_one_login_start_its_server_once(home, monke
     assert starts == [False, True]
 
 
+@pytest.mark.parametrize("stops", [False, True])
+async def test_a_login_stored_elsewhere_ends_the_pending_one_but_starts_no_server_that_was_stopped(
+    home, monkeypatch, stops
+):
+    was_made_elsewhere, is_given_up = Login.was_made_elsewhere, trio.Event()
+
+    async def log_in(_: Login, __: Any, begin: Callable[[str], None]) -> None:
+        begin(LINK)
+        try:
+            await trio.sleep_forever()
+        finally:
+            is_given_up.set()
+
+    async def check(login: Login) -> None:
+        if await login.token() is None:
+            await logs_in(login)
+
+    async def look(login: Login) -> bool:
+        if stops:
+            await ours.tell("mcp/stopServer", {"name": "web"})
+            await status(ours, "web", "stopped")
+        return await was_made_elsewhere(login)
+
+    connect_to_fakes(monkeypatch, check)
+    monkeypatch.setattr(Login, "_log_in", log_in)
+    monkeypatch.setattr(Login, "was_made_elsewhere", look)
+    async with home.editor() as ours:
+        await status(ours, "web", "requires-auth")
+        tokens = tokens_of(access=Secret(SECRET), refresh=None)
+        Logins({"XDG_DATA_HOME": str(home.data)}).store(f"mcp:{URL}", tokens)
+        servers = ours.connection.parts.mcp.get()
+        await servers.follow_logins()
+        await trio.testing.wait_all_tasks_blocked()
+        assert servers.manager.get("web").state is (State.STOPPED if stops else State.RUNNING)
+        assert is_given_up.is_set() is not stops
+
+
 @pytest.mark.requirement("W-36c")
 async def test_who_is_logged_out_is_asked_to_log_in_whenever_the_server_is_connected(
     home, monkeypatch

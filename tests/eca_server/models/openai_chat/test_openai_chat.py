@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from eca_protocol.http import HTTPClient
 from eca_protocol.sse import SSEvent
-from eca_protocol.testing.provider import reply
+from eca_protocol.testing.provider import Reply, reply
 from eca_server.models.access import join_url
-from eca_server.models.answer_body import AnswerBody
 from eca_server.models.backend import BackendError, Request
 from eca_server.models.events import (
     Block,
@@ -36,7 +35,6 @@ from eca_server.models.events import (
     ToolCallStarted,
 )
 from eca_server.models.history import Message
-from eca_server.models.openai_chat.decoder import ChatDecoder
 from tests.eca_server.models.every_api import API
 from tests.eca_server.models.histories import model, user
 from tests.eca_server.models.openai_chat.scripted import STOP, decoder, delta, fragment, play, tool
@@ -250,15 +248,14 @@ def test_bytes_that_are_not_unicode_are_replaced_and_end_nothing():
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        (b"<html><script src='/a.js?key=hidden'>\n</script></html>", "<script src='/a.js?key=***"),
-        (b"<html>" + b"<br>" * 9000, "<html><br><br>"),
+        ("<html><script src='/a.js?key=hidden'>\n</script></html>", "<script src='/a.js?key=***"),
+        ("<html>" + "<br>" * 9000, "<html><br><br>"),
     ],
 )
-def test_a_page_in_place_of_an_answer_is_reported_by_its_type_and_its_beginning(body, words):
-    page = AnswerBody(content_type="text/html; charset=utf-8", decoder=ChatDecoder())
-    with pytest.raises(BackendError) as caught:
-        list(itertools.chain(page.feed(body), page.close()))
-    result = caught.value.message
+async def test_a_page_in_place_of_an_answer_is_reported_by_its_type_and_its_beginning(body, words):
+    page = Reply(headers={"content-type": "text/html; charset=utf-8"}, body=body)
+    async with talking("openai-chat", [page]) as (_, backend):
+        result = (await failure(backend)).message
     assert result.startswith("expected an answer in JSON, got text/html; charset=utf-8 (is it ")
     assert words in result
     assert "hidden" not in result

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from eca_protocol import platforms
 from tests.eca_protocol.testing.conformance.mutants.filters import (
     Filter,
     Filtered,
@@ -35,7 +36,6 @@ from tests.eca_protocol.testing.conformance.mutants.filters import (
 )
 from tests.eca_protocol.testing.conformance.mutants.registry import register_filters
 from tests.eca_protocol.testing.conformance.reference.connection import REQUESTS
-from tests.eca_protocol.testing.conformance.reference.server import is_alive
 
 Message = dict[str, Any]
 
@@ -81,7 +81,7 @@ def has_servers(message: Any, server: Filtered) -> bool:
 
 def parent_is_dead(message: Message) -> bool:
     pid = message["params"].get("processId")
-    return isinstance(pid, int) and not is_alive(pid)
+    return isinstance(pid, int) and not platforms.is_alive(pid)
 
 
 def has_broken_file(message: Any, server: Filtered) -> bool:

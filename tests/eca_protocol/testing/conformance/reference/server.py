@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import anyio
 import attrs
 
+from eca_protocol import platforms
 from eca_protocol.http import HTTPClient
 from eca_protocol.streams import Transport
 from tests.eca_protocol.testing.conformance.reference.chat import Chat, Prompt, Turn
@@ -72,13 +72,13 @@ class Server(Connection):
         self.mcp = MCPServers(self)
         self.toolbox = self.parts.toolbox(self)
         pid = params.value("processId")
-        if isinstance(pid, int) and pid > 0 and is_alive(pid):
+        if isinstance(pid, int) and pid > 0 and platforms.is_alive(pid):
             self.tasks.start_soon(self._watch, pid)
         self.state = "ready"
         return {"chatWelcomeMessage": self.welcome}
 
     async def _watch(self, pid: int) -> None:
-        while is_alive(pid):
+        while platforms.is_alive(pid):
             await anyio.sleep(0.5)
         self.end(0)
 
@@ -270,13 +270,3 @@ class Parts:
 async def serve(transport: Transport, config: Mapping[str, Any]) -> int:
     """Serve one client; return the exit code of a process."""
     return await Server(transport, config, Parts()).run()
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
