@@ -2,5 +2,5 @@
 
 `python -m eca_protocol.testing.sessions -- COMMAND...` and `check.check_sessions` test a server;
 `strategies` generates sessions without one. The modules that replay a failure (`wire`, `model`,
-`rules`, `session`) do not need hypothesis.
+`signatures`, `state`, `session`) do not need hypothesis.
 """
