@@ -129,6 +129,5 @@ class ClientSession(MessageSession):
     async def take_turn(self, prompt: str, *script: AnswersWith, **params: Any) -> ChatSession:
         """Create a chat with its script, prompt it, and wait for the end of the turn."""
         chat = self.chat(*script)
-        await chat.prompt(prompt, **params)
-        await chat.finished()
+        await chat.take_turn(prompt, **params)
         return chat

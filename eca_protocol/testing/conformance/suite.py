@@ -17,6 +17,7 @@ from typing_extensions import override
 from eca_protocol.errors import StartFailed
 from eca_protocol.revisions import Revision, detect_server
 from eca_protocol.testing.conformance.cases import server_cases
+from eca_protocol.testing.conformance.chat_session import comes
 from eca_protocol.testing.conformance.duplicates import DUPLICATES
 from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.judge import (
@@ -322,11 +323,8 @@ async def _absent_needs(session: ClientSession) -> Mapping[str, str]:
     models = session.config.get("models", ())
     if MODEL in models and session.native_tools:
         return {}
-    chat, has_ended = session.chat(reply("Hello.")), False
-    with contextlib.suppress(Unmet):
-        await chat.prompt("Hello.")
-        await chat.finished()
-        has_ended = True
+    chat = session.chat(reply("Hello."))
+    has_ended = await comes(chat.take_turn("Hello."))
     absent: dict[str, str] = {}
     if (has_ended or models) and not chat.model.requests and MODEL not in models:
         absent["model"] = absent["config"] = "the server does not use the suite's configuration"

@@ -104,8 +104,7 @@ async def a_rejected_command_does_not_run(harness: Harness, session: ClientSessi
         return
     expected = "no request to the model after the rejection"
     harness.check("W-31c", requests == 1, expected, f"{requests} requests")
-    await chat.prompt("Do something else.")
-    await chat.finished(2)
+    await chat.take_turn("Do something else.")
     results = [call_results(request.body) for request in chat.model.requests[1:2]]
     has_result = any(result.strip() for each in results for result in each)
     harness.check(

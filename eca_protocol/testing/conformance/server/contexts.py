@@ -182,8 +182,7 @@ async def an_unknown_context_is_skipped_with_a_note(
     follows = ["text of the file beside it" in text for text in texts]
     expected = "a file in the request also if it follows an unknown context"
     harness.check("W-41e", follows != [True, False], expected, texts[1])
-    await plain.prompt("Hi.")
-    await plain.finished()
+    await plain.take_turn("Hi.")
     requests = "\n".join(all_text(each.body) for each in chat.model.requests)
     is_named = "hologram" in chat.text("system") + requests
     has_note = is_named or _word_count(chat) > _word_count(plain)
@@ -207,8 +206,7 @@ async def a_context_without_what_it_needs_is_skipped(
     listed = await session.ask("chat/queryContext", {"query": "needed", "contexts": [bare]})
     harness.check("W-3f", "result" in listed, "a result, without the bare cursor", listed)
     plain, chat = session.chat(reply("I see.")), session.chat(reply("I see."))
-    await plain.prompt("Hi.")
-    await plain.finished()
+    await plain.take_turn("Hi.")
     answer = await chat.prompt("Hi.", contexts=[bare])
     ended = result_of(answer) and await chat.finishes()
     is_right = ended and chat.model.requests and _word_count(chat) > _word_count(plain)

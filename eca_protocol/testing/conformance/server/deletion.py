@@ -79,9 +79,8 @@ async def a_chat_that_there_is_not_is_deleted_alike(
 async def a_deleted_id_starts_anew(harness: Harness, session: ClientSession) -> None:
     """Delete a chat, and prompt its id again with the same text."""
     chat = session.chat(reply("My name is Ann."), reply("My name is Bob."))
-    for turn in (1, 2):
-        await chat.prompt("Who are you?")
-        await chat.finished(turn)
+    for _ in range(2):
+        await chat.take_turn("Who are you?")
         await session.ask("chat/delete", {"chatId": chat.id})
     await chat.model.wait_for_requests(2)
     sent = conversation(chat.model.requests[1].body)

@@ -24,12 +24,10 @@ _EXTRA_SECONDS: Final = 4.0  # more seconds, to measure a late end
 _UNUSED_PID: Final = 2**22 + 1  # above the largest process id of Linux
 
 
-async def exit_code(
-    harness: Harness, session: ClientSession, *, failing_row: str | None = None
-) -> int | None:
+async def exit_code(harness: Harness, session: ClientSession) -> int | None:
     """Wait for the exit of a server; return the exit code once its output was read.
 
-    Judges W-13k, which says how soon it is due; `failing_row` fails, too, if it keeps running.
+    Judges W-13k, which says how soon it is due.
 
     Returns:
         The code as a shell shows it: 143 after SIGTERM. None if the server keeps running.
@@ -38,9 +36,6 @@ async def exit_code(
     code = await session.exit_code(END_SECONDS + _EXTRA_SECONDS)
     took = session.wire.recorder.now - began
     if code is None:
-        if failing_row is not None:
-            late = f"a running process after {END_SECONDS + _EXTRA_SECONDS:g} s"
-            harness.check(failing_row, False, "the end of the process", late)
         return None
     within = f"the end of the process within {END_SECONDS:g} s"
     harness.check(
@@ -50,6 +45,18 @@ async def exit_code(
         while not session.process.output_ended:
             await session.process.changed.wait()
     return 128 - code if code < 0 else code
+
+
+async def check_exit(
+    harness: Harness, session: ClientSession, *, ends: str, codes: Mapping[str, int], when: str = ""
+) -> None:
+    """Judge the exit of a server: the row `ends` by its end, and each other row by its code."""
+    code = await exit_code(harness, session)
+    late = f"a running process after {END_SECONDS + _EXTRA_SECONDS:g} s"
+    got = late if code is None else "the end of the process"
+    harness.check(ends, code is not None, "the end of the process", got)
+    for row, expected in codes.items() if code is not None else ():
+        harness.check(row, code == expected, f"the exit code {expected}{when}", code)
 
 
 async def busy(session: ClientSession) -> ChatSession:
@@ -67,10 +74,7 @@ async def shutdown_and_exit(harness: Harness, session: ClientSession) -> None:
     harness.check("LIFE-18", answer.get("result", "no result") is None, "the result null", answer)
     await _check_refusal(harness, session)
     await session.notify("exit")
-    code = await exit_code(harness, session, failing_row="LIFE-24")
-    if code is not None:
-        harness.check("LIFE-24", True, "the end of the process", "the end of the process")
-        harness.check("W-13d", code == 0, "the exit code 0", code)
+    await check_exit(harness, session, ends="LIFE-24", codes={"W-13d": 0})
 
 
 @case("W-13a", needs="model", since=Revision.DRAFT, fresh=True)
@@ -110,10 +114,7 @@ async def input_ends_while_a_turn_runs(harness: Harness, session: ClientSession)
     """Close the server's input during a turn."""
     await busy(session)
     await session.close_input()
-    code = await exit_code(harness, session, failing_row="W-14c")
-    if code is not None:
-        harness.check("W-14c", True, "the end of the process", "the end of the process")
-        harness.check("W-13e", code == 0, "the exit code 0", code)
+    await check_exit(harness, session, ends="W-14c", codes={"W-13e": 0})
 
 
 @case("W-13f", "W-13k", needs="model", since=Revision.DRAFT, fresh=True)
@@ -121,9 +122,7 @@ async def exit_comes_without_shutdown(harness: Harness, session: ClientSession) 
     """Send `exit` without `shutdown` during a turn."""
     await busy(session)
     await session.notify("exit")
-    code = await exit_code(harness, session, failing_row="W-13k")
-    if code is not None:
-        harness.check("W-13f", code == 1, "the exit code 1", code)
+    await check_exit(harness, session, ends="W-13k", codes={"W-13f": 1})
 
 
 @case("W-3a", since=Revision.DRAFT, fresh=True)
@@ -146,9 +145,7 @@ async def exit_is_followed_by_a_signal(harness: Harness, session: ClientSession)
     await session.ask("shutdown")
     await session.notify("exit")
     session.process.signal(signal.SIGTERM)
-    code = await exit_code(harness, session, failing_row="CLIENT-25")
-    if code is not None:
-        harness.check("CLIENT-25", True, "the end of the process", "the end of the process")
+    await check_exit(harness, session, ends="CLIENT-25", codes={})
 
 
 @case("W-13j", "W-13k", since=Revision.DRAFT, fresh=True)
@@ -156,9 +153,7 @@ async def input_ends_inside_a_body(harness: Harness, session: ClientSession) -> 
     """Send half a frame, then close the input."""
     await session.write(b"Content-Length: 500\r\n\r\n" + bytes_of(query("half"))[:20])
     await session.close_input()
-    code = await exit_code(harness, session, failing_row="W-14c")
-    if code is not None:
-        harness.check("W-13j", code == 1, "the exit code 1", code)
+    await check_exit(harness, session, ends="W-14c", codes={"W-13j": 1})
 
 
 @case("W-13g", "W-13k", since=Revision.DRAFT, needs="process", fresh=True)
@@ -170,9 +165,7 @@ async def the_reader_of_the_output_is_gone(harness: Harness, session: ClientSess
             await session.send(query(f"unread {number}"))
         except Unmet:
             break
-    code = await exit_code(harness, session, failing_row="W-13g")
-    if code is not None:
-        harness.check("W-13g", code == 1, "the exit code 1", code)
+    await check_exit(harness, session, ends="W-13g", codes={"W-13g": 1})
 
 
 @case("W-13h", "W-13k", since=Revision.DRAFT, needs="process")
@@ -190,11 +183,9 @@ async def signals_end_it(harness: Harness) -> None:
             else:
                 await busy(session)
             session.process.signal(number)
-            code = await exit_code(harness, session, failing_row="W-13h")
-        if code is not None:
-            when = "after `shutdown`" if shut_down else "while a turn runs"
-            expected = f"the exit code {expected_code} for {number.name} {when}"
-            harness.check("W-13h", code == expected_code, expected, code)
+            when = f" for {number.name} {'after `shutdown`' if shut_down else 'while a turn runs'}"
+            codes = {"W-13h": expected_code}
+            await check_exit(harness, session, ends="W-13h", codes=codes, when=when)
 
 
 @case("W-14a", since=Revision.DRAFT)

@@ -79,8 +79,7 @@ async def chats_continue_in_the_next_server(harness: Harness) -> None:
         if NAME not in await _continue(session, stored):
             raise NotApplicable("it stores no chats")
         killed = session.chat(reply("Hello."), reply("Some", wait("for ever")))
-        await killed.prompt(NAME)
-        await killed.finished()
+        await killed.take_turn(NAME)
         await killed.prompt("Continue.")
         await killed.content("text", text="Some")
         await session.kill()
@@ -94,8 +93,7 @@ async def chats_continue_in_the_next_server(harness: Harness) -> None:
 async def _continue(session: ClientSession, earlier: ChatSession) -> str:
     """Prompt a chat of an earlier server; return the conversation that the model gets."""
     chat = session.chat(reply("I see."), id=earlier.id)
-    await chat.prompt(QUESTION)
-    await chat.finished()
+    await chat.take_turn(QUESTION)
     return conversation(chat.model.first.body)
 
 

@@ -238,8 +238,7 @@ async def a_stop_of_what_does_not_run_ends_no_turn(
     """Stop an unknown chat and an idle one, then prompt the idle one."""
     unknown, chat = session.chat(id="never-seen"), session.chat(reply("one"), reply("two"))
     await unknown.stop()
-    await chat.prompt("First.")
-    await chat.finished()
+    await chat.take_turn("First.")
     await session.settle()
     before, notified = len(chat.contents), len(session.messages)
     await chat.stop()

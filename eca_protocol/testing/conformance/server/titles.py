@@ -33,14 +33,12 @@ async def a_title_is_one_request_more_and_may_come_late(
     """Prompt twice; hold the title back until the first turn has ended."""
     chat = session.chat(reply("one"), reply("two"))
     chat.model.title = reply(wait("late"), "A fine name")
-    await chat.prompt("Hi.")
-    await chat.finished()
+    await chat.take_turn("Hi.")
     request = await title_request(chat)
     chat.model.open("late")
     is_shown = await chat.comes("metadata", title="A fine name")
     harness.check("CHAT-21", is_shown, "a metadata content with the title", chat.of("metadata"))
-    await chat.prompt("Hi again.")
-    await chat.finished(2)
+    await chat.take_turn("Hi again.")
     count, tools = len(chat.model.title_requests), offered_tools(request.body)
     expected = "exactly one request for a title, without tools"
     got = f"{count} requests, with the tools {tools}"
@@ -76,7 +74,6 @@ async def no_title_follows_a_stop_or_a_delete(harness: Harness, session: ClientS
 async def titles_can_be_turned_off(harness: Harness, session: ClientSession) -> None:
     """Prompt twice with `chat.title: false`."""
     chat = await session.take_turn("Hi.", reply("one"), reply("two"))
-    await chat.prompt("Hi.")
-    await chat.finished(2)
+    await chat.take_turn("Hi.")
     count = len(chat.model.title_requests)
     harness.check("W-25c", count == 0, "no request for a title", f"{count} requests")

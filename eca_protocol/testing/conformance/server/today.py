@@ -273,8 +273,7 @@ async def newer_clients_say_more(harness: Harness, session: ClientSession) -> No
         {"type": "text", "label": "pasted", "content": "a text from elsewhere"},
         {"type": "image", "mediaType": "image/png", "base64": PIXEL},
     ]
-    await chat.prompt("Look.", agent="plan", variant="x", trust=False, contexts=contexts)
-    await chat.finished()
+    await chat.take_turn("Look.", agent="plan", variant="x", trust=False, contexts=contexts)
 
 
 def _has_variants(chat: ChatSession, received: ReceivedMessage) -> bool:

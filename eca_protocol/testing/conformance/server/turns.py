@@ -83,8 +83,7 @@ async def each_piece_of_a_long_answer_is_passed_on(
 ) -> None:
     """Stream an answer of 4,000 characters in 800 pieces."""
     chat = session.chat(reply(*PIECES))
-    await chat.prompt("Count.")
-    await chat.finished(seconds=30)
+    await chat.take_turn("Count.", seconds=30)
     text = chat.assistant_text
     lost = [piece for piece in PIECES if piece not in text]
     expected = f"all {len(PIECES)} pieces of the model's text, in order"
@@ -124,8 +123,7 @@ async def a_chat_continues_with_its_history(harness: Harness, session: ClientSes
     """Prompt one chat twice."""
     chat = session.chat(reply("Pleased to ", "meet you."), reply("Ann."))
     for prompt in ("My name is Ann.", "What is my name?"):
-        await chat.prompt(prompt)
-        await chat.finished(len(chat.prompts))
+        await chat.take_turn(prompt)
     await chat.model.wait_for_requests(2)
     sent = conversation(chat.model.requests[1].body)
     expected_texts = [*chat.prompts, "Pleased to"]
@@ -140,8 +138,7 @@ async def a_chat_knows_nothing_of_another(harness: Harness, session: ClientSessi
     answers = {"one": "A heron, noted.", "other": "An otter, noted."}
     one, other = (session.chat(reply(answers[name]), reply("Yes.")) for name in texts)
     for chat, name in ((one, "one"), (other, "other"), (one, "one")):
-        await chat.prompt(texts[name])
-        await chat.finished(len(chat.prompts))
+        await chat.take_turn(texts[name])
     await other.model.wait_for_requests()
     await one.model.wait_for_requests(2)
     foreign = [
@@ -204,8 +201,7 @@ async def the_model_that_a_prompt_names_answers_it(
 ) -> None:
     """Prompt with either of two models, and without one."""
     chat = await session.take_turn("Hi.", *[reply("a")] * 3, model=OTHER_MODEL)
-    await chat.prompt("Hi.", model=MODEL)
-    await chat.finished(2)
+    await chat.take_turn("Hi.", model=MODEL)
     unsaid = await session.take_turn("Hi.", reply("a"))
     requests = (*chat.model.requests, *unsaid.model.requests)
     models = [each.body.get("model") for each in requests]

@@ -29,9 +29,8 @@ def reply_with_usage(prompt: int, completion: int) -> Reply:
 
 async def usage_of_turns(chat: ChatSession, *, turns: int = 1, **params: Any) -> list[Content]:
     """Run that many turns; return the usage content of each."""
-    for turn in range(1, turns + 1):
-        await chat.prompt("Hi.", **params)
-        await chat.finished(turn)
+    for _ in range(turns):
+        await chat.take_turn("Hi.", **params)
     usages: list[Content] = list(chat.of("usage"))
     if len(usages) != turns:
         raise Unmet(f"{turns} contents of usage", usages)
@@ -69,8 +68,7 @@ async def the_gauge_moves_with_each_request(harness: Harness, session: ClientSes
     await approve_all(chat)
     usages = [each.get("sessionTokens") for each in chat.of("usage")]
     harness.check("W-27g", len(usages) == 2, "one usage after each of two requests", usages)
-    await chat.prompt("Hi.")
-    await chat.finished(2)
+    await chat.take_turn("Hi.")
     usages = [each.get("sessionTokens") for each in chat.of("usage")]
     expected = [1070, 1107, 107][-len(usages) :]
     harness.check(
