@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 Run = Callable[[Harness], Awaitable[None]]
-RunWithSession = Callable[[Harness, ClientSession], Awaitable[None]]
+RunWithSession = Callable[[ClientSession], Awaitable[None]]
 F = TypeVar("F", Run, RunWithSession)
 
 
@@ -40,7 +40,7 @@ def case(
     seconds: float = 20.0,
     **session: Any,
 ) -> Callable[[F], F]:
-    """Declare a case: an async function of the harness, and of a session if it has two parameters.
+    """Declare a case: an async function of a session, or of the `harness` that opens its sessions.
 
     Args:
         rows: the rows that it judges, by id or as a pattern for `requirements.lookup`. Rows
@@ -77,13 +77,13 @@ def case(
 
 
 def _with_session(function: Callable[..., Awaitable[None]], options: Mapping[str, Any]) -> Run:
-    if len(inspect.signature(function, follow_wrapped=False).parameters) == 1:
+    if "harness" in inspect.signature(function, follow_wrapped=False).parameters:
         return function
 
     @functools.wraps(function)
     async def run(harness: Harness) -> None:
         async with harness.session(**options) as session:
-            await function(harness, session)
+            await function(session)
 
     return run
 

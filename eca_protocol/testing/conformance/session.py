@@ -26,6 +26,8 @@ class ClientSession(MessageSession):
     """A client's session at a server.
 
     Attributes:
+        target: the program under test.
+        model: the scripted model of the whole run.
         initialized: the answer to `initialize`, whole; empty if there was none.
     """
 
@@ -41,12 +43,12 @@ class ClientSession(MessageSession):
     ) -> None:
         super().__init__(wire, judge, target.personality, edition, alone=alone)
         self.initialized: Mapping[str, Any] = {}
-        self._target = target
-        self._model = model
+        self.target = target
+        self.model = model
 
     def initialize_params(self, **more: Any) -> dict[str, Any]:
         """Return the params of `initialize` with the server's workspace, and more members."""
-        return {**self._target.initialize_params(self.root), **more}
+        return {**self.target.initialize_params(self.root), **more}
 
     async def initialize(self, **more: Any) -> Mapping[str, Any]:
         """Send `initialize` with more members; return the whole answer."""
@@ -105,7 +107,7 @@ class ClientSession(MessageSession):
         is_wanted = kind.replace(" ", "_")
         if self.edition is Revision.DRAFT:
             return is_wanted
-        for name in (*self.native_tools, *sorted(self._model.offered_tools)):
+        for name in (*self.native_tools, *sorted(self.model.offered_tools)):
             if bare_name(name) == is_wanted:
                 return name
         raise NotApplicable(
@@ -119,7 +121,7 @@ class ClientSession(MessageSession):
             script: the model's replies, in order; a short text follows them.
             id: the chat's id; None: the first prompt has none, the server names the chat.
         """
-        model = self._model.chat(script, listed=lambda: self.native_tools)
+        model = self.model.chat(script, listed=lambda: self.native_tools)
         named = f"chat-{model.marker.strip('[]')}" if id is UNSET else id
         if named is not None:
             self.wire.claim_chat(named, self)

@@ -18,13 +18,13 @@ from eca_protocol.testing.script import Reply, reply, tool_call
 _SHELLS: Final = frozenset({"shell_command", "bash", "shell", "run_shell_command", "execute"})
 """Names of tools that run a command, in lower case."""
 
-AgentCase: TypeAlias = Callable[[AcpHarness, AgentSession], Awaitable[None]]
+AgentCase: TypeAlias = Callable[[AgentSession], Awaitable[None]]
 
 
 def agent_case(
     *rows: str, needs: Collection[Need] | Need = (), handshake: bool = True
 ) -> Callable[[AgentCase], AgentCase]:
-    """Declare a case: an async function of the harness and of an agent.
+    """Declare a case: an async function of an agent.
 
     Args:
         rows: the rows that it judges.
@@ -38,7 +38,7 @@ def agent_case(
         async def run(harness: Harness) -> None:
             assert isinstance(harness, AcpHarness)
             async with harness.agent(handshake=handshake) as agent:
-                await function(harness, agent)
+                await function(agent)
 
         return function
 
