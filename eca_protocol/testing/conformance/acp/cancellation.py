@@ -31,7 +31,8 @@ async def _nothing(_: AgentSession, __: Prompt) -> None:
 
 
 async def _request_to_the_model(_: AgentSession, prompt: Prompt) -> None:
-    await prompt.model.until(lambda: bool(prompt.model.requests), seconds=PATIENCE)
+    expected = "a request to the model"
+    await prompt.model.until(lambda: bool(prompt.model.requests), expected, seconds=PATIENCE)
 
 
 async def _text(agent: AgentSession, prompt: Prompt) -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import anyio
 import attrs
 
-from eca_protocol.errors import DeadlineExceeded
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import case
-from eca_protocol.testing.conformance.chat_session import ChatSession, Content
+from eca_protocol.testing.conformance.chat_session import ChatSession, Content, comes
 from eca_protocol.testing.conformance.server.reading import calls, conversation, id_of
 from eca_protocol.testing.conformance.session import ClientSession
 from eca_protocol.testing.conformance.verdicts import Unmet
@@ -138,8 +136,7 @@ async def _let_model_continue(chat: ChatSession) -> None:
     """Let the model write the rest of its answer, and the server read it."""
     request = chat.model.first
     chat.model.open(ON)
-    with contextlib.suppress(DeadlineExceeded):
-        await chat.model.until(lambda: request.answered, seconds=1)
+    await comes(chat.model.until(lambda: request.answered, "the end of the answer", seconds=1))
     await chat.session.quiet(_LATE_SECONDS)
 
 
@@ -165,11 +162,8 @@ async def stop_turn(chat: ChatSession) -> float | None:
 async def closes_connection(chat: ChatSession) -> bool:
     """Return whether the server closes its first connection to the model for the chat."""
     request = chat.model.first
-    try:
-        await chat.model.until(lambda: request.closed_by_client, seconds=2)
-    except DeadlineExceeded:
-        return False
-    return True
+    closed = "a closed connection to the model"
+    return await comes(chat.model.until(lambda: request.closed_by_client, closed, seconds=2))
 
 
 @case("W-23b", "W-30g", needs="native-tools")

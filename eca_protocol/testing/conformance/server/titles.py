@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from eca_protocol.errors import DeadlineExceeded
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.harness import ClientSession
 from eca_protocol.testing.conformance.server.reading import offered_tools
-from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.provider import ReceivedRequest
 from eca_protocol.testing.script import hang, reply, wait
 
 
 async def title_request(chat: ChatSession) -> ReceivedRequest:
     """Wait for the request for the chat's title."""
-    try:
-        await chat.model.until(lambda: bool(chat.model.title_requests))
-    except DeadlineExceeded as late:
-        raise Unmet("a request for a title", "none: perhaps titles are off") from late
+    expected = "a request for a title; perhaps titles are off"
+    await chat.model.until(lambda: bool(chat.model.title_requests), expected)
     return chat.model.title_requests[0]
 
 
 async def _wait_for_end(chat: ChatSession, request: ReceivedRequest) -> None:
-    await chat.model.until(lambda: request.closed_by_client or request.answered)
+    await chat.model.until(
+        lambda: request.closed_by_client or request.answered, "the end of the request for a title"
+    )
 
 
 @case("W-25a", "W-25b", "CHAT-21", since=Revision.R2025_10)
