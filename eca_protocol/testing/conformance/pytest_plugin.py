@@ -40,10 +40,11 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import Case, is_named
 from eca_protocol.testing.conformance.client.suite import ClientSuite
 from eca_protocol.testing.conformance.harness import Harness
+from eca_protocol.testing.conformance.judge import Suite
 from eca_protocol.testing.conformance.known import known_failures
 from eca_protocol.testing.conformance.run import SuiteError
 from eca_protocol.testing.conformance.session import ClientSession
-from eca_protocol.testing.conformance.suite import ServerSuite, Suite
+from eca_protocol.testing.conformance.suite import ServerSuite
 from eca_protocol.testing.conformance.target import Target
 from eca_protocol.testing.conformance.verdicts import Finding
 

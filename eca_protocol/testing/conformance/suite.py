@@ -1,12 +1,11 @@
-"""The run of a suite, and the suite for servers: several cases at once, each with a deadline."""
+"""The suite for servers, and the run of any suite: several cases at once, each with a deadline."""
 
 from __future__ import annotations
 
 import contextlib
 import inspect
-from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import ClassVar, Final, Self
 
@@ -23,6 +22,7 @@ from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.judge import (
     Case,
     OnCase,
+    Suite,
     final_findings,
     judge_cases,
     unjudged,
@@ -51,7 +51,7 @@ from eca_protocol.testing.members import at
 from eca_protocol.testing.requirements import REQUIREMENTS
 from eca_protocol.testing.script import reply
 
-__all__ = ["ServerSuite", "Suite", "run_suite"]
+__all__ = ["ServerSuite", "run_suite"]
 
 SECONDS: Final = 150.0
 
@@ -70,61 +70,6 @@ _IN_COMMON: Final = f"a request had messages of several chats, which breaks {_CO
 
 _FORESEEN: Final = (Unmet, NotApplicable, StartFailed, TimeoutError)
 """Exceptions that may end a case early; any other is an error of the suite."""
-
-
-class Suite(ABC):
-    """A target that is ready to run cases.
-
-    Attributes:
-        all_cases: returns the suite's cases by name.
-        duplicates: a row -> the row that is judged in its place.
-        end_seconds: seconds of the whole time that are reserved for `close`.
-        incidents: servers that ended during a case.
-        suite_errors: errors of the suite's own cases.
-    """
-
-    all_cases: ClassVar[Callable[[], Mapping[str, Case]]]
-    duplicates: ClassVar[Mapping[str, str]]
-    end_seconds: ClassVar[float] = 0.0
-
-    def __init__(self, target: Target) -> None:
-        self.edition: Revision = target.edition or Revision.R2025_10
-        self.incidents: list[Incident] = []
-        self.suite_errors: list[SuiteError] = []
-
-    @classmethod
-    @abstractmethod
-    def opened(cls, target: Target) -> AbstractAsyncContextManager[Self]:
-        """Prepare a target to be judged; everything started has ended after the block.
-
-        Raises:
-            StartFailed: the target cannot be started.
-        """
-
-    @property
-    def edition_name(self) -> str:
-        """The edition, for reports."""
-        return self.edition.value
-
-    @abstractmethod
-    def bound_rows(self) -> tuple[str, ...]:
-        """Return the ids of the rows that bind the target."""
-
-    @abstractmethod
-    async def judge(self, case: Case) -> list[Finding]:
-        """Run a case; return at least one finding for each of its rows."""
-
-    @abstractmethod
-    async def close(self) -> list[Finding]:
-        """End what the cases share; return the last findings."""
-
-    def without_consequences(self, findings: Sequence[Finding]) -> list[Finding]:
-        """Return findings without breaches that are the consequence of another one."""
-        return list(findings)
-
-    @abstractmethod
-    def why_unjudged(self, id_: str) -> str:
-        """Return the reason why no case has judged a row."""
 
 
 class ServerSuite(Suite):

@@ -23,6 +23,7 @@ from eca_protocol.revisions import Revision, parse_revision
 from eca_protocol.testing.conformance.acp.suite import AcpSuite
 from eca_protocol.testing.conformance.cases import Case, is_named
 from eca_protocol.testing.conformance.client.suite import ClientSuite
+from eca_protocol.testing.conformance.judge import Suite
 from eca_protocol.testing.conformance.known import (
     known_failures,
     known_text,
@@ -31,7 +32,7 @@ from eca_protocol.testing.conformance.known import (
 )
 from eca_protocol.testing.conformance.personalities import PERSONALITIES, PLAIN
 from eca_protocol.testing.conformance.run import Run
-from eca_protocol.testing.conformance.suite import SECONDS, ServerSuite, Suite, run_suite
+from eca_protocol.testing.conformance.suite import SECONDS, ServerSuite, run_suite
 from eca_protocol.testing.conformance.target import Target
 from eca_protocol.testing.requirements import ALL_REQUIREMENTS
 from eca_server.printable import printable_line, printable_lines

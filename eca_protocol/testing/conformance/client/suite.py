@@ -21,9 +21,8 @@ from eca_protocol.testing.conformance.client.client_run import ClientRun, run_cl
 from eca_protocol.testing.conformance.client.harness import ClientHarness, Scenario
 from eca_protocol.testing.conformance.client.scripted_server import ScriptedServer
 from eca_protocol.testing.conformance.duplicates import CLIENT_DUPLICATES
-from eca_protocol.testing.conformance.judge import Case, unjudged
+from eca_protocol.testing.conformance.judge import Case, Suite, unjudged
 from eca_protocol.testing.conformance.run import SuiteError, binds
-from eca_protocol.testing.conformance.suite import Suite
 from eca_protocol.testing.conformance.target import Directories, Target, temporary_directory
 from eca_protocol.testing.conformance.verdicts import Finding, failing
 from eca_protocol.testing.requirements import REQUIREMENTS
