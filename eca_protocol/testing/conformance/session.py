@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import anyio
@@ -80,20 +80,21 @@ class ClientSession(MessageSession):
         return chat
 
     @property
-    def _native(self) -> Sequence[Any] | None:
+    def _native(self) -> Mapping[str, Any] | None:
+        """The params of the last announcement of native tools."""
         for received in reversed(self.wire.recorder.messages):
             params = received.params
             if received.method == "tool/serverUpdated" and (
                 params.get("type") == "native" or str(params.get("name")).lower() == "eca"
             ):
-                return list_at(params, "tools")
+                return params
         return None
 
     @property
-    def native_tools(self) -> tuple[str, ...]:
-        """The names of the announced native tools."""
-        names = (at(tool, "name") for tool in self._native or ())
-        return tuple(name for name in names if isinstance(name, str))
+    def native_tools(self) -> Mapping[str, Mapping[str, Any]]:
+        """The native tools by name, as they were announced last."""
+        tools = list_at(self._native, "tools")
+        return {tool["name"]: tool for tool in tools if isinstance(at(tool, "name"), str)}
 
     def tool(self, kind: str) -> str:
         """Return the name of a native tool ("read file", "shell command", ...).
@@ -121,7 +122,7 @@ class ClientSession(MessageSession):
             script: the model's replies, in order; a short text follows them.
             id: the chat's id; None: the first prompt has none, the server names the chat.
         """
-        model = self.model.chat(script, listed=lambda: self.native_tools)
+        model = self.model.chat(script, listed=lambda: tuple(self.native_tools))
         named = f"chat-{model.marker.strip('[]')}" if id is UNSET else id
         if named is not None:
             self.wire.claim_chat(named, self)

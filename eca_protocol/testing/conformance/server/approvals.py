@@ -17,7 +17,7 @@ from eca_protocol.testing.conformance.server.reading import (
     id_of,
     offered_tools,
 )
-from eca_protocol.testing.conformance.server.tools import EDIT, SHELL, WRITE, listed_tools
+from eca_protocol.testing.conformance.server.tools import EDIT, SHELL, WRITE
 from eca_protocol.testing.conformance.verdicts import NotApplicable, Unmet
 from eca_protocol.testing.members import list_at
 from eca_protocol.testing.script import finish, reply, tool_call, wait
@@ -371,7 +371,7 @@ async def the_list_is_sent_again_when_what_is_disabled_changes(session: ClientSe
         shows="W-33b",
         expected="a `tool/serverUpdated` of the native tools after the selection",
     )
-    off = [name for name, tool in listed_tools(session).items() if tool.get("disabled")]
+    off = [name for name, tool in session.native_tools.items() if tool.get("disabled")]
     session.check("W-33b", off, "at least one native tool with disabled true", off)
 
 

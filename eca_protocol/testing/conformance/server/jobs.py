@@ -6,7 +6,7 @@ from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import ClientSession
 from eca_protocol.testing.conformance.server.current_requests import CURRENT, request_result
 from eca_protocol.testing.conformance.server.reading import calls, result_of
-from eca_protocol.testing.conformance.server.tools import listed_tools, take_approved_turn
+from eca_protocol.testing.conformance.server.tools import take_approved_turn
 from eca_protocol.testing.conformance.verdicts import NotApplicable
 
 
@@ -28,7 +28,7 @@ async def jobs_are_listed(session: ClientSession) -> None:
 @case("FIELD:Job*", "VALUE:JobStatus=*", "FIELD:OutputLine.*", since=CURRENT, needs="native-tools")
 async def jobs_run_end_and_are_killed(session: ClientSession) -> None:
     """Start three commands in the background: one runs on, one succeeds, one fails."""
-    shell = listed_tools(session).get(session.tool("shell_command"), {})
+    shell = session.native_tools.get(session.tool("shell_command"), {})
     if "background" not in shell.get("parameters", {}).get("properties", {}):
         raise NotApplicable("no command runs in the background")
     commands = ("echo out; echo err >&2; sleep 60", "true", "false")

@@ -313,7 +313,7 @@ async def a_long_output_is_cut_and_says_so(session: ClientSession) -> None:
 @case("W-33c", "W-33f", "W-35b")
 async def native_tools_have_the_names_that_people_configure(session: ClientSession) -> None:
     """Compare the announced tools with those offered to the model."""
-    listed = listed_tools(session)
+    listed = session.native_tools
     reserved = (
         set() if session.edition is Revision.CURRENT else {"task"}
     )  # the watcher reserves this name
@@ -349,19 +349,6 @@ def _deviates(tool: str, arguments: set[str]) -> bool:
     return not needed <= arguments or bool(optional - arguments and arguments - needed - optional)
 
 
-def listed_tools(session: ClientSession) -> Mapping[str, Mapping[str, Any]]:
-    """Return the native tools by name, as announced last."""
-    announced = [
-        received.params.get("tools")
-        for received in session.wire.recorder.messages
-        if received.method == "tool/serverUpdated" and received.params.get("type") == "native"
-    ]
-    tools = announced[-1] if announced and isinstance(announced[-1], list) else ()
-    return {
-        str(tool["name"]): tool for tool in tools if isinstance(tool, Mapping) and "name" in tool
-    }
-
-
 @case("W-33d", since=Revision.CURRENT, needs="native-tools")
 async def contents_have_the_names_without_a_prefix_in_current(session: ClientSession) -> None:
     """Read a file, and compare the names in its contents."""
@@ -370,5 +357,5 @@ async def contents_have_the_names_without_a_prefix_in_current(session: ClientSes
         session, "Read.", calls((READ, {"path": str(session.workspace / "none")})), reply("Hi.")
     )
     names = {str(each.get("name")) for each in chat.of() if "server" in each}
-    has_prefix = [name for name in (*listed_tools(session), *names) if name.startswith("eca_")]
+    has_prefix = [name for name in (*session.native_tools, *names) if name.startswith("eca_")]
     session.check("W-33d", not has_prefix, "names without the prefix eca_", has_prefix)
