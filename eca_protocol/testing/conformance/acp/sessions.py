@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from eca_protocol.testing.conformance.acp.cases import agent_case
 from eca_protocol.testing.conformance.acp.harness import PATIENCE, AcpHarness, AgentSession
-from eca_protocol.testing.conformance.cases import case
-from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.verdicts import NotApplicable, Unmet
 from eca_protocol.testing.script import reply, wait
 
@@ -51,10 +49,9 @@ async def unannounced_methods_are_refused(agent: AgentSession) -> None:
     agent.check("ACP-26", set(codes.values()) == {-32601}, "the code -32601", codes)
 
 
-@case("ACP-20", "ACP-21", "ACP-22", needs="model", seconds=120)
-async def sessions_are_opened_again(harness: Harness) -> None:
+@agent_case("ACP-20", "ACP-21", "ACP-22", needs="model", seconds=120)
+async def sessions_are_opened_again(harness: AcpHarness) -> None:
     """Take a turn, end the agent, and open the session by `session/load` and `session/resume`."""
-    assert isinstance(harness, AcpHarness)
     for method, row in (("session/load", "ACP-20"), ("session/resume", "ACP-21")):
         directories = harness.directories()
         async with harness.agent(directories=directories) as agent:
