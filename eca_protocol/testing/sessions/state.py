@@ -1,8 +1,8 @@
 """The state of a session: its requests and chats, and the message that has to come next.
 
 `State` takes all messages in order (`on_sent`, `on_received`). It judges only what a `Watcher`
-cannot see: responses that a step expects, and the scripted model's text. Choices of the server are
-never assumed, and a malformed message changes nothing.
+cannot see: responses that a step expects, the chats that are open, and the scripted model's text.
+Choices of the server are never assumed, and a malformed message changes nothing.
 """
 
 from __future__ import annotations
@@ -169,7 +169,8 @@ class State:
         """Note a message of the server.
 
         Raises:
-            Violation: if it is an unexpected response, or ends a turn without the model's text.
+            Violation: if it is an unexpected response or a content of an unknown chat, or ends a
+                turn without the model's text.
         """
         if "method" not in message:
             self._answer(message)
@@ -177,7 +178,10 @@ class State:
             params: Any = message.get("params")
             chat_id = _id_in(params)
             if chat_id is not None and isinstance(params.get("content"), dict):
-                self._content(self._named(chat_id), params, params["content"])
+                self._adopt(chat_id)
+                if chat_id not in self.chats:
+                    self._report("CHAT-11", "contents only for opened chats", chat_id)
+                self._content(self.chat(chat_id), params, params["content"])
 
     def _report(self, requirement: str, expected: str, got: object) -> None:
         if requirement not in self._known:
@@ -207,17 +211,16 @@ class State:
         elif method == "chat/prompt" and "error" not in message:
             named = _id_in(message.get("result"))
             if chat_id is None and named is not None:
-                self._named(named)
+                self._adopt(named)
         elif method == "chat/prompt" and chat_id in self.chats:
             turns, marks = self.chats[chat_id].turns, MARK.findall(str(params.get("message")))
             turns[:] = [turn for turn in turns if turn.started or turn.mark not in marks]
 
-    def _named(self, chat_id: str) -> Chat:
-        """Return the chat with this id; an unknown id belongs to the oldest prompt without one."""
+    def _adopt(self, chat_id: str) -> None:
+        """Give an unknown id to the oldest prompt without one, if there is any."""
         if chat_id not in self.chats and self._nameless:
             self.chats[chat_id] = self._nameless.pop(0)
             self.opened.append(chat_id)
-        return self.chat(chat_id)
 
     def _content(self, chat: Chat, params: Mapping[str, Any], content: Mapping[str, Any]) -> None:
         kind = content.get("type")
