@@ -139,6 +139,23 @@ def test_a_server_with_a_model_of_its_own_is_not_blamed_for_its_words(has_reques
         model.close()
 
 
+@pytest.mark.parametrize("chat_id", ["c", "other"])
+def test_contents_come_for_opened_chats_only(chat_id):
+    model = ScriptedModel()
+    state = State(model, draft=False)
+    try:
+        params = {"chatId": "c", "message": "mark-1"}
+        state.on_sent({"id": 1, "method": "chat/prompt", "params": params})
+        with (
+            pytest.raises(Violation, match="CHAT-11")
+            if chat_id == "other"
+            else contextlib.nullcontext()
+        ):
+            state.on_received(content(chatId=chat_id))
+    finally:
+        model.close()
+
+
 @pytest.mark.parametrize(
     ("before", "other"),
     [
