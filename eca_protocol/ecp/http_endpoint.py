@@ -93,13 +93,13 @@ class AgentEndpoint:
             session = self._open_session()
             headers[SESSION_HEADER] = session
         conversation = self._conversation(session)
-        exchange = _Exchange(conversation)
+        answers: list[dict[str, Any]] = []
         accepted = _media_types(request.headers.get("accept", "*/*"))
         delay = None if accepted.isdisjoint(_EVENTS) else self.keep_alive
         done = anyio.Event()
 
         async def work() -> None:
-            await exchange.run(messages)
+            await _exchange(conversation, messages, answers)
             if headers and conversation.has_started:
                 self._default = conversation
             done.set()
@@ -110,9 +110,9 @@ class AgentEndpoint:
                 with anyio.move_on_after(delay):
                     await done.wait()
                 if done.is_set():
-                    await _respond(responder, exchange, headers, as_array=isinstance(value, list))
+                    await _respond(responder, answers, headers, as_array=isinstance(value, list))
                     return
-            await _stream(responder, exchange, done, headers, self.keep_alive)
+            await _stream(responder, answers, done, headers, self.keep_alive)
 
     def _open_session(self) -> str:
         """Open a session; forget the least recently used one above the limit."""
@@ -133,36 +133,29 @@ class AgentEndpoint:
         return self._default
 
 
-class _Exchange:
-    """The messages of one POST, and their answers in the same order."""
-
-    def __init__(self, conversation: Conversation) -> None:
-        self._handlers = conversation.handlers
-        self._endpoint = Endpoint("server", ECP, dialect=ECP_DIALECT)
-        self.answers: list[dict[str, Any]] = []
-
-    async def run(self, messages: list[Any]) -> None:
-        for value in messages:
-            event = self._endpoint.receive(value)
-            if isinstance(event, Reply):
-                self.answers.append(event.message.to_json())
-            elif isinstance(event, RequestReceived | NotificationReceived):
-                await self._handle(event)
-
-    async def _handle(self, event: RequestReceived | NotificationReceived) -> None:
-        name = event.method.name
-        try:
-            params = ECP_CODEC.decode_params(name, event.params)
-            result = await self._handlers[name](params)
-            raw = ECP_CODEC.encode_result(name, result)
-        except (RPCError, RemoteProtocolError) as fault:
-            if event.id is not None:
+async def _exchange(
+    conversation: Conversation, messages: list[Any], answers: list[dict[str, Any]]
+) -> None:
+    """Handle the messages of one POST; append their answers in the same order."""
+    endpoint = Endpoint("server", ECP, dialect=ECP_DIALECT)
+    for value in messages:
+        event = endpoint.receive(value)
+        if isinstance(event, Reply):
+            answers.append(event.message.to_json())
+        elif isinstance(event, RequestReceived | NotificationReceived):
+            name = event.method.name
+            try:
+                params = ECP_CODEC.decode_params(name, event.params)
+                result = await conversation.handlers[name](params)
+                raw = ECP_CODEC.encode_result(name, result)
+            except (RPCError, RemoteProtocolError) as fault:
                 data = fault.data if isinstance(fault, RPCError) else None
-                refusal = self._endpoint.refuse(event.id, fault.code, fault.message, data)
-                self.answers.append(refusal.to_json())
-        else:
-            if event.id is not None:
-                self.answers.append(self._endpoint.respond(event.id, raw).to_json())
+                if event.id is not None:
+                    refusal = endpoint.refuse(event.id, fault.code, fault.message, data)
+                    answers.append(refusal.to_json())
+            else:
+                if event.id is not None:
+                    answers.append(endpoint.respond(event.id, raw).to_json())
 
 
 def _has_initialize(messages: list[Any]) -> bool:
@@ -183,19 +176,21 @@ async def _respond_json(
 
 
 async def _respond(
-    responder: Responder, exchange: _Exchange, headers: dict[str, str], *, as_array: bool
+    responder: Responder,
+    answers: list[dict[str, Any]],
+    headers: dict[str, str],
+    *,
+    as_array: bool,
 ) -> None:
-    if not exchange.answers:
+    if not answers:
         await responder.respond(202, headers=headers)
         return
-    await _respond_json(
-        responder, 200, exchange.answers if as_array else exchange.answers[0], headers
-    )
+    await _respond_json(responder, 200, answers if as_array else answers[0], headers)
 
 
 async def _stream(
     responder: Responder,
-    exchange: _Exchange,
+    answers: list[dict[str, Any]],
     done: anyio.Event,
     headers: dict[str, str],
     keep_alive: float,
@@ -207,6 +202,6 @@ async def _stream(
         await responder.send(encode_comment("working"))
         with anyio.move_on_after(keep_alive):
             await done.wait()
-    for answer in exchange.answers:
+    for answer in answers:
         await responder.send(encode_event(json.dumps(answer).decode(), event="message"))
     await responder.end()

@@ -41,12 +41,7 @@ class AgentSession:
 
     connection: AgentConnection
     agent: InitializeResult
-    warnings: list[str] = attrs.field(factory=list)
-
-    def clear_warnings(self) -> None:
-        """Forget the warnings of the scenario before."""
-        self.warnings = []
-        self.connection.warnings.clear()
+    warnings: list[str]
 
 
 @attrs.define
@@ -176,17 +171,26 @@ class AgentPool:
         self._stack = AsyncExitStack()
 
     async def _reset_session(self, seconds_left: Callable[[], float]) -> AgentSession:
-        current = self._current
-        if self._batch.target.url is not None:
-            return await self._initialize_again(current, seconds_left)
+        current, is_url = self._current, self._batch.target.url is not None
         if current is None:
-            return await self._restart(seconds_left)
-        current.clear_warnings()
+            current = await self._restart(seconds_left)
+            if not is_url:
+                return current
+        else:
+            current.warnings = []
+            current.connection.warnings.clear()
+            if is_url:
+                current = self._current = await self._open_session(current.connection, seconds_left)
         try:
             await current.connection.reset(deadline=min(self._batch.limits.rpc, seconds_left()))
         except AgentError as fault:
-            current = await self._restart(seconds_left)
-            current.warnings.append(f"the agent was restarted, since a reset failed: {fault}")
+            if not is_url:
+                current = await self._restart(seconds_left)
+                current.warnings.append(f"the agent was restarted, since a reset failed: {fault}")
+            elif fault.code == METHOD_NOT_FOUND:
+                current.warnings.append("the agent has no agent/reset: it was only initialized")
+            else:
+                raise
         return current
 
     async def _restart(self, seconds_left: Callable[[], float]) -> AgentSession:
@@ -194,24 +198,6 @@ class AgentPool:
         connection = await self._stack.enter_async_context(self._connection())
         self._current = await self._open_session(connection, seconds_left)
         return self._current
-
-    async def _initialize_again(
-        self, current: AgentSession | None, seconds_left: Callable[[], float]
-    ) -> AgentSession:
-        if current is None:
-            current = await self._restart(seconds_left)
-        else:
-            current.clear_warnings()
-            current.agent = await self._initialize(
-                current.connection, current.warnings, seconds_left
-            )
-        try:
-            await current.connection.reset(deadline=min(self._batch.limits.rpc, seconds_left()))
-        except AgentError as fault:
-            if fault.code != METHOD_NOT_FOUND:
-                raise
-            current.warnings.append("the agent has no agent/reset: it was only initialized")
-        return current
 
     def _start_process(self) -> _Process:
         self._unstarted -= 1
@@ -231,13 +217,8 @@ class AgentPool:
     async def _open_session(
         self, connection: AgentConnection, seconds_left: Callable[[], float]
     ) -> AgentSession:
+        """Initialize the agent; note what is unusual about it."""
         warnings: list[str] = []
-        agent = await self._initialize(connection, warnings, seconds_left)
-        return AgentSession(connection, agent, warnings)
-
-    async def _initialize(
-        self, connection: AgentConnection, warnings: list[str], seconds_left: Callable[[], float]
-    ) -> InitializeResult:
         try:
             agent = await connection.initialize(
                 deadline=min(self._batch.limits.start, seconds_left())
@@ -263,4 +244,4 @@ class AgentPool:
                 "the agent's name, version or capabilities changed since the last scenario"
             )
         self._last_identity = agent
-        return agent
+        return AgentSession(connection, agent, warnings)

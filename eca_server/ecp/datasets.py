@@ -49,7 +49,7 @@ def load_datasets(
             continue
         try:
             steps, unchecked = _steps(dataset, manifest.path, environment, allow_outside)
-        except _DatasetInvalid as fault:
+        except (_DatasetInvalid, TargetInvalid) as fault:
             problems.append(_problem(manifest, dataset, str(fault)))
             continue
         scenarios.append(attrs.evolve(scenario, steps=steps))
@@ -85,10 +85,7 @@ def _steps(
     """Return the steps, and how many of them have no check for lack of the default column."""
     steps: list[Step] = []
     unchecked = 0
-    try:
-        source = expand_variables(dataset.source, environment)
-    except TargetInvalid as fault:
-        raise _DatasetInvalid(str(fault)) from None
+    source = expand_variables(dataset.source, environment)
     if "\0" in source:
         raise _DatasetInvalid(f"{source!r} is not a path")
     directory = manifest.resolve().parent

@@ -20,13 +20,14 @@ from contextlib import redirect_stdout
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import Any, Final, TextIO
 
 import attrs
 import trio
 
 from eca_server.ecp.audit import make_audit
 from eca_server.ecp.batch import Batch, RunLimits
+from eca_server.ecp.cluster import Cluster, ClusterUnusable
 from eca_server.ecp.datasets import load_datasets
 from eca_server.ecp.graders import SettingsInvalid, read_settings
 from eca_server.ecp.manifest.model import Manifest, ManifestInvalid
@@ -41,18 +42,11 @@ from eca_server.system.command_line import write_to_user
 from eca_server.system.signals import ignore_signals, run_until_a_signal
 from eca_server.workbench.report_files import Outputs, OutputsInvalid
 
-if TYPE_CHECKING:
-    from eca_server.ecp.cluster import Cluster
-
 PASSED: Final = 0
 UNUSABLE: Final = 1
 FAILED: Final = 2
 
 _JUDGE_KEY: Final = "ECP_LLM_JUDGE_API_KEY"
-
-
-class RunInvalid(Exception):
-    """The run cannot start; the text says why."""
 
 
 def run_manifest(options: argparse.Namespace) -> int:
@@ -67,8 +61,11 @@ def run_manifest(options: argparse.Namespace) -> int:
     try:
         manifest, batch = _prepare(options)
         outputs.check()
-    except (RunInvalid, OutputsInvalid) as fault:
+    except (ManifestInvalid, SettingsInvalid, OutputsInvalid) as fault:
         _say(str(fault))
+        return UNUSABLE
+    except OSError as fault:
+        _say(f"{options.manifest}: {fault.strerror or fault}")
         return UNUSABLE
     for warning in manifest.warnings:
         _say(f"warning: {warning}")
@@ -81,8 +78,8 @@ def run_manifest(options: argparse.Namespace) -> int:
         _say("nothing to check: no scenario with steps is selected")
         return FAILED
     try:
-        cluster = _connect_cluster(options)
-    except RunInvalid as fault:
+        cluster = None if options.dask is None else Cluster(options.dask)
+    except ClusterUnusable as fault:
         _say(str(fault))
         return UNUSABLE
     return _Run(options, manifest, batch, outputs, cluster).run()
@@ -90,24 +87,18 @@ def run_manifest(options: argparse.Namespace) -> int:
 
 def _prepare(options: argparse.Namespace) -> tuple[Manifest, Batch]:
     """Return the manifest and the batch to run, after all checks that need no agent."""
-    environment = os.environ
-    try:
-        settings = read_settings(
-            environment,
-            allow_empty=options.allow_empty,
-            nested_subset=options.nested_arguments == "subset",
-            judge_cache=options.judge_cache,
-            config_file=options.config_file,
-        )
-        manifest = load_datasets(
-            load_manifest(options.manifest), environment, allow_outside=options.allow_outside
-        )
-        cwd = None if options.cwd == "manifest" else Path.cwd()
-        target = find_target(manifest, cwd, shell=options.shell, finds_script=False)
-    except (ManifestInvalid, SettingsInvalid) as fault:
-        raise RunInvalid(str(fault)) from fault
-    except OSError as fault:
-        raise RunInvalid(f"{options.manifest}: {fault.strerror or fault}") from fault
+    settings = read_settings(
+        os.environ,
+        allow_empty=options.allow_empty,
+        nested_subset=options.nested_arguments == "subset",
+        judge_cache=options.judge_cache,
+        config_file=options.config_file,
+    )
+    manifest = load_datasets(
+        load_manifest(options.manifest), os.environ, allow_outside=options.allow_outside
+    )
+    cwd = None if options.cwd == "manifest" else Path.cwd()
+    target = find_target(manifest, cwd, shell=options.shell, finds_script=False)
     planned = plan(
         manifest, include=options.scenario, exclude=options.exclude, repeat=options.repeat
     )
@@ -255,17 +246,6 @@ def _processes(jobs: int) -> Executor:
     from multiprocessing import get_context  # noqa: PLC0415 - only for more than one
 
     return ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_prepare_worker)
-
-
-def _connect_cluster(options: argparse.Namespace) -> Cluster | None:
-    if options.dask is None:
-        return None
-    from eca_server.ecp.cluster import Cluster, ClusterUnusable  # noqa: PLC0415 - only if used
-
-    try:
-        return Cluster(options.dask)
-    except ClusterUnusable as fault:
-        raise RunInvalid(str(fault)) from fault
 
 
 def _prepare_worker() -> None:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from eca_protocol.revisions import Revision, Window
-from eca_protocol.testing.conformance.harness import ClientSession, Harness
+from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.judge import Case, Need
 from eca_protocol.testing.requirements import lookup
 
@@ -25,8 +25,7 @@ __all__ = [
 ]
 
 Run = Callable[[Harness], Awaitable[None]]
-RunWithSession = Callable[[Harness, ClientSession], Awaitable[None]]
-F = TypeVar("F", Run, RunWithSession)
+F = TypeVar("F", bound=Callable[..., Awaitable[None]])
 
 
 _REGISTERED: Final[dict[str, Case]] = {}
@@ -40,7 +39,7 @@ def case(
     seconds: float = 20.0,
     **session: Any,
 ) -> Callable[[F], F]:
-    """Declare a case: an async function of the harness, and of a session if it has two parameters.
+    """Declare a case: an async function of a session, or of the `harness` that opens its sessions.
 
     Args:
         rows: the rows that it judges, by id or as a pattern for `requirements.lookup`. Rows
@@ -49,7 +48,7 @@ def case(
         until: the last one.
         needs: its requirements on the target; if one is not met, its rows are untestable.
         seconds: its deadline.
-        session: arguments of `Harness.session` for its session.
+        session: arguments for its session, as of `Harness.session`.
 
     Raises:
         KeyError: there is no such row.
@@ -77,13 +76,13 @@ def case(
 
 
 def _with_session(function: Callable[..., Awaitable[None]], options: Mapping[str, Any]) -> Run:
-    if len(inspect.signature(function, follow_wrapped=False).parameters) == 1:
+    if "harness" in inspect.signature(function, follow_wrapped=False).parameters:
         return function
 
     @functools.wraps(function)
     async def run(harness: Harness) -> None:
-        async with harness.session(**options) as session:
-            await function(harness, session)
+        async with harness.case_session(**options) as session:
+            await function(session)
 
     return run
 

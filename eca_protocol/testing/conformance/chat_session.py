@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import anyio
@@ -14,7 +14,7 @@ from eca_protocol.testing.conformance.recorder import ReceivedMessage
 from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.members import at
 
-__all__ = ["ChatSession"]
+__all__ = ["ChatSession", "comes"]
 
 Content = Mapping[str, Any]
 
@@ -120,6 +120,12 @@ class ChatSession:
             self.id = named
         return answer
 
+    async def take_turn(self, text: str, *, seconds: float = 5, **params: Any) -> None:
+        """Send a prompt, and wait for the end of its turn."""
+        ended = self.ends
+        await self.prompt(text, **params)
+        await self.finished(ended + 1, seconds=seconds)
+
     @property
     def ends(self) -> int:
         """The number of turns that have ended; two `finished` in a row count once."""
@@ -172,11 +178,7 @@ class ChatSession:
 
     async def finishes(self, turns: int = 1, *, seconds: float = 5) -> bool:
         """Return whether that many turns end."""
-        try:
-            await self.finished(turns, seconds=seconds)
-        except Unmet:
-            return False
-        return True
+        return await comes(self.finished(turns, seconds=seconds))
 
     def _waiting_call(self, received: ReceivedMessage) -> str | None:
         """Return the id of a call by the server's own choice that waits for the user, or None."""
@@ -215,11 +217,7 @@ class ChatSession:
 
     async def comes(self, type_: str, **members: Any) -> bool:
         """Return whether a content of a type with these members comes within two seconds."""
-        try:
-            await self.content(type_, seconds=2, **members)
-        except Unmet:
-            return False
-        return True
+        return await comes(self.content(type_, seconds=2, **members))
 
     async def next_run(self, n: int = 1) -> Content:
         """Return the nth call's `toolCallRun`."""
@@ -251,6 +249,15 @@ class ChatSession:
         self._answered.add(call_id)
         named = {"chatId": self.id, "toolCallId": call_id}
         await self.session.notify("chat/toolCallReject", named)
+
+
+async def comes(waiting: Awaitable[object]) -> bool:
+    """Return whether what is awaited comes in time."""
+    try:
+        await waiting
+    except Unmet:
+        return False
+    return True
 
 
 def _first_of_each_call(contents: list[Content]) -> list[Content]:

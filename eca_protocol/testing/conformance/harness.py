@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final
 
 import anyio
@@ -50,6 +50,10 @@ class Harness(Judge):
         self._servers = servers
         self._alone = alone
         self._sessions: list[MessageSession] = []
+
+    def case_session(self, **options: Any) -> AbstractAsyncContextManager[Any]:
+        """Open the session of a case."""
+        return self.session(**options)
 
     @asynccontextmanager
     async def session(

@@ -1,16 +1,20 @@
-"""The verdicts of one case, and the run of many cases at once until a deadline."""
+"""The verdicts of one case, the base of suites, and the run of many cases until a deadline."""
 
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from contextlib import AbstractAsyncContextManager
+from typing import Any, ClassVar, Literal, Self
 
 import anyio
 import attrs
 
-from eca_protocol.revisions import EVER, Window
+from eca_protocol.revisions import EVER, Revision, Window
+from eca_protocol.testing.conformance.run import Incident, SuiteError
+from eca_protocol.testing.conformance.target import Target
 from eca_protocol.testing.conformance.verdicts import (
     NO_TIME,
     Finding,
@@ -21,7 +25,7 @@ from eca_protocol.testing.conformance.verdicts import (
     worst,
 )
 
-__all__ = ["Case", "Judge", "Need", "OnCase", "final_findings", "judge_cases", "unjudged"]
+__all__ = ["Case", "Judge", "Need", "OnCase", "Suite", "final_findings", "judge_cases", "unjudged"]
 
 _LONGEST = 600  # characters of `got`
 
@@ -112,6 +116,61 @@ class Judge:
 
     def _record(self, id_: str, verdict: Verdict, why: str) -> None:
         self.findings.append(Finding(id=id_, verdict=verdict, case=self.case, got=why))
+
+
+class Suite(ABC):
+    """A target that is ready to run cases.
+
+    Attributes:
+        all_cases: returns the suite's cases by name.
+        duplicates: a row -> the row that is judged in its place.
+        end_seconds: seconds of the whole time that are reserved for `close`.
+        incidents: servers that ended during a case.
+        suite_errors: errors of the suite's own cases.
+    """
+
+    all_cases: ClassVar[Callable[[], Mapping[str, Case]]]
+    duplicates: ClassVar[Mapping[str, str]]
+    end_seconds: ClassVar[float] = 0.0
+
+    def __init__(self, target: Target) -> None:
+        self.edition: Revision = target.edition or Revision.R2025_10
+        self.incidents: list[Incident] = []
+        self.suite_errors: list[SuiteError] = []
+
+    @classmethod
+    @abstractmethod
+    def opened(cls, target: Target) -> AbstractAsyncContextManager[Self]:
+        """Prepare a target to be judged; everything started has ended after the block.
+
+        Raises:
+            StartFailed: the target cannot be started.
+        """
+
+    @property
+    def edition_name(self) -> str:
+        """The edition, for reports."""
+        return self.edition.value
+
+    @abstractmethod
+    def bound_rows(self) -> tuple[str, ...]:
+        """Return the ids of the rows that bind the target."""
+
+    @abstractmethod
+    async def judge(self, case: Case) -> list[Finding]:
+        """Run a case; return at least one finding for each of its rows."""
+
+    @abstractmethod
+    async def close(self) -> list[Finding]:
+        """End what the cases share; return the last findings."""
+
+    def without_consequences(self, findings: Sequence[Finding]) -> list[Finding]:
+        """Return findings without breaches that are the consequence of another one."""
+        return list(findings)
+
+    @abstractmethod
+    def why_unjudged(self, id_: str) -> str:
+        """Return the reason why no case has judged a row."""
 
 
 async def judge_cases(

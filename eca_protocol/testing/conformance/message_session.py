@@ -31,9 +31,10 @@ UNSET: Final[Any] = object()
 
 
 class MessageSession:
-    """A session at a server that sends and receives messages.
+    """A session at a server that sends and receives messages, and judges them.
 
     Attributes:
+        check, record_pass, not_applicable, untestable: those of the case's `Judge`.
         messages: the server's messages that concern this session, in order.
         models: the scripted models of its chats.
         workspace: this session's own directory in the server's workspace.
@@ -51,7 +52,10 @@ class MessageSession:
         self.root: Path = wire.directories.workspace
         self.workspace: Path = self.root if alone else self.root / f"session-{wire.next_id()}"
         self._methods: dict[str, str] = {}
-        self._judge = judge
+        self.check = judge.check
+        self.record_pass = judge.record_pass
+        self.not_applicable = judge.not_applicable
+        self.untestable = judge.untestable
         self._personality = personality
         self.workspace.mkdir(exist_ok=True)
         wire.sessions.append(self)
@@ -222,7 +226,7 @@ class MessageSession:
             await self.process.until(condition, seconds=seconds, expected=expected)
         except Unmet as stuck:
             if shows is not None:
-                self._judge.check(shows, False, stuck.expected, stuck.got)
+                self.check(shows, False, stuck.expected, stuck.got)
             raise
 
     async def quiet(self, seconds: float) -> list[ReceivedMessage]:

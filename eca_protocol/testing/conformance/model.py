@@ -103,30 +103,23 @@ class ChatModel:
         self._model.provider.open(self._gate(gate))
 
     async def until(
-        self, condition: Callable[[], bool], *, seconds: float = 5, what: str = "the model"
+        self, condition: Callable[[], bool], expected: str, *, seconds: float = 5
     ) -> None:
-        """Wait until a condition holds; it is checked at each event of the endpoint.
-
-        Raises:
-            DeadlineExceeded: it was not so in time.
-        """
-        await self._model.provider.until(condition, seconds=seconds, what=what)
+        """Wait until a condition holds; it is checked at each event of the endpoint."""
+        try:
+            await self._model.provider.until(condition, seconds=seconds, what="the model")
+        except DeadlineExceeded as late:
+            raise Unmet(expected, str(late)) from late
 
     async def wait_for_requests(self, times: int = 1) -> None:
         """Wait until the model has received that many requests."""
-        await self._wait(lambda: len(self.requests) >= times, f"{times} requests to the model")
+        await self.until(lambda: len(self.requests) >= times, f"{times} requests to the model")
 
     async def wait_for_gate(self, gate: str) -> None:
         """Wait until a reply of this chat reaches a gate."""
-        await self._wait(
+        await self.until(
             lambda: gate in self.reached_gates, f"a request to the model, at the step {gate!r}"
         )
-
-    async def _wait(self, condition: Callable[[], bool], expected: str) -> None:
-        try:
-            await self.until(condition)
-        except DeadlineExceeded as late:
-            raise Unmet(expected, str(late)) from late
 
     def answer(self, request: ReceivedRequest) -> Reply:
         """Return the reply to the next request for this chat."""

@@ -28,7 +28,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Generator, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, ExitStack
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,17 +37,14 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from eca_protocol.errors import StartFailed
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.cases import Case, is_named, server_cases
-from eca_protocol.testing.conformance.client.suite import (
-    ClientSuite,
-    client_cases,
-    open_client_suite,
-)
+from eca_protocol.testing.conformance.cases import Case, is_named
+from eca_protocol.testing.conformance.client.suite import ClientSuite
 from eca_protocol.testing.conformance.harness import Harness
+from eca_protocol.testing.conformance.judge import Suite
 from eca_protocol.testing.conformance.known import known_failures
 from eca_protocol.testing.conformance.run import SuiteError
 from eca_protocol.testing.conformance.session import ClientSession
-from eca_protocol.testing.conformance.suite import Suite, open_suite
+from eca_protocol.testing.conformance.suite import ServerSuite
 from eca_protocol.testing.conformance.target import Target
 from eca_protocol.testing.conformance.verdicts import Finding
 
@@ -104,9 +101,7 @@ def pytest_collection_modifyitems(
 
 def _append_cases(session: pytest.Session, items: list[pytest.Item]) -> None:
     pattern = session.config.getoption("--eca-cases")
-    is_client = session.config.getoption("--eca-client")
-    cases = client_cases() if is_client else server_cases()
-    for name, case in cases.items():
+    for name, case in _kind(session.config).all_cases().items():
         if is_named(name, pattern):
             items.append(_item(session, name, case))
 
@@ -188,7 +183,7 @@ class _Runner:
     def __init__(self) -> None:
         self._stack = ExitStack()
         self._portal: BlockingPortal | None = None
-        self._suite: Suite | ClientSuite | StartFailed | None = None
+        self._suite: Suite | StartFailed | None = None
 
     def raise_for(self, case: str) -> None:
         """Raise an error for a failure in a case other than its rows.
@@ -197,7 +192,7 @@ class _Runner:
             TargetEnded: the target ended during the case.
             SuiteFailed: the suite itself failed.
         """
-        assert isinstance(self._suite, Suite | ClientSuite)
+        assert isinstance(self._suite, Suite)
         for incident in self._suite.incidents:
             if incident.case == case:
                 raise TargetEnded(f"the target ended: {incident.what}")
@@ -214,12 +209,8 @@ class _Runner:
         target = _target(config)
         if self._portal is None:
             self._portal = self._stack.enter_context(start_blocking_portal("trio"))
-            is_client = config.getoption("--eca-client")
-            opened: AbstractAsyncContextManager[Suite | ClientSuite] = (
-                open_client_suite(target) if is_client else open_suite(target)
-            )
             try:
-                running = self._portal.wrap_async_context_manager(opened)
+                running = self._portal.wrap_async_context_manager(_kind(config).opened(target))
                 self._suite = self._stack.enter_context(running)
             except StartFailed as failure:
                 self._suite = failure
@@ -244,6 +235,10 @@ _SHUTDOWN: Final = "Shut the shared servers down, and judge what is unfinished t
 _LEAVING: Final = "leave_taking"
 _RUNNER: Final = pytest.StashKey[_Runner]()
 _KNOWN: Final = pytest.StashKey[frozenset[str]]()
+
+
+def _kind(config: pytest.Config) -> type[Suite]:
+    return ClientSuite if config.getoption("--eca-client") else ServerSuite
 
 
 def _target(config: pytest.Config) -> Target:
@@ -278,7 +273,7 @@ async def eca_harness(
     request: pytest.FixtureRequest, anyio_backend: object, eca_target: Target
 ) -> AsyncIterator[Harness]:
     """Yield a harness with a model and servers of the test's own."""
-    async with open_suite(eca_target) as suite:
+    async with ServerSuite.opened(eca_target) as suite:
         harness = suite.harness(request.node.name)
         yield harness
         known = request.config.stash[_KNOWN]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import anyio
@@ -26,6 +26,8 @@ class ClientSession(MessageSession):
     """A client's session at a server.
 
     Attributes:
+        target: the program under test.
+        model: the scripted model of the whole run.
         initialized: the answer to `initialize`, whole; empty if there was none.
     """
 
@@ -41,12 +43,12 @@ class ClientSession(MessageSession):
     ) -> None:
         super().__init__(wire, judge, target.personality, edition, alone=alone)
         self.initialized: Mapping[str, Any] = {}
-        self._target = target
-        self._model = model
+        self.target = target
+        self.model = model
 
     def initialize_params(self, **more: Any) -> dict[str, Any]:
         """Return the params of `initialize` with the server's workspace, and more members."""
-        return {**self._target.initialize_params(self.root), **more}
+        return {**self.target.initialize_params(self.root), **more}
 
     async def initialize(self, **more: Any) -> Mapping[str, Any]:
         """Send `initialize` with more members; return the whole answer."""
@@ -78,20 +80,21 @@ class ClientSession(MessageSession):
         return chat
 
     @property
-    def _native(self) -> Sequence[Any] | None:
+    def _native(self) -> Mapping[str, Any] | None:
+        """The params of the last announcement of native tools."""
         for received in reversed(self.wire.recorder.messages):
             params = received.params
             if received.method == "tool/serverUpdated" and (
                 params.get("type") == "native" or str(params.get("name")).lower() == "eca"
             ):
-                return list_at(params, "tools")
+                return params
         return None
 
     @property
-    def native_tools(self) -> tuple[str, ...]:
-        """The names of the announced native tools."""
-        names = (at(tool, "name") for tool in self._native or ())
-        return tuple(name for name in names if isinstance(name, str))
+    def native_tools(self) -> Mapping[str, Mapping[str, Any]]:
+        """The native tools by name, as they were announced last."""
+        tools = list_at(self._native, "tools")
+        return {tool["name"]: tool for tool in tools if isinstance(at(tool, "name"), str)}
 
     def tool(self, kind: str) -> str:
         """Return the name of a native tool ("read file", "shell command", ...).
@@ -105,7 +108,7 @@ class ClientSession(MessageSession):
         is_wanted = kind.replace(" ", "_")
         if self.edition is Revision.DRAFT:
             return is_wanted
-        for name in (*self.native_tools, *sorted(self._model.offered_tools)):
+        for name in (*self.native_tools, *sorted(self.model.offered_tools)):
             if bare_name(name) == is_wanted:
                 return name
         raise NotApplicable(
@@ -119,7 +122,7 @@ class ClientSession(MessageSession):
             script: the model's replies, in order; a short text follows them.
             id: the chat's id; None: the first prompt has none, the server names the chat.
         """
-        model = self._model.chat(script, listed=lambda: self.native_tools)
+        model = self.model.chat(script, listed=lambda: tuple(self.native_tools))
         named = f"chat-{model.marker.strip('[]')}" if id is UNSET else id
         if named is not None:
             self.wire.claim_chat(named, self)
@@ -129,6 +132,5 @@ class ClientSession(MessageSession):
     async def take_turn(self, prompt: str, *script: AnswersWith, **params: Any) -> ChatSession:
         """Create a chat with its script, prompt it, and wait for the end of the turn."""
         chat = self.chat(*script)
-        await chat.prompt(prompt, **params)
-        await chat.finished()
+        await chat.take_turn(prompt, **params)
         return chat

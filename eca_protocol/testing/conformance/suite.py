@@ -1,4 +1,4 @@
-"""The suite for servers: it runs several cases at once, with a deadline for each and for all."""
+"""The suite for servers, and the run of any suite: several cases at once, each with a deadline."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ import inspect
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
 import anyio
 import attrs
+from typing_extensions import override
 
 from eca_protocol.errors import StartFailed
 from eca_protocol.revisions import Revision, detect_server
 from eca_protocol.testing.conformance.cases import server_cases
+from eca_protocol.testing.conformance.chat_session import comes
 from eca_protocol.testing.conformance.duplicates import DUPLICATES
 from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.judge import (
     Case,
     OnCase,
+    Suite,
     final_findings,
     judge_cases,
     unjudged,
@@ -48,11 +51,10 @@ from eca_protocol.testing.members import at
 from eca_protocol.testing.requirements import REQUIREMENTS
 from eca_protocol.testing.script import reply
 
-__all__ = ["Suite", "run_suite"]
+__all__ = ["ServerSuite", "run_suite"]
 
 SECONDS: Final = 150.0
 
-_END_SECONDS: Final = 5.0  # seconds of the whole time that are reserved for the shutdown
 _LEAST_INTRODUCTION: Final = 3.0  # the least time for announcements, if the first server sent them
 _SHORT_INTRODUCTION: Final = 0.5
 _STARTS: Final = 6  # servers that a case starts, at most
@@ -70,21 +72,17 @@ _FORESEEN: Final = (Unmet, NotApplicable, StartFailed, TimeoutError)
 """Exceptions that may end a case early; any other is an error of the suite."""
 
 
-class Suite:
-    """A target with its model and servers, ready to run cases; made by `open_suite`.
+class ServerSuite(Suite):
+    """A server with its model, ready to run cases."""
 
-    Attributes:
-        incidents: servers that ended during a case.
-        suite_errors: errors of the suite's own cases.
-    """
-
+    all_cases = staticmethod(server_cases)
+    duplicates = DUPLICATES
+    end_seconds = 5.0
     make_wire: ClassVar[type[Wire]] = Wire
     make_harness: ClassVar[type[Harness]] = Harness
 
     def __init__(self, target: Target, model: Model, servers: Servers) -> None:
-        self.edition: Revision = target.edition or Revision.R2025_10
-        self.incidents: list[Incident] = []
-        self.suite_errors: list[SuiteError] = []
+        super().__init__(target)
         self.servers = servers
         self._judged: set[str] = set()
         self._doubtful: list[Finding] = []
@@ -93,19 +91,27 @@ class Suite:
         self._target = target
         self._model = model
 
+    @override
     @classmethod
-    def all_cases(cls) -> Mapping[str, Case]:
-        """Return the suite's cases by name."""
-        return server_cases()
+    @asynccontextmanager
+    async def opened(cls, target: Target) -> AsyncIterator[Self]:
+        with temporary_directory() as root:
+            async with Model() as model, anyio.create_task_group() as group:
+                servers = Servers(group, target, root, url=model.url, make_wire=cls.make_wire)
+                suite = cls(target, model, servers)
+                try:
+                    failure = await suite.start()
+                    if failure is None:
+                        yield suite
+                finally:
+                    for wire in servers.started:
+                        wire.process.stop()
+        if failure is not None:
+            raise failure
 
+    @override
     def bound_rows(self) -> tuple[str, ...]:
-        """Return the ids of the rows that bind the target."""
         return tuple(id_ for id_ in REQUIREMENTS if binds(id_, self.edition))
-
-    @property
-    def edition_name(self) -> str:
-        """The edition, for reports."""
-        return self.edition.value
 
     async def start(self) -> StartFailed | None:
         """Start the first server and detect its edition; return the error if it cannot start.
@@ -142,6 +148,7 @@ class Suite:
             self.servers, self._target, self._model, edition=self.edition, case=case, alone=alone
         )
 
+    @override
     async def judge(self, case: Case) -> list[Finding]:
         """Run a case; return at least one finding for each of its rows, and the watchers' new ones.
 
@@ -194,6 +201,7 @@ class Suite:
                 self.servers.started.remove(wire)
         return findings
 
+    @override
     async def close(self) -> list[Finding]:
         """Shut the shared servers down; return the last findings, and a pass for each field."""
         self._name_ends()
@@ -201,6 +209,7 @@ class Suite:
         observed, came = self._take_observed(), "occurred without a breach"
         return observed + [Finding(id=id_, verdict="pass", got=came) for id_ in self._observed_rows]
 
+    @override
     def without_consequences(self, findings: Sequence[Finding]) -> list[Finding]:
         """Return findings without breaches that only chats with a common history cause."""
         if all(finding.id != _COMMON or finding.verdict != "fail" for finding in findings):
@@ -212,6 +221,11 @@ class Suite:
             else finding
             for finding in findings
         ]
+
+    @override
+    def why_unjudged(self, id_: str) -> str:
+        why = _NO_MESSAGE if _is_field_or_value(id_) else "no case judges it"
+        return UNTESTABLE.get(id_, why)
 
     def _lacking(self, case: Case) -> str:
         if "process" in case.needs and self._target.serve is not None:
@@ -254,11 +268,8 @@ async def _absent_needs(session: ClientSession) -> Mapping[str, str]:
     models = session.config.get("models", ())
     if MODEL in models and session.native_tools:
         return {}
-    chat, has_ended = session.chat(reply("Hello.")), False
-    with contextlib.suppress(Unmet):
-        await chat.prompt("Hello.")
-        await chat.finished()
-        has_ended = True
+    chat = session.chat(reply("Hello."))
+    has_ended = await comes(chat.take_turn("Hello."))
     absent: dict[str, str] = {}
     if (has_ended or models) and not chat.model.requests and MODEL not in models:
         absent["model"] = absent["config"] = "the server does not use the suite's configuration"
@@ -324,32 +335,10 @@ def _leaf_errors(raised: Exception) -> Iterator[Exception]:
         yield raised
 
 
-@asynccontextmanager
-async def open_suite(target: Target, kind: type[Suite] = Suite) -> AsyncIterator[Suite]:
-    """Prepare a target to be judged; everything started has ended after the block.
-
-    Raises:
-        StartFailed: the target cannot be started.
-    """
-    with temporary_directory() as root:
-        async with Model() as model, anyio.create_task_group() as group:
-            servers = Servers(group, target, root, url=model.url, make_wire=kind.make_wire)
-            suite = kind(target, model, servers)
-            try:
-                failure = await suite.start()
-                if failure is None:
-                    yield suite
-            finally:
-                for wire in servers.started:
-                    wire.process.stop()
-    if failure is not None:
-        raise failure
-
-
 async def run_suite(
     target: Target,
     *,
-    kind: type[Suite] = Suite,
+    kind: type[Suite] = ServerSuite,
     cases: Iterable[Case] | None = None,
     name: str = "",
     jobs: int | None = None,
@@ -372,13 +361,13 @@ async def run_suite(
     """
     start, started = anyio.current_time(), datetime.now(UTC)
     chosen = tuple(kind.all_cases().values() if cases is None else cases)
-    async with open_suite(target, kind) as suite:
+    async with kind.opened(target) as suite:
         edition = suite.edition
         findings = await judge_cases(
             _by_weight(case for case in chosen if case.window.holds(edition)),
             suite.judge,
             jobs=jobs,
-            end=start + seconds - min(_END_SECONDS, seconds / 10),
+            end=start + seconds - min(kind.end_seconds, seconds / 10),
             seconds=seconds,
             on_case=on_case,
         )
@@ -386,17 +375,16 @@ async def run_suite(
     others = _rows_of_other_editions(chosen, edition)
 
     def missing(id_: str) -> Finding:
-        if id_ in others or DUPLICATES.get(id_) in others:
+        if id_ in others or kind.duplicates.get(id_) in others:
             return Finding(id=id_, verdict="not-applicable", got="it applies to other editions")
-        why = _NO_MESSAGE if _is_field_or_value(id_) else "no case judges it"
-        return Finding(id=id_, verdict="untestable", got=UNTESTABLE.get(id_, why))
+        return Finding(id=id_, verdict="untestable", got=suite.why_unjudged(id_))
 
     return Run(
         target=name or " ".join(target.command),
         edition=suite.edition_name,
         started=started,
         seconds=anyio.current_time() - start,
-        findings=tuple(final_findings(findings, suite.bound_rows(), DUPLICATES, missing)),
+        findings=tuple(final_findings(findings, suite.bound_rows(), kind.duplicates, missing)),
         incidents=tuple(suite.incidents),
         suite_errors=tuple(suite.suite_errors),
     )

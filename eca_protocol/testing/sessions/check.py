@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 import attrs
 import hypothesis
 from hypothesis.stateful import run_state_machine_as_test
 
+from eca_protocol.revisions import Revision
+from eca_protocol.testing.requirements import REQUIREMENTS
 from eca_protocol.testing.sessions.machine import machine_for
 from eca_protocol.testing.sessions.replaying import script_of
 from eca_protocol.testing.sessions.run import Failure, Run
 from eca_protocol.testing.sessions.session import Step, Watch, play
-from eca_protocol.testing.sessions.signatures import signature_finder
-from eca_protocol.testing.sessions.watching import WatcherViolation, session_watcher
-from eca_protocol.testing.sessions.wire import Violation
+from eca_protocol.testing.sessions.signatures import Signatures, signature_finder
+from eca_protocol.testing.sessions.wire import Violation, frame
+from eca_protocol.testing.watching import Side, Watcher
 
 __all__ = ["Outcome", "check_sessions"]
 
@@ -81,7 +84,7 @@ def check_sessions(
         command=command,
         edition=edition,
         seconds=step_seconds,
-        watcher=lambda: session_watcher(edition, known=known),
+        watcher=lambda: _watcher(edition, known),
         known=frozenset(known),
         on_progress=on_progress,
     )
@@ -98,6 +101,27 @@ def check_sessions(
     return outcome if run.failure is None else _with_failure(outcome, run, run.failure, shrink)
 
 
+def _watcher(edition: str, known: Collection[str]) -> Watch:
+    """Return a callback for the messages of one process, which raises what a `Watcher` reports.
+
+    Only violations of the server with level `must` count.
+    """
+    watcher, signatures = Watcher(revision=Revision(edition)), Signatures()
+
+    def watch(side: str, message: Any) -> None:
+        who: Side = "client" if side == "client" else "server"
+        if isinstance(message, bytes):
+            watcher.feed_raw(who, frame(message))
+            return
+        signature = signatures.take(side, message)
+        for each in watcher.feed(who, message):
+            is_binding = REQUIREMENTS[each.requirement].level == "must"
+            if each.side == "server" and is_binding and each.requirement not in known:
+                raise Violation(each.requirement, each.expected, each.got, signature)
+
+    return watch
+
+
 def _with_failure(outcome: Outcome, run: Run, failure: Failure, shrink: bool) -> Outcome:
     """Return the outcome with the failure, replayed and, if wanted, without unnecessary steps."""
     again = _again(run, failure.steps)
@@ -112,7 +136,7 @@ def _with_failure(outcome: Outcome, run: Run, failure: Failure, shrink: bool) ->
 def _is_found_by_script(run: Run, failure: Failure) -> bool:
     """Return whether the script, which has no watcher, finds the violation, too."""
     violation = failure.violation
-    if not isinstance(violation, WatcherViolation):
+    if not violation.signature:
         return True
     finder = signature_finder(
         violation.signature, violation.requirement, violation.expected, violation.got

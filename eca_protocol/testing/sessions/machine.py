@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from eca_protocol.testing.sessions.actions import ERRORS, NONSENSE, QUERIES, replies, texts
-from eca_protocol.testing.sessions.rules import Turn
 from eca_protocol.testing.sessions.run import KnownViolation, Run
 from eca_protocol.testing.sessions.session import DRAFT
+from eca_protocol.testing.sessions.state import Turn
 from eca_protocol.testing.sessions.wire import Violation
 
 T = TypeVar("T")
@@ -90,7 +90,7 @@ class SessionMachine(RuleBasedStateMachine):
         if chat is None and nameless == 3:
             self._flush()
             way = max(way, 0)
-            chat = f"{{{{opened {len(self._session.rules.opened)}}}}}"
+            chat = f"{{{{opened {len(self._session.state.opened)}}}}}"
         else:
             params["chatId"] = chat = chat or f"chat-{self.run.number()}"
         self._chats[slot] = chat
@@ -199,7 +199,7 @@ class SessionMachine(RuleBasedStateMachine):
         over = [
             (chat, place)
             for chat in self._chats.values()
-            for place, call in enumerate(self._session.rules.calls_of(self._session.name(chat)))
+            for place, call in enumerate(self._session.state.calls_of(self._session.name(chat)))
             if call.ended
         ]
         chat, place = _chosen(over or [("nobody", 0)], which)
@@ -207,7 +207,7 @@ class SessionMachine(RuleBasedStateMachine):
         return _message(f"chat/toolCall{'Approve' if which % 2 else 'Reject'}", params)
 
     def _turns(self, chat: str) -> list[Turn]:
-        known = self._session.rules.chats.get(self._session.name(chat))
+        known = self._session.state.chats.get(self._session.name(chat))
         return known.turns if known else []
 
     def _under_way(self) -> list[tuple[str, Turn]]:
@@ -216,7 +216,7 @@ class SessionMachine(RuleBasedStateMachine):
     def _waiting_calls(self) -> list[tuple[str, int]]:
         waiting = []
         for chat, turn in self._under_way():
-            known = list(self._session.rules.chats[self._session.name(chat)].calls)
+            known = list(self._session.state.chats[self._session.name(chat)].calls)
             waiting += [(chat, known.index(call)) for call in turn.awaiting_approval]
         return waiting
 

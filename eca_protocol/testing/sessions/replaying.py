@@ -11,12 +11,11 @@ import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from eca_protocol.testing.sessions import model, rules, session, signatures, wire
+from eca_protocol.testing.sessions import model, session, signatures, state, wire
 from eca_protocol.testing.sessions.session import Step
-from eca_protocol.testing.sessions.watching import WatcherViolation
 from eca_protocol.testing.sessions.wire import Violation
 
-_MODULES = (wire, signatures, model, rules, session)
+_MODULES = (wire, signatures, model, state, session)
 _LEFT_OUT = re.compile(
     r'\A"""(?:.|\n)*?"""\n|^from __future__ .*\n|^from eca_protocol(?:.*\)|.*)\n|^__all__ .*\n',
     re.MULTILINE,
@@ -58,7 +57,7 @@ def script_of(
     if known:
         constants.append(f"KNOWN = {sorted(known)!r}")
         options += ", known=KNOWN"
-    if isinstance(violation, WatcherViolation):
+    if violation.signature:
         place = (violation.signature, violation.requirement, violation.expected, violation.got)
         constants.append(f"FOUND_AT = {pprint.pformat(place, width=100)}")
         options += ", watch=signature_finder(*FOUND_AT)"

@@ -6,6 +6,7 @@ idle: all required messages came, and a later request (a fence) is answered. Tim
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from eca_protocol.testing.sessions.model import Reply, ScriptedModel
-from eca_protocol.testing.sessions.rules import Rules
+from eca_protocol.testing.sessions.state import State
 from eca_protocol.testing.sessions.wire import DeadlineMissed, Violation, Wire, frame
 
 __all__ = ["DRAFT", "Session", "Step", "play"]
@@ -33,7 +34,7 @@ _CALL = re.compile(r"{{call (\S+) (\d+)}}")
 
 
 class Session:
-    """A server process, its scripted model, and the rules of the session.
+    """A server process, its scripted model, and the state of the session.
 
     Attributes:
         steps: the executed steps since the last `forget`, for `play`.
@@ -76,7 +77,7 @@ class Session:
         self.folder.mkdir()
         (self.folder / "file.txt").write_text("one\ntwo\n")
         self.model: ScriptedModel = ScriptedModel()
-        self.rules: Rules = Rules(self.model, draft=edition == DRAFT, known=known)
+        self.state: State = State(self.model, draft=edition == DRAFT, known=known)
         try:
             self.wire: Wire = Wire(
                 command,
@@ -97,7 +98,7 @@ class Session:
     def expect(self, request_id: Any, answer: Any) -> None:
         """Step: set the expected response to an id: `result`, `error`, `any` or a code."""
         self._note("expect", request_id, answer)
-        self.rules.expect(request_id, answer)
+        self.state.expect(request_id, answer)
 
     def replies(self, mark: str, replies: list[Reply]) -> None:
         """Step: set the model's replies in the turn with this marker."""
@@ -116,7 +117,7 @@ class Session:
         for message in map(self._placed, messages):
             self._watch("client", message)
             if not isinstance(message, bytes):
-                self.rules.on_sent(message)
+                self.state.on_sent(message)
             data += frame(message)
         self._write(data[:cut])
         self._write(data[cut:])
@@ -128,14 +129,14 @@ class Session:
 
     def name(self, name: str) -> str:
         """Return the chat id that a name in a step refers to."""
-        return _OPENED.sub(lambda match: _at(self.rules.opened, int(match[1])), name)
+        return _OPENED.sub(lambda match: _at(self.state.opened, int(match[1])), name)
 
     def _placed(self, message: Any) -> Any:
         if isinstance(message, bytes):
             return message
         text = self.name(self._here(json.dumps(message)))
         return json.loads(
-            _CALL.sub(lambda call: _at(list(self.rules.chat(call[1]).calls), int(call[2])), text)
+            _CALL.sub(lambda call: _at(list(self.state.chat(call[1]).calls), int(call[2])), text)
         )
 
     def _here(self, text: str) -> str:
@@ -156,12 +157,12 @@ class Session:
         until = time.monotonic() + self.seconds
         soon = min(until, time.monotonic() + _KNOWN_SECONDS)
         while True:
-            while missing := self.rules.missing():
+            while missing := self.state.missing():
                 self._read(soon if missing.requirement in self._known else until, missing)
             self._pass_a_fence(until)
-            if not self.rules.missing():
+            if not self.state.missing():
                 break
-        self.rules.remove_dropped()
+        self.state.remove_dropped()
 
     def leave(self, code: int | None) -> None:
         """Step: wait for the end of the process and check its exit code."""
@@ -185,7 +186,7 @@ class Session:
         """Return messages that stop all unfinished turns."""
         return [
             {"jsonrpc": "2.0", "method": "chat/promptStop", "params": {"chatId": chat_id}}
-            for chat_id, _ in self.rules.running()
+            for chat_id, _ in self.state.running()
         ]
 
     def forget(self) -> None:
@@ -195,7 +196,7 @@ class Session:
             Violation: if the server does not become idle.
         """
         self._is_forgetting = True
-        self.rules.forget()
+        self.state.forget()
         selected = {"behavior": "agent"}
         again = {"jsonrpc": "2.0", "method": "chat/selectedBehaviorChanged", "params": selected}
         self.send([*self.stops(), again])
@@ -229,12 +230,14 @@ class Session:
         if isinstance(answered, str) and answered.startswith(_FENCE):
             self._fence_answered = int(answered.removeprefix(_FENCE))
             return
-        self.rules.on_received(message)
-        try:
-            self._watch("server", message)
-        except Violation:
-            if not self._is_forgetting:
-                raise
+        violations = []
+        for take in (self.state.on_received, functools.partial(self._watch, "server")):
+            try:
+                take(message)
+            except Violation as violation:
+                violations.append(violation)
+        if violations and not self._is_forgetting:
+            raise violations[0]
         if "id" in message and "method" in message:
             error = {"code": -32601, "message": "the client has no such method"}
             answer = {"jsonrpc": "2.0", "id": message["id"], "error": error}

@@ -27,13 +27,20 @@ _READ = 65_536
 
 
 class Violation(AssertionError):
-    """A requirement that the server violates."""
+    """A requirement that the server violates.
 
-    def __init__(self, requirement: str, expected: str, got: object) -> None:
+    Attributes:
+        signature: that of the message which showed it, if only a watcher sees it.
+    """
+
+    def __init__(
+        self, requirement: str, expected: str, got: object, signature: tuple[str, ...] = ()
+    ) -> None:
         super().__init__(f"{requirement}: Expected {expected}; got {got}")
         self.requirement = requirement
         self.expected = expected
         self.got: str = str(got)
+        self.signature = signature
 
 
 class DeadlineMissed(Violation):

@@ -77,9 +77,11 @@ class Graders:
 
     async def _get_judge(self) -> Judge:
         if self._judge is None:
+            from eca_protocol.http import HTTPClient  # noqa: PLC0415 - an HTTP stack
             from eca_server.ecp.graders.llm_judge import Judge  # noqa: PLC0415 - an HTTP stack
 
-            self._judge = await self._stack.enter_async_context(Judge(self._settings.judge))
+            http = await self._stack.enter_async_context(HTTPClient())
+            self._judge = Judge(self._settings.judge, http)
         return self._judge
 
 

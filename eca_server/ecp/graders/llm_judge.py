@@ -12,9 +12,8 @@ import json
 import os
 import re
 import secrets
-from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import attrs
 import trio
@@ -69,21 +68,13 @@ def parse_verdict(reply: str) -> bool:
 
 
 class Judge:
-    """A judging model; a context manager, whose `judge` may be called from any task."""
+    """A judging model, whose `judge` may be called from any task."""
 
-    def __init__(self, settings: JudgeSettings) -> None:
+    def __init__(self, settings: JudgeSettings, http: HTTPClient) -> None:
         self._settings = settings
-        self._stack = AsyncExitStack()
+        self._http = http
         self._model: Model | None = None
         self._models: Models | None = None
-        self._http: HTTPClient
-
-    async def __aenter__(self) -> Self:
-        self._http = await self._stack.enter_async_context(HTTPClient())
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self._stack.aclose()
 
     async def judge(self, grader: Grader, result: Result) -> Check:
         """Judge one result; without a verdict, return a check with an error."""

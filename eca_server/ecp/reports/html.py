@@ -19,6 +19,7 @@ from eca_server.ecp.reports.figures import (
     to_number,
 )
 from eca_server.ecp.results import RunReport, ScenarioReport, StepReport
+from eca_server.json_members import object_in
 from eca_server.workbench.pages import render_page
 
 _FILTERS: Final = ("all", "failed", "error", "flaky", "passed")
@@ -65,8 +66,8 @@ def render_html(report: RunReport) -> str:
 
 def _about(report: RunReport) -> dict[str, Any]:
     audit = report.audit
-    agent, runtime = _mapping(audit.get("agent")), _mapping(audit.get("runtime"))
-    limits = _mapping(audit.get("limits"))
+    agent, runtime = object_in(audit, "agent"), object_in(audit, "runtime")
+    limits = object_in(audit, "limits")
     seconds = {name: to_number(limits.get(key)) for key, name in _LIMITS.items()}
     kinds = Counter(c.type for each in report.scenarios for c in each.checks)
     passed = Counter(c.type for each in report.scenarios for c in each.checks if c.passed)
@@ -74,9 +75,9 @@ def _about(report: RunReport) -> dict[str, Any]:
     python = f"(Python {runtime.get('python')}, {runtime.get('platform')})" if runtime else None
     return {
         "Manifest": report.manifest,
-        "Target": _mapping(audit.get("manifest")).get("target"),
+        "Target": object_in(audit, "manifest").get("target"),
         "Agent": _joined(agent.get("name"), agent.get("protocol_version")),
-        "Capabilities": ", ".join(map(str, _mapping(agent.get("capabilities")))),
+        "Capabilities": ", ".join(map(str, object_in(agent, "capabilities"))),
         "Started": audit.get("started_at"),
         "Limits": ", ".join(f"{name} {value:g} s" for name, value in seconds.items() if value),
         "Checks": ", ".join(f"{kind} {passed[kind]} of {count}" for kind, count in kinds.items()),
@@ -89,7 +90,7 @@ def _about(report: RunReport) -> dict[str, Any]:
 def _tiles(report: RunReport) -> Iterator[tuple[str, str, str]]:
     scenarios = report.scenarios
     passed = sum(scenario.passed for scenario in scenarios)
-    latency = _mapping(report.audit.get("latency"))
+    latency = object_in(report.audit, "latency")
     usage = sum_usage(step.usage for each in scenarios for step in each.steps)
     costs = sum(map(sum_costs, scenarios))
     bad = "bad" if passed < len(scenarios) else ""
@@ -146,10 +147,6 @@ def _call_json(call: Mapping[str, Any]) -> str:
 
 def _json(value: Any, *, indent: int | None = 2) -> str:
     return json.dumps(value, ensure_ascii=False, indent=indent)
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _joined(*words: Any) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 import traceback
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -20,11 +20,10 @@ from typing_extensions import override
 from eca_protocol.errors import StartFailed
 from eca_protocol.json import dumps
 from eca_protocol.revisions import Revision, parse_revision
-from eca_protocol.testing.conformance.acp.cases import acp_cases
 from eca_protocol.testing.conformance.acp.suite import AcpSuite
-from eca_protocol.testing.conformance.cases import Case, is_named, server_cases
-from eca_protocol.testing.conformance.client.suite import client_cases, run_client_suite
-from eca_protocol.testing.conformance.duplicates import CLIENT_DUPLICATES, DUPLICATES
+from eca_protocol.testing.conformance.cases import Case, is_named
+from eca_protocol.testing.conformance.client.suite import ClientSuite
+from eca_protocol.testing.conformance.judge import Suite
 from eca_protocol.testing.conformance.known import (
     known_failures,
     known_text,
@@ -33,7 +32,7 @@ from eca_protocol.testing.conformance.known import (
 )
 from eca_protocol.testing.conformance.personalities import PERSONALITIES, PLAIN
 from eca_protocol.testing.conformance.run import Run
-from eca_protocol.testing.conformance.suite import SECONDS, Suite, run_suite
+from eca_protocol.testing.conformance.suite import SECONDS, ServerSuite, run_suite
 from eca_protocol.testing.conformance.target import Target
 from eca_protocol.testing.requirements import ALL_REQUIREMENTS
 from eca_server.printable import printable_line, printable_lines
@@ -199,7 +198,14 @@ def _judge(
         async with trio.open_nursery() as nursery:
             nursery.start_soon(progress.line.keep_current)
             try:
-                return await _run(options, target, selected.values(), progress)
+                return await run_suite(
+                    target,
+                    kind=_suite(options),
+                    cases=selected.values(),
+                    jobs=options.jobs,
+                    seconds=options.seconds,
+                    on_case=progress.add,
+                )
             except (StartFailed, OSError) as fault:
                 return fault
             finally:
@@ -232,25 +238,10 @@ def _judge(
     return _SUITE_FAILED if failures or new_suite_errors(outcome, known) else 0
 
 
-async def _run(
-    options: argparse.Namespace, target: Target, cases: Iterable[Case], progress: Progress
-) -> Run:
+def _suite(options: argparse.Namespace) -> type[Suite]:
     if options.client:
-        return await run_client_suite(
-            target,
-            cases=cases,
-            jobs=options.jobs,
-            seconds=options.seconds,
-            on_case=progress.add,
-        )
-    return await run_suite(
-        target,
-        kind=AcpSuite if options.protocol == "acp" else Suite,
-        cases=cases,
-        jobs=options.jobs,
-        seconds=options.seconds,
-        on_case=progress.add,
-    )
+        return ClientSuite
+    return AcpSuite if options.protocol == "acp" else ServerSuite
 
 
 def _outputs(options: argparse.Namespace) -> Outputs:
@@ -277,14 +268,11 @@ def _select_cases(options: argparse.Namespace) -> dict[str, Case]:
     A requirement equal to another one is judged by the cases of that one.
     """
     patterns: Sequence[str] = options.only
-    cases: Mapping[str, Case] = client_cases() if options.client else server_cases()
-    if options.protocol == "acp":
-        cases = acp_cases()
-    same = _duplicates(options)
+    same = _suite(options).duplicates
     named = {id_ for id_ in ALL_REQUIREMENTS if _is_named(id_, patterns)}
     named |= {same[id_] for id_ in named if id_ in same}
     selected: dict[str, Case] = {}
-    for name, case in cases.items():
+    for name, case in _suite(options).all_cases().items():
         rows = tuple(id_ for id_ in case.rows if id_ in named)
         if not patterns or _is_named(name, patterns):
             selected[name] = case
@@ -302,7 +290,7 @@ def _restrict(outcome: Run, options: argparse.Namespace, selected: Mapping[str, 
     patterns: Sequence[str] = options.only
     rows = {id_ for case in selected.values() for id_ in case.rows}
     whole = {id_ for name in selected if _is_named(name, patterns) for id_ in selected[name].rows}
-    rows |= {id_ for id_, judged in _duplicates(options).items() if judged in whole}
+    rows |= {id_ for id_, judged in _suite(options).duplicates.items() if judged in whole}
     rows |= {f.id for f in outcome.findings if whole and f.verdict in {"fail", "warn"}}
     rows |= {f.id for f in outcome.findings if _is_named(f.id, patterns)}
     return _with_rows(outcome, rows)
@@ -310,10 +298,6 @@ def _restrict(outcome: Run, options: argparse.Namespace, selected: Mapping[str, 
 
 def _with_rows(outcome: Run, ids: Collection[str]) -> Run:
     return attrs.evolve(outcome, findings=tuple(f for f in outcome.findings if f.id in ids))
-
-
-def _duplicates(options: argparse.Namespace) -> Mapping[str, str]:
-    return CLIENT_DUPLICATES if options.client else DUPLICATES
 
 
 def _is_named(name: str, patterns: Sequence[str]) -> bool:

@@ -9,9 +9,7 @@ from pathlib import Path
 
 from eca_server.printable import printable_line
 from eca_server.system.command_line import Parser, fail, port, repair_streams, run_to_end
-from eca_server.workbench.inspector.command import inspect, newest_transcript, write_page
-
-_PROGRAM = "eca-server inspect"
+from eca_server.workbench.inspector.command import PROGRAM, inspect, newest_transcript, write_page
 
 _DESCRIPTION = """\
 Show a conversation recorded by `tap`: every message between editor, server, model,
@@ -37,15 +35,15 @@ no transcript.
 def run(arguments: Sequence[str]) -> int:
     """Run the command, and return the exit code."""
     repair_streams()
-    return run_to_end("eca-server inspect", lambda: _run(make_parser().parse_args(arguments)))
+    return run_to_end(PROGRAM, lambda: _run(make_parser().parse_args(arguments)))
 
 
 def _run(options: argparse.Namespace) -> int:
     transcript: Path | None = options.transcript or newest_transcript()
     if transcript is None:
-        return fail(_PROGRAM, "there is no transcript yet; record one with `eca-server tap`", 2)
+        return fail(PROGRAM, "there is no transcript yet; record one with `eca-server tap`", 2)
     if not transcript.exists():
-        return fail(_PROGRAM, f"{printable_line(str(transcript))} does not exist", 2)
+        return fail(PROGRAM, f"{printable_line(str(transcript))} does not exist", 2)
     if options.out is not None:
         return write_page(transcript, options.out)
     opens = not options.no_open
@@ -54,12 +52,12 @@ def _run(options: argparse.Namespace) -> int:
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             raise
-        return fail(_PROGRAM, f"--port: {options.port} is in use; try another one")
+        return fail(PROGRAM, f"--port: {options.port} is in use; try another one")
 
 
 def make_parser() -> Parser:
     """Make the parser of the command."""
-    parser = Parser(prog="eca-server inspect", description=_DESCRIPTION, epilog=_EPILOG)
+    parser = Parser(prog=PROGRAM, description=_DESCRIPTION, epilog=_EPILOG)
     add, out = parser.add_argument, "write the page to one file instead of serving it"
     add("transcript", nargs="?", type=Path, metavar="TRANSCRIPT", help="default: the newest one")
     add("--out", type=Path, metavar="FILE", help=out)

@@ -27,13 +27,14 @@ from eca_protocol.transcript import is_locked
 from eca_server.config.directories import data_directory
 from eca_server.printable import printable_lines
 from eca_server.system.child_process import absolute_entries
-from eca_server.system.command_line import write_to_user
+from eca_server.system.command_line import fail, write_to_user
 from eca_server.system.signals import run_until_a_signal
 from eca_server.workbench.inspector.inspection import Inspection
 from eca_server.workbench.inspector.serving import LIMITS, Feed, Site, render_file_page
 from eca_server.workbench.report_files import OutputsInvalid, check_file, write_file
 from eca_server.workbench.tap import masker
 
+PROGRAM: Final = "eca-server inspect"
 _CHUNK: Final = 2**18
 _POLL: Final = 0.1  # seconds between two reads of a transcript that is still being written
 _DRAIN_SECONDS: Final = 10.0
@@ -54,19 +55,18 @@ def write_page(transcript: Path, out: Path) -> int:
     """
     inspection = Inspection(transcript.name, masker(os.environ))
     if out.exists() and out.samefile(transcript):
-        return _refuse(f"{out}: expected a new file for the page, got the transcript itself")
+        why = f"{out}: expected a new file for the page, got the transcript itself"
+        return fail(PROGRAM, why, 2)
     try:
         check_file(out)
     except OutputsInvalid as error:
-        _say(str(error))
-        return 1
+        return fail(PROGRAM, error)
     with transcript.open("rb") as file:
         may_continue = is_locked(file.fileno())
         parts = list(_parts(file, inspection))
     if not parts:
-        return _refuse(
-            inspection.fault or f"{transcript}: expected a transcript, got no complete line"
-        )
+        why = inspection.fault or f"{transcript}: expected a transcript, got no complete line"
+        return fail(PROGRAM, why, 2)
     if (last := inspection.end(may_continue=may_continue)) is not None:
         parts.append(last)
     page = render_file_page(transcript.name, parts)
@@ -91,7 +91,7 @@ def inspect(transcript: Path, *, port: int, opens: bool, with_tap: bool = False)
     if with_tap and hasattr(os, "nice"):
         os.nice(10)  # the conversation has priority
     if transcript.exists() and not transcript.is_file():
-        return _refuse(f"{transcript}: expected a regular file")
+        return fail(PROGRAM, f"{transcript}: expected a regular file", 2)
     inspection = Inspection(transcript.name, masker(os.environ))
     feed = Feed()
     with transcript.open("rb") as file:
@@ -99,7 +99,7 @@ def inspect(transcript: Path, *, port: int, opens: bool, with_tap: bool = False)
         if first is not None:
             feed.add(first)
         elif inspection.fault is not None:
-            return _refuse(inspection.fault)
+            return fail(PROGRAM, inspection.fault, 2)
         follower = Follower(file, inspection, feed)
         site = Site(transcript.name, feed)
         page = functools.partial(_serve, site, follower, port, opens, with_tap)
@@ -190,9 +190,4 @@ async def _open_browser(redirect: Path) -> None:
 
 
 def _say(text: str) -> None:
-    write_to_user(f"eca-server inspect: {printable_lines(text)}\n", sys.stderr)
-
-
-def _refuse(why: str) -> int:
-    _say(why)
-    return 2
+    write_to_user(f"{PROGRAM}: {printable_lines(text)}\n", sys.stderr)

@@ -15,6 +15,7 @@ import attrs
 
 from eca_protocol.framing import encode_frame
 from eca_protocol.transcript import DataEntry, EndEntry, Entry, ExitEntry, Side
+from eca_server.json_members import object_in, text_in
 
 Kind: TypeAlias = Literal["request", "notification", "answer", "error", "bytes", "end", "exit"]
 
@@ -162,11 +163,11 @@ class Rows:
 
     def _call(self, row: Row, side: Side, message: Mapping[str, Any]) -> Row:
         method: str = message["method"]
-        params = _mapping(message.get("params"))
+        params = object_in(message, "params")
         row.kind = "request" if "id" in message else "notification"
         row.label = method
         row.id = _id(message.get("id"))
-        row.chat = chat = _text(params.get("chatId"))
+        row.chat = chat = text_in(params, "chatId")
         row.lane = self._lane(method, params)
         row.outward = side == "client"
         row.summary = _summary(params)
@@ -181,15 +182,15 @@ class Rows:
             case "chat/promptStop" if self._chat(chat).prompts:
                 self._chat(chat).stop = self.count
             case "chat/toolCallApprove" | "chat/toolCallReject":
-                waiting = self._chat(chat).waiting.pop(_text(params.get("toolCallId")), None)
+                waiting = self._chat(chat).waiting.pop(text_in(params, "toolCallId"), None)
                 return _since(row, waiting, "approval")
         return row
 
     def _answer(self, row: Row, side: Side, message: Mapping[str, Any]) -> Row:
         row.kind = "error" if message.get("error") is not None else "answer"
         row.id = _id(message.get("id"))
-        outcome = _mapping(message.get("error" if row.kind == "error" else "result"))
-        row.chat = _text(outcome.get("chatId"))
+        outcome = object_in(message, "error" if row.kind == "error" else "result")
+        row.chat = text_in(outcome, "chatId")
         row.summary = _summary(outcome)
         request = self._pending.pop(("client" if side == "server" else "server", row.id), None)
         if request is None:
@@ -208,14 +209,14 @@ class Rows:
         return _since(row, request.number, "answer")
 
     def _content(self, row: Row, params: Mapping[str, Any]) -> Row:
-        content = _mapping(params.get("content"))
-        kind = _text(content.get("type"))
+        content = object_in(params, "content")
+        kind = text_in(content, "type")
         chat = self._chat(row.chat)
         row.label = f"{row.label}: {kind}"
         row.summary = _summary(content)
         row.lane = self._contents_lane(kind, content, params)
         row.outward = kind == "toolCallRunning"
-        call = _text(content.get("id"))
+        call = text_in(content, "id")
         match kind:
             case "progress" if content.get("state") == "finished":
                 return self._finished(row, chat)
@@ -252,13 +253,13 @@ class Rows:
         if method == "tool/serverUpdated":
             return Lane.MCP if params.get("type") == "mcp" else Lane.TOOLS
         if method == "chat/toolCallApprove":
-            return self._calls_lane(_text(params.get("toolCallId")))
+            return self._calls_lane(text_in(params, "toolCallId"))
         return _LANES.get(method, Lane.SERVER)
 
     def _contents_lane(
         self, kind: str, content: Mapping[str, Any], params: Mapping[str, Any]
     ) -> Lane:
-        call = _text(content.get("id"))
+        call = text_in(content, "id")
         if content.get("origin") == "mcp" and call:
             self._mcp_calls.add(call)
         if kind in _TOOL_CONTENTS:
@@ -322,14 +323,6 @@ def _id(value: Any) -> str:
     if isinstance(value, str):
         return f'"{value}"'
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else ""
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 _SUMMARY_KEYS: Final = (

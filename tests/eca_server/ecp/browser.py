@@ -1,6 +1,5 @@
 """A headless Chromium with one page open, driven over two pipes by the DevTools protocol."""
 
-import base64
 import json
 import os
 import shutil
@@ -97,10 +96,6 @@ class Browser:
     def requests(self) -> list[str]:
         """Return the requested URLs."""
         return [params["request"]["url"] for params in self.params_of("Network.requestWillBeSent")]
-
-    def screenshot(self, file: Path) -> None:
-        """Write a screenshot of the page."""
-        file.write_bytes(base64.b64decode(self.call("Page.captureScreenshot")["data"]))
 
 
 @contextmanager

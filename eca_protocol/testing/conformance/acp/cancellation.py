@@ -13,7 +13,6 @@ from eca_protocol.testing.conformance.acp.cases import agent_case, runs
 from eca_protocol.testing.conformance.acp.harness import (
     CANCELLED,
     PATIENCE,
-    AcpHarness,
     AgentSession,
     Prompt,
 )
@@ -32,7 +31,8 @@ async def _nothing(_: AgentSession, __: Prompt) -> None:
 
 
 async def _request_to_the_model(_: AgentSession, prompt: Prompt) -> None:
-    await prompt.model.until(lambda: bool(prompt.model.requests), seconds=PATIENCE)
+    expected = "a request to the model"
+    await prompt.model.until(lambda: bool(prompt.model.requests), expected, seconds=PATIENCE)
 
 
 async def _text(agent: AgentSession, prompt: Prompt) -> None:
@@ -78,7 +78,7 @@ def _cancel_case(row: str, state: _State) -> None:
     asks = state.reach is _permission
     more = ("ACP-45",) if state.reach is _text else ()
 
-    async def cancel(harness: AcpHarness, agent: AgentSession) -> None:
+    async def cancel(agent: AgentSession) -> None:
         agent.choose(None if asks else "allow")
         mark = agent.workspace / _MARK
         session_id = await agent.new()
@@ -94,12 +94,12 @@ def _cancel_case(row: str, state: _State) -> None:
             end = stuck.got
         has_run = asks and mark.exists()
         got = f"{end} after {time.monotonic() - start:.1f} s{', and it ran' if has_run else ''}"
-        harness.check(row, end == "cancelled" and not has_run, "the answer `cancelled`", got)
+        agent.check(row, end == "cancelled" and not has_run, "the answer `cancelled`", got)
         await agent.quiet(0.3)
         if more:
             agent.choose("allow")
             end = await agent.ended(await agent.prompt(session_id, reply("Again.")))
-            harness.check("ACP-45", end == "end_turn", "the answer `end_turn`", end)
+            agent.check("ACP-45", end == "end_turn", "the answer `end_turn`", end)
 
     cancel.__name__ = f"a_cancel_{state.name}"
     cancel.__doc__ = f"Cancel a prompt {state.name.replace('_', ' ')}."
@@ -111,9 +111,9 @@ for _row, _state in _STATES.items():
 
 
 @agent_case("ACP-46")
-async def a_cancel_without_a_prompt(harness: AcpHarness, agent: AgentSession) -> None:
+async def a_cancel_without_a_prompt(agent: AgentSession) -> None:
     """Cancel a session without a prompt, and send one then."""
     session_id = await agent.new()
     await agent.notify("session/cancel", {"sessionId": session_id})
     end = await agent.ended(await agent.prompt(session_id, reply("Hello.")))
-    harness.check("ACP-46", end == "end_turn", "the answer `end_turn`", end)
+    agent.check("ACP-46", end == "end_turn", "the answer `end_turn`", end)

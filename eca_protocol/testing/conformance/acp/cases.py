@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Collection
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Final
 
 from eca_protocol import json
-from eca_protocol.testing.conformance.acp.harness import AcpHarness, AgentSession
-from eca_protocol.testing.conformance.cases import Case, Need, case, cases_in
-from eca_protocol.testing.conformance.harness import Harness
+from eca_protocol.testing.conformance.cases import Case, case, cases_in
 from eca_protocol.testing.conformance.model import AnswersWith, bare_name, tools_in
 from eca_protocol.testing.provider import ReceivedRequest
 from eca_protocol.testing.script import Reply, reply, tool_call
@@ -18,31 +15,8 @@ from eca_protocol.testing.script import Reply, reply, tool_call
 _SHELLS: Final = frozenset({"shell_command", "bash", "shell", "run_shell_command", "execute"})
 """Names of tools that run a command, in lower case."""
 
-AgentCase: TypeAlias = Callable[[AcpHarness, AgentSession], Awaitable[None]]
-
-
-def agent_case(
-    *rows: str, needs: Collection[Need] | Need = (), handshake: bool = True
-) -> Callable[[AgentCase], AgentCase]:
-    """Declare a case: an async function of the harness and of an agent.
-
-    Args:
-        rows: the rows that it judges.
-        needs: its requirements on the target.
-        handshake: whether the agent has answered `initialize`.
-    """
-
-    def declare(function: AgentCase) -> AgentCase:
-        @case(*rows, needs=needs, seconds=60)
-        @functools.wraps(function)
-        async def run(harness: Harness) -> None:
-            assert isinstance(harness, AcpHarness)
-            async with harness.agent(handshake=handshake) as agent:
-                await function(harness, agent)
-
-        return function
-
-    return declare
+agent_case: Final = functools.partial(case, seconds=60.0)
+"""The declaration of a case for agents: of a function of an `AgentSession`."""
 
 
 def acp_cases() -> MappingProxyType[str, Case]:

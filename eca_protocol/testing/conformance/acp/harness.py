@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final
 
 import anyio
@@ -180,6 +180,10 @@ def _kind(received: ReceivedMessage) -> str:
 
 class AcpHarness(Harness):
     """The agents and the verdicts of one case."""
+
+    @override
+    def case_session(self, **options: Any) -> AbstractAsyncContextManager[Any]:
+        return self.agent(**options)
 
     @asynccontextmanager
     async def agent(

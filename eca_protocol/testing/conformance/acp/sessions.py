@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from eca_protocol.testing.conformance.acp.cases import agent_case
 from eca_protocol.testing.conformance.acp.harness import PATIENCE, AcpHarness, AgentSession
-from eca_protocol.testing.conformance.cases import case
-from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.verdicts import NotApplicable, Unmet
 from eca_protocol.testing.script import reply, wait
 
@@ -29,18 +27,18 @@ def _require(agent: AgentSession, *methods: str) -> None:
 
 
 @agent_case("ACP-18", "ACP-19")
-async def sessions_are_opened(harness: AcpHarness, agent: AgentSession) -> None:
+async def sessions_are_opened(agent: AgentSession) -> None:
     """Open two sessions, and one in a relative directory."""
     ids = [await agent.new(), await agent.new()]
-    harness.check("ACP-18", ids[0] != ids[1], "two ids", ids)
+    agent.check("ACP-18", ids[0] != ids[1], "two ids", ids)
     answer = await agent.ask(
         "session/new", agent.at_workspace(cwd="relative/path"), seconds=PATIENCE
     )
-    harness.check("ACP-19", "error" in answer, "an error", answer)
+    agent.check("ACP-19", "error" in answer, "an error", answer)
 
 
 @agent_case("ACP-26")
-async def unannounced_methods_are_refused(harness: AcpHarness, agent: AgentSession) -> None:
+async def unannounced_methods_are_refused(agent: AgentSession) -> None:
     """Call each method whose capability is missing."""
     missing = [method for method, path in _ANNOUNCED.items() if not agent.can(*path)]
     if not missing:
@@ -48,13 +46,12 @@ async def unannounced_methods_are_refused(harness: AcpHarness, agent: AgentSessi
     params = agent.at_workspace(sessionId="x")
     answers = {each: await agent.ask(each, params, seconds=PATIENCE) for each in missing}
     codes = {method: (each.get("error") or {}).get("code") for method, each in answers.items()}
-    harness.check("ACP-26", set(codes.values()) == {-32601}, "the code -32601", codes)
+    agent.check("ACP-26", set(codes.values()) == {-32601}, "the code -32601", codes)
 
 
-@case("ACP-20", "ACP-21", "ACP-22", needs="model", seconds=120)
-async def sessions_are_opened_again(harness: Harness) -> None:
+@agent_case("ACP-20", "ACP-21", "ACP-22", needs="model", seconds=120)
+async def sessions_are_opened_again(harness: AcpHarness) -> None:
     """Take a turn, end the agent, and open the session by `session/load` and `session/resume`."""
-    assert isinstance(harness, AcpHarness)
     for method, row in (("session/load", "ACP-20"), ("session/resume", "ACP-21")):
         directories = harness.directories()
         async with harness.agent(directories=directories) as agent:
@@ -79,7 +76,7 @@ async def sessions_are_opened_again(harness: Harness) -> None:
 
 
 @agent_case("ACP-23", needs="model")
-async def sessions_are_listed(harness: AcpHarness, agent: AgentSession) -> None:
+async def sessions_are_listed(agent: AgentSession) -> None:
     """List the sessions of the workspace, and of an empty directory."""
     _require(agent, "session/list")
     session_id = await agent.new()
@@ -88,7 +85,7 @@ async def sessions_are_listed(harness: AcpHarness, agent: AgentSession) -> None:
     empty.mkdir()
     here, there = [await _listed(agent, str(each)) for each in (agent.workspace, empty)]
     is_right = session_id in here and not there
-    harness.check("ACP-23", is_right, f"{session_id}, and nothing elsewhere", (here, there))
+    agent.check("ACP-23", is_right, f"{session_id}, and nothing elsewhere", (here, there))
 
 
 async def _listed(agent: AgentSession, cwd: str) -> list[Any]:
@@ -98,7 +95,7 @@ async def _listed(agent: AgentSession, cwd: str) -> list[Any]:
 
 
 @agent_case("ACP-24")
-async def a_closed_session_stops(harness: AcpHarness, agent: AgentSession) -> None:
+async def a_closed_session_stops(agent: AgentSession) -> None:
     """Close a session with a running prompt."""
     _require(agent, "session/close")
     session_id = await agent.new()
@@ -109,24 +106,24 @@ async def a_closed_session_stops(harness: AcpHarness, agent: AgentSession) -> No
         end = await agent.ended(prompt, seconds=5)
     except Unmet as stuck:
         end = stuck.got
-    harness.check("ACP-24", end == "cancelled", "the answer `cancelled`", end)
+    agent.check("ACP-24", end == "cancelled", "the answer `cancelled`", end)
 
 
 @agent_case("ACP-25")
-async def sessions_are_deleted(harness: AcpHarness, agent: AgentSession) -> None:
+async def sessions_are_deleted(agent: AgentSession) -> None:
     """Delete a session, and one that does not exist."""
     _require(agent, "session/delete", "session/list")
     session_id = await agent.new()
     await agent.ended(await agent.prompt(session_id, reply("An answer.")))
     for each in (session_id, "no-such-session"):
         answer = await agent.ask("session/delete", {"sessionId": each}, seconds=PATIENCE)
-        harness.check("ACP-25", "result" in answer, "a result", answer)
+        agent.check("ACP-25", "result" in answer, "a result", answer)
     listed = await _listed(agent, str(agent.workspace))
-    harness.check("ACP-25", session_id not in listed, "no such session in the list", listed)
+    agent.check("ACP-25", session_id not in listed, "no such session in the list", listed)
 
 
 @agent_case("ACP-27", "ACP-28")
-async def settings_are_changed(harness: AcpHarness, agent: AgentSession) -> None:
+async def settings_are_changed(agent: AgentSession) -> None:
     """Change each setting to its last value, and to one that does not exist."""
     opened = await agent.result("session/new", agent.at_workspace())
     options = opened.get("configOptions") or ()
@@ -142,8 +139,8 @@ async def settings_are_changed(harness: AcpHarness, agent: AgentSession) -> None
         value = last["options"][-1]["value"] if "options" in last else last["value"]
         result = await agent.result("session/set_config_option", {**change, "value": value})
         values = {each["id"]: each.get("currentValue") for each in result["configOptions"]}
-        harness.check("ACP-27", values.get(option["id"]) == value, f"the value {value!r}", values)
+        agent.check("ACP-27", values.get(option["id"]) == value, f"the value {value!r}", values)
         wrong["session/set_config_option"] = {"configId": option["id"], "value": "no-such-value"}
     for method, params in wrong.items():
         answer = await agent.ask(method, {"sessionId": session_id, **params}, seconds=PATIENCE)
-        harness.check("ACP-28", "error" in answer, "an error", answer)
+        agent.check("ACP-28", "error" in answer, "an error", answer)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 from typing_extensions import override
@@ -10,9 +9,8 @@ from typing_extensions import override
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.acp.cases import acp_cases
 from eca_protocol.testing.conformance.acp.harness import AcpHarness, AcpWire
-from eca_protocol.testing.conformance.cases import Case
 from eca_protocol.testing.conformance.harness import Harness
-from eca_protocol.testing.conformance.suite import Suite
+from eca_protocol.testing.conformance.suite import ServerSuite
 from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.conformance.wire import Wire
 from eca_protocol.testing.requirements import ACP_REQUIREMENTS
@@ -21,16 +19,12 @@ from eca_protocol.testing.script import reply
 __all__ = ["AcpSuite"]
 
 
-class AcpSuite(Suite):
+class AcpSuite(ServerSuite):
     """An agent with its model, ready to run cases."""
 
+    all_cases = staticmethod(acp_cases)
     make_wire: ClassVar[type[Wire]] = AcpWire
     make_harness: ClassVar[type[Harness]] = AcpHarness
-
-    @classmethod
-    @override
-    def all_cases(cls) -> Mapping[str, Case]:
-        return acp_cases()
 
     @override
     def bound_rows(self) -> tuple[str, ...]:

@@ -8,7 +8,6 @@ from typing import Any, Final
 from eca_protocol.testing.conformance.acp.cases import agent_case, runs
 from eca_protocol.testing.conformance.acp.harness import (
     PERMISSION,
-    AcpHarness,
     AgentSession,
     Prompt,
 )
@@ -20,28 +19,28 @@ _TEXT: Final = ("One ", "two.\n", "\n```\ncode\n```\n", "ä€𝄞")
 
 
 @agent_case("ACP-30", "ACP-32")
-async def a_turn_runs_to_its_end(harness: AcpHarness, agent: AgentSession) -> None:
+async def a_turn_runs_to_its_end(agent: AgentSession) -> None:
     """Send a prompt with a text and a resource link."""
     uri = agent.file("a.txt", "a file\n").as_uri()
     link = {"type": "resource_link", "name": "a.txt", "uri": uri}
     end = await agent.ended(await agent.prompt(await agent.new(), reply("A."), blocks=[link]))
-    harness.check("ACP-32", isinstance(end, str), "a stop reason", end)
-    harness.check("ACP-30", end == "end_turn", "end_turn", end)
+    agent.check("ACP-32", isinstance(end, str), "a stop reason", end)
+    agent.check("ACP-30", end == "end_turn", "end_turn", end)
 
 
 @agent_case("ACP-29", needs="model")
-async def the_text_arrives(harness: AcpHarness, agent: AgentSession) -> None:
+async def the_text_arrives(agent: AgentSession) -> None:
     """Let the model send a text in several parts."""
     session_id = await agent.new()
     prompt = await agent.prompt(session_id, reply(*_TEXT))
     await agent.ended(prompt)
     await agent.settle()
     text = agent.text(session_id, after=prompt.after)
-    harness.check("ACP-29", text == "".join(_TEXT), repr("".join(_TEXT)), text)
+    agent.check("ACP-29", text == "".join(_TEXT), repr("".join(_TEXT)), text)
 
 
 @agent_case("ACP-33", needs="model")
-async def sessions_do_not_mix(harness: AcpHarness, agent: AgentSession) -> None:
+async def sessions_do_not_mix(agent: AgentSession) -> None:
     """Run two turns at once, in two sessions."""
     first, second = [await agent.new(), await agent.new()]
     slow = await agent.prompt(first, reply("slow ", wait("on"), "end"))
@@ -51,7 +50,7 @@ async def sessions_do_not_mix(harness: AcpHarness, agent: AgentSession) -> None:
     await agent.ended(slow)
     await agent.settle()
     texts = agent.text(first), agent.text(second)
-    harness.check("ACP-33", texts == ("slow end", "fast"), "'slow end' and 'fast'", texts)
+    agent.check("ACP-33", texts == ("slow end", "fast"), "'slow end' and 'fast'", texts)
 
 
 async def asks_for_permission(agent: AgentSession, prompt: Prompt) -> ReceivedMessage:
@@ -77,7 +76,7 @@ def _status(agent: AgentSession, prompt: Prompt, call_id: object) -> object:
 
 
 def _decision_case(choice: str, row: str) -> None:
-    async def decide(harness: AcpHarness, agent: AgentSession) -> None:
+    async def decide(agent: AgentSession) -> None:
         agent.choose(choice)
         mark = agent.workspace / "mark.txt"
         prompt = await agent.prompt(await agent.new(), runs(f"touch '{mark}'"), reply("done"))
@@ -88,7 +87,7 @@ def _decision_case(choice: str, row: str) -> None:
         uses_model = bool(prompt.model.requests)
         has_run = mark.exists() if uses_model else choice == "allow"
         if choice == "allow":
-            _check_options(harness, request.params)
+            _check_options(agent, request.params)
             is_right = has_run and status == "completed"
             expected = "the effect of the command, and the status completed"
         else:
@@ -97,19 +96,19 @@ def _decision_case(choice: str, row: str) -> None:
             )
             expected = "no effect of the command, and a stop reason"
         got = f"effect: {has_run}, status: {status}, end: {end}"
-        harness.check(row, is_right, expected, got)
+        agent.check(row, is_right, expected, got)
 
     decide.__name__ = f"permission_to_{choice}"
     decide.__doc__ = f"Answer a request for permission: {choice}."
     agent_case(row, *(("ACP-39",) if choice == "allow" else ()))(decide)
 
 
-def _check_options(harness: AcpHarness, params: Mapping[str, Any]) -> None:
+def _check_options(agent: AgentSession, params: Mapping[str, Any]) -> None:
     options = params.get("options", ())
     kinds = {str(option.get("kind")).partition("_")[0] for option in options}
     is_complete = {"allow", "reject"} <= kinds
     has_unique = len({option.get("optionId") for option in options}) == len(options)
-    harness.check("ACP-39", is_complete and has_unique, "options to allow and to reject", options)
+    agent.check("ACP-39", is_complete and has_unique, "options to allow and to reject", options)
 
 
 _decision_case("allow", "ACP-37")

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from functools import partial
 from itertools import count
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Self
 
 import anyio
+from typing_extensions import override
 
 from eca_protocol.errors import StartFailed
 from eca_protocol.revisions import Revision, Window
@@ -21,27 +21,14 @@ from eca_protocol.testing.conformance.client.client_run import ClientRun, run_cl
 from eca_protocol.testing.conformance.client.harness import ClientHarness, Scenario
 from eca_protocol.testing.conformance.client.scripted_server import ScriptedServer
 from eca_protocol.testing.conformance.duplicates import CLIENT_DUPLICATES
-from eca_protocol.testing.conformance.judge import (
-    Case,
-    OnCase,
-    final_findings,
-    judge_cases,
-    unjudged,
-)
-from eca_protocol.testing.conformance.run import Incident, Run, SuiteError, binds
+from eca_protocol.testing.conformance.judge import Case, Suite, unjudged
+from eca_protocol.testing.conformance.run import SuiteError, binds
 from eca_protocol.testing.conformance.target import Directories, Target, temporary_directory
 from eca_protocol.testing.conformance.verdicts import Finding, failing
 from eca_protocol.testing.requirements import REQUIREMENTS
 from eca_protocol.testing.watching import Observation
 
-__all__ = [
-    "SCENARIOS",
-    "UNTESTABLE",
-    "ClientSuite",
-    "client_cases",
-    "open_client_suite",
-    "run_client_suite",
-]
+__all__ = ["SCENARIOS", "UNTESTABLE", "ClientSuite", "client_cases"]
 
 SCENARIOS: Final[tuple[type[Scenario], ...]] = tuple(
     dict.fromkeys((talking.Plain, *reading.SCENARIOS, *talking.SCENARIOS, *oddities.SCENARIOS))
@@ -93,23 +80,42 @@ _ALWAYS = ("BASE-10", "BASE-13", "LIFE-1", "LIFE-5", "W-1", "W-2d")
 _AROUND = 10  # entries of an exchange, before and behind the breach
 
 
-class ClientSuite:
-    """A client that any case can judge; made by `open_client_suite`.
+class ClientSuite(Suite):
+    """A client that any case can judge.
 
     Attributes:
-        incidents: none: a client that ends breaks a row.
-        suite_errors: errors of the suite's own cases.
+        seconds_per_case: after which a client that has not ended by itself is ended; more if it
+            takes long with the plain server, too.
     """
 
-    def __init__(self, target: Target, root: Path, *, seconds_per_case: float) -> None:
-        self.edition: Revision = target.edition or Revision.R2025_10
-        self.incidents: tuple[Incident, ...] = ()
-        self.suite_errors: list[SuiteError] = []
+    all_cases = staticmethod(client_cases)
+    duplicates = CLIENT_DUPLICATES
+    seconds_per_case: float = 30.0
+
+    def __init__(self, target: Target, root: Path) -> None:
+        super().__init__(target)
         self._target = target
         self._root = root
-        self._seconds_per_case = seconds_per_case
         self._numbers = count(1)
         self._baseline: ClientRun
+        self._judged: set[str] = set()
+
+    @override
+    @classmethod
+    @asynccontextmanager
+    async def opened(cls, target: Target) -> AsyncIterator[Self]:
+        with temporary_directory() as root:
+            suite = cls(target, root)
+            await suite.start()
+            yield suite
+
+    @override
+    def bound_rows(self) -> tuple[str, ...]:
+        return tuple(id_ for id_ in REQUIREMENTS if binds(id_, self.edition, side="client"))
+
+    @override
+    def why_unjudged(self, id_: str) -> str:
+        return UNTESTABLE.get(id_, "it did not occur in this run")
 
     async def start(self) -> None:
         """Run the client with the plain server, the baseline of all scenarios.
@@ -121,14 +127,16 @@ class ClientSuite:
         self._baseline = await self._run_scenario(talking.Plain, calls=True)
         if self._baseline.exit_code is not None:  # it ended by itself: a slow one has more time
             took = anyio.current_time() - start
-            self._seconds_per_case = max(self._seconds_per_case, _SLOWER * took)
+            self.seconds_per_case = max(self.seconds_per_case, _SLOWER * took)
         if self._baseline.server is None:
             raise StartFailed(f"the client starts no server: {self._baseline.exit_description}")
         if all(entry.side == "server" for entry in self._baseline.server.record):
             raise StartFailed(f"the client sends nothing: {self._baseline.exit_description}")
 
+    @override
     async def judge(self, case: Case) -> list[Finding]:
         """Start the client once more, for that case; return at least one finding for each row."""
+        self._judged.add(case.name)
         baseline = self._baseline
         assert baseline.server is not None
         if case.run is talking.Plain:
@@ -144,6 +152,11 @@ class ClientSuite:
             why = self._failed(case, raised)
             return [unjudged(case, row, why) for row in case.rows]
         return list(self._findings(case, run))
+
+    @override
+    async def close(self) -> list[Finding]:
+        """Return the findings of the plain server, if no case has: they are part of each run."""
+        return [] if _CASE in self._judged else await self.judge(client_cases()[_CASE])
 
     def _failed(self, case: Case, raised: Exception) -> str:
         """Record an error of the suite; return the reason why its rows were not judged."""
@@ -167,87 +180,7 @@ class ClientSuite:
     async def _run_scenario(self, kind: type[Scenario], *, calls: bool) -> ClientRun:
         directories = Directories(root=self._root / f"client-{next(self._numbers)}")
         make = partial(kind, edition=self.edition, calls=calls)
-        return await run_client(make, self._target, directories, seconds=self._seconds_per_case)
-
-
-@asynccontextmanager
-async def open_client_suite(
-    target: Target, *, seconds_per_case: float = 30.0
-) -> AsyncIterator[ClientSuite]:
-    """Prepare a client to be judged.
-
-    Args:
-        target: the client; `{{server}}` in its command stands for the server it has to start.
-        seconds_per_case: after which a client that has not ended by itself is ended; more if it
-            takes long with the plain server, too.
-
-    Raises:
-        StartFailed: the client cannot be started, starts no server, or sends it nothing.
-    """
-    with temporary_directory() as root:
-        suite = ClientSuite(target, root, seconds_per_case=seconds_per_case)
-        await suite.start()
-        yield suite
-
-
-async def run_client_suite(
-    target: Target,
-    *,
-    cases: Iterable[Case] | None = None,
-    name: str = "",
-    jobs: int | None = None,
-    seconds: float = 150.0,
-    seconds_per_case: float = 30.0,
-    on_case: OnCase | None = None,
-) -> Run:
-    """Judge a client by its behaviour at each start.
-
-    Args:
-        target: the client; `{{server}}` in its command stands for the server it has to start.
-        cases: the cases; None: all. The plain server is always included.
-        name: the target's name in reports.
-        jobs: the number of clients at once; None: the number of processors.
-        seconds: the time limit of the run; cases without time are untestable.
-        seconds_per_case: after which a client that has not ended by itself is ended; more if it
-            takes long with the plain server, too.
-        on_case: called as each case ends.
-
-    Raises:
-        StartFailed: the client cannot be started, starts no server, or sends it nothing.
-    """
-    began, started = anyio.current_time(), datetime.now(UTC)
-    known = client_cases()
-    baseline = next(iter(known.values()))
-    chosen = known if cases is None else {case.name: case for case in cases}
-
-    def on_chosen(case: Case, findings: Sequence[Finding]) -> None:
-        if on_case is not None and case.name in chosen:
-            on_case(case, findings)
-
-    async with open_client_suite(target, seconds_per_case=seconds_per_case) as suite:
-        findings = await judge_cases(
-            {baseline.name: baseline, **chosen}.values(),
-            suite.judge,
-            jobs=jobs,
-            end=began + seconds,
-            seconds=seconds,
-            on_case=on_chosen,
-        )
-    edition = suite.edition
-    bound = [id_ for id_ in REQUIREMENTS if binds(id_, edition, side="client")]
-    return Run(
-        target=name or " ".join(target.command),
-        edition=edition.value,
-        started=started,
-        seconds=anyio.current_time() - began,
-        findings=tuple(final_findings(findings, bound, CLIENT_DUPLICATES, _missing)),
-        suite_errors=tuple(suite.suite_errors),
-    )
-
-
-def _missing(id_: str) -> Finding:
-    why = UNTESTABLE.get(id_, "it did not occur in this run")
-    return Finding(id=id_, verdict="untestable", got=why)
+        return await run_client(make, self._target, directories, seconds=self.seconds_per_case)
 
 
 def _observed_findings(server: ScriptedServer) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.chat_session import ChatSession
-from eca_protocol.testing.conformance.harness import ClientSession, Harness
+from eca_protocol.testing.conformance.harness import ClientSession
 from eca_protocol.testing.conformance.model import bare_name
 from eca_protocol.testing.conformance.server.reading import (
     call_results,
@@ -17,7 +17,7 @@ from eca_protocol.testing.conformance.server.reading import (
     id_of,
     offered_tools,
 )
-from eca_protocol.testing.conformance.server.tools import EDIT, SHELL, WRITE, listed_tools
+from eca_protocol.testing.conformance.server.tools import EDIT, SHELL, WRITE
 from eca_protocol.testing.conformance.verdicts import NotApplicable, Unmet
 from eca_protocol.testing.members import list_at
 from eca_protocol.testing.script import finish, reply, tool_call, wait
@@ -48,13 +48,13 @@ CONFIG: Final[dict[str, object]] = {
 }
 
 
-def behavior(harness: Harness) -> str:
+def behavior(session: ClientSession) -> str:
     """Return the member of a prompt that names its behaviour."""
-    return "agent" if harness.edition >= Revision.CURRENT else "behavior"
+    return "agent" if session.edition >= Revision.CURRENT else "behavior"
 
 
 @case("TOOL-4", "TOOL-14", "ARROW:chat-tool-call-11", needs="native-tools")
-async def an_approved_command_runs(harness: Harness, session: ClientSession) -> None:
+async def an_approved_command_runs(session: ClientSession) -> None:
     """Approve a command that waits for a while."""
     session.tool(SHELL)
     file = session.workspace / "approved"
@@ -65,24 +65,24 @@ async def an_approved_command_runs(harness: Harness, session: ClientSession) -> 
     ran = file.exists() or bool(chat.of("toolCallRunning"))
     expected = "manualApproval true for a call that waits, false for one that runs"
     got = f"{run.get('manualApproval')!r} for a call that {'ran' if ran else 'waits'}"
-    harness.check("TOOL-4", run.get("manualApproval") is not ran, expected, got)
+    session.check("TOOL-4", run.get("manualApproval") is not ran, expected, got)
     if ran:
         raise Unmet("a command that waits for approval", "one that ran at once")
     await chat.approve(id_of(run))
     called = await chat.next_end(shows="TOOL-14")
     await chat.finished()
     expected = "the file that the command creates, and a second request to the model"
-    harness.check("TOOL-14", file.exists() and len(chat.model.requests) == 2, expected, called)
+    session.check("TOOL-14", file.exists() and len(chat.model.requests) == 2, expected, called)
     if len(chat.model.requests) < 2:
         raise Unmet("the next request to the model")
     results = call_results(chat.model.requests[1].body)
     is_right = any("made it" in each for each in results)
     expected = "the tool result with the command's output in the next request"
-    harness.check("ARROW:chat-tool-call-11", is_right, expected, results)
+    session.check("ARROW:chat-tool-call-11", is_right, expected, results)
 
 
 @case("TOOL-18", "TOOL-8", "TOOL-9", "W-30f", "W-31b", "W-31c", "W-32b", needs="native-tools")
-async def a_rejected_command_does_not_run(harness: Harness, session: ClientSession) -> None:
+async def a_rejected_command_does_not_run(session: ClientSession) -> None:
     """Reject a command; in CURRENT, prompt the chat again."""
     session.tool(SHELL)
     file = session.workspace / "rejected"
@@ -95,20 +95,19 @@ async def a_rejected_command_does_not_run(harness: Harness, session: ClientSessi
     await chat.next_end(shows="W-30f")
     await chat.finished()
     ran = file.exists() or bool(chat.of("toolCallRunning"))
-    harness.check("TOOL-18", not ran, "a rejected command does not run", chat.kinds)
-    _check_reasons(harness, chat, ran=ran)
+    session.check("TOOL-18", not ran, "a rejected command does not run", chat.kinds)
+    _check_reasons(session, chat, ran=ran)
     requests = len(chat.model.requests)
-    if harness.edition is not Revision.CURRENT:
+    if session.edition is not Revision.CURRENT:
         expected = "a second request to the model"
-        harness.check("W-31b", requests == 2, expected, f"{requests} requests")
+        session.check("W-31b", requests == 2, expected, f"{requests} requests")
         return
     expected = "no request to the model after the rejection"
-    harness.check("W-31c", requests == 1, expected, f"{requests} requests")
-    await chat.prompt("Do something else.")
-    await chat.finished(2)
+    session.check("W-31c", requests == 1, expected, f"{requests} requests")
+    await chat.take_turn("Do something else.")
     results = [call_results(request.body) for request in chat.model.requests[1:2]]
     has_result = any(result.strip() for each in results for result in each)
-    harness.check(
+    session.check(
         "W-31c", has_result, "the rejected call's tool result in the next request", results
     )
 
@@ -122,22 +121,22 @@ async def _waiting_call(chat: ChatSession, prompt: str, what: str = "a command")
     return id_of(run)
 
 
-def _check_reasons(harness: Harness, chat: ChatSession, *, ran: bool) -> None:
+def _check_reasons(session: ClientSession, chat: ChatSession, *, ran: bool) -> None:
     """Check the reasons of a call that the user rejected; an unknown reason breaks W-32b alone."""
     reasons = [each.get("reason") for each in chat.of("toolCallRejected")]
-    harness.record_pass("TOOL-8", "W-32b")
+    session.record_pass("TOOL-8", "W-32b")
     unknown = [each for each in reasons if each not in ("user-choice", "user-config")]
     if unknown and not ran:
         for id_ in ("W-30f", "TOOL-9"):
-            harness.untestable(id_, f"the unknown reason {unknown[0]!r} breaks W-32b")
+            session.untestable(id_, f"the unknown reason {unknown[0]!r} breaks W-32b")
         return
     is_right = ran or (bool(reasons) and "user-config" not in reasons)
-    harness.check("W-30f", is_right, "toolCallRejected with the reason user-choice", chat.of())
-    harness.record_pass("TOOL-9")
+    session.check("W-30f", is_right, "toolCallRejected with the reason user-choice", chat.of())
+    session.record_pass("TOOL-9")
 
 
 @case("TOOL-15", since=Revision.R2025_10, needs="native-tools", fresh=True)
-async def an_approval_is_saved_for_the_session(harness: Harness, session: ClientSession) -> None:
+async def an_approval_is_saved_for_the_session(session: ClientSession) -> None:
     """Run a command twice; approve the first call for the session."""
     session.tool(SHELL)
     command = calls((SHELL, {"command": "true"}))
@@ -147,13 +146,11 @@ async def an_approval_is_saved_for_the_session(harness: Harness, session: Client
     await chat.approve(id_of(run), save="session")
     again = await chat.next_run(2)
     expected = "toolCallRun with manualApproval false for the second call"
-    harness.check("TOOL-15", again.get("manualApproval") is False, expected, again)
+    session.check("TOOL-15", again.get("manualApproval") is False, expected, again)
 
 
 @case("W-44d", "W-44e", since=Revision.CURRENT, needs="native-tools", fresh=True)
-async def a_command_says_what_an_approval_would_remember(
-    harness: Harness, session: ClientSession
-) -> None:
+async def a_command_says_what_an_approval_would_remember(session: ClientSession) -> None:
     """Approve a harmless pipeline, then a command that hides another one."""
     session.tool(SHELL)
     plain, hiding = "ls | head -1", "sh -c 'echo $(date)'"
@@ -162,10 +159,10 @@ async def a_command_says_what_an_approval_would_remember(
     run = await chat.next_run()
     summaries = [each.get("summary") for each in chat.of("toolCallPrepare")]
     has_all = all(isinstance(each, str) and each for each in summaries)
-    harness.check("W-44d", has_all, "a summary in each toolCallPrepare", summaries)
+    session.check("W-44d", has_all, "a summary in each toolCallPrepare", summaries)
     named = [(each.get("command"), bool(each.get("approvalKey"))) for each in _parts(run)]
     expected = [("ls", True), ("head", True)]
-    harness.check(
+    session.check(
         "W-44e",
         named == expected,
         "the commands ls and head in `details`, each with an approvalKey",
@@ -176,7 +173,7 @@ async def a_command_says_what_an_approval_would_remember(
     hidden = [each for each in _parts(run) if not each.get("approvalKey")]
     is_right = bool(hidden) and run.get("manualApproval") is True
     expected_text = "manualApproval true, and a command without an approvalKey"
-    harness.check("W-44e", is_right, expected_text, run)
+    session.check("W-44e", is_right, expected_text, run)
     await chat.reject(id_of(run))
     await chat.finished()
 
@@ -186,12 +183,10 @@ def _parts(run: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 @case("W-34a", needs="native-tools")
-async def a_decision_without_a_waiting_call_is_ignored(
-    harness: Harness, session: ClientSession
-) -> None:
+async def a_decision_without_a_waiting_call_is_ignored(session: ClientSession) -> None:
     """Decide on calls that are unknown, still being prepared, or already rejected."""
     session.tool(SHELL)
-    await _check_late_approval(harness, session)
+    await _check_late_approval(session)
     chat = session.chat(
         reply(tool_call(SHELL, json.dumps({"command": "true"})), wait("end"), finish("tool_calls")),
         reply("x"),
@@ -206,7 +201,7 @@ async def a_decision_without_a_waiting_call_is_ignored(
     run = (await chat.content("toolCallRun")).content
     await session.settle()
     ran = _execution_contents(chat)
-    harness.check(
+    session.check(
         "W-34a", not ran, "the call still waits after a decision during its preparation", ran
     )
     if not ran:
@@ -216,10 +211,10 @@ async def a_decision_without_a_waiting_call_is_ignored(
     closed = [each["type"] for each in chat.call_ends]
     if not ran:
         expected = "toolCalled only: the later rejection is ignored"
-        harness.check("W-34a", closed == ["toolCalled"], expected, closed)
+        session.check("W-34a", closed == ["toolCalled"], expected, closed)
 
 
-async def _check_late_approval(harness: Harness, session: ClientSession) -> None:
+async def _check_late_approval(session: ClientSession) -> None:
     file = session.workspace / "rejected-for-good"
     chat = session.chat(calls((SHELL, {"command": f"touch {file}"})), reply(wait("end"), "x"))
     call = await _waiting_call(chat, "Make it.")
@@ -232,7 +227,7 @@ async def _check_late_approval(harness: Harness, session: ClientSession) -> None
     chat.model.open("end")
     await chat.finished()
     is_right = _execution_contents(chat) == before and file.exists() is is_made
-    harness.check("W-34a", is_right, "the call stays rejected after a later approval", chat.kinds)
+    session.check("W-34a", is_right, "the call stays rejected after a later approval", chat.kinds)
 
 
 def _execution_contents(chat: ChatSession) -> list[str]:
@@ -240,7 +235,7 @@ def _execution_contents(chat: ChatSession) -> list[str]:
 
 
 @case("W-34b", needs="native-tools")
-async def a_decision_in_the_same_instant_counts(harness: Harness, session: ClientSession) -> None:
+async def a_decision_in_the_same_instant_counts(session: ClientSession) -> None:
     """Approve each of ten calls as soon as it is announced."""
     session.tool(SHELL)
     command = calls((SHELL, {"command": "true"}))
@@ -250,7 +245,7 @@ async def a_decision_in_the_same_instant_counts(harness: Harness, session: Clien
         run = await chat.next_run(turn)
         await chat.approve(id_of(run))
         await chat.next_end(turn, shows="W-34b")
-    harness.check("W-34b", True, "the end of each of ten calls", "the end of each of ten calls")
+    session.check("W-34b", True, "the end of each of ten calls", "the end of each of ten calls")
     await chat.finished()
 
 
@@ -263,7 +258,7 @@ async def is_approval_needed(chat: ChatSession) -> bool:
 
 
 @case("W-30d", "W-31a", needs=("native-tools", "config"), config=CONFIG)
-async def what_configuration_denies_is_rejected(harness: Harness, session: ClientSession) -> None:
+async def what_configuration_denies_is_rejected(session: ClientSession) -> None:
     """Call a tool that the configuration denies, and a writing tool in plan mode."""
     session.tool(WRITE)
     path = session.workspace / "planned.txt"
@@ -271,7 +266,7 @@ async def what_configuration_denies_is_rejected(harness: Harness, session: Clien
     ends_by_call, tool_sets, ended_turns = {}, set(), []
     tries: tuple[tuple[str, tuple[str, Any], dict[str, Any]], ...] = (
         ("denied", ("move_file", {"source": str(path), "destination": f"{path}2"}), {}),
-        ("planned", (WRITE, file), {behavior(harness): "plan"}),
+        ("planned", (WRITE, file), {behavior(session): "plan"}),
     )
     for name, call, params in tries:
         chat = session.chat(calls(call), reply("x"))
@@ -289,15 +284,13 @@ async def what_configuration_denies_is_rejected(harness: Harness, session: Clien
     if not any(bare_name(name) == "move_file" for name in session.native_tools):
         del ends_by_call["denied"]
     is_right = all(each == ["toolCallRejected"] for each in ends_by_call.values())
-    harness.check("W-30d", is_right, "exactly one toolCallRejected for each call", ends_by_call)
+    session.check("W-30d", is_right, "exactly one toolCallRejected for each call", ends_by_call)
     asked_again = "a further request to the model after each rejection"
-    harness.check("W-31a", not ended_turns, asked_again, f"no further request for: {ended_turns}")
+    session.check("W-31a", not ended_turns, asked_again, f"no further request for: {ended_turns}")
 
 
 @case("W-30d", needs=("native-tools", "config"), config=RULES)
-async def a_denial_counts_although_more_is_allowed(
-    harness: Harness, session: ClientSession
-) -> None:
+async def a_denial_counts_although_more_is_allowed(session: ClientSession) -> None:
     """Call a tool that is allowed and denied, and a command that a rule for its text denies."""
     file, source = session.workspace / FORBIDDEN, session.workspace / "to-move"
     source.touch()
@@ -317,7 +310,7 @@ async def a_denial_counts_although_more_is_allowed(
             ends_by_tool[tool] = [each["type"] for each in chat.call_ends]
     if not ends_by_tool:
         raise NotApplicable("it has none of the tools that are denied")
-    harness.check(
+    session.check(
         "W-30d",
         not file.exists() and all(each == ["toolCallRejected"] for each in ends_by_tool.values()),
         "exactly one toolCallRejected for each call",
@@ -326,9 +319,7 @@ async def a_denial_counts_although_more_is_allowed(
 
 
 @case("TOOL-13", needs="native-tools")
-async def an_edit_keeps_what_changed_since_its_announcement(
-    harness: Harness, session: ClientSession
-) -> None:
+async def an_edit_keeps_what_changed_since_its_announcement(session: ClientSession) -> None:
     """Add a line to a file while an edit of the file waits, then approve the edit."""
     session.tool(EDIT)
     path = session.file("changed-meanwhile.txt", "one\ntwo\nthree\n")
@@ -344,13 +335,11 @@ async def an_edit_keeps_what_changed_since_its_announcement(
     is_right = text == (changed if is_error else changed.replace("two", "zwei"))
     expected = "the announced change of the file as it is now, or an error and no change"
     got = f"{'an error' if is_error else 'no error'}, and the text {text!r}"
-    harness.check("TOOL-13", is_right, expected, got)
+    session.check("TOOL-13", is_right, expected, got)
 
 
 @case("W-33e", needs=("native-tools", "config"), config=CONFIG)
-async def configuration_names_tools_in_any_spelling(
-    harness: Harness, session: ClientSession
-) -> None:
+async def configuration_names_tools_in_any_spelling(session: ClientSession) -> None:
     """Call three tools that are denied in different spellings of their names."""
     ran = []
     for tool in DENIED:
@@ -361,19 +350,17 @@ async def configuration_names_tools_in_any_spelling(
         if await is_approval_needed(chat) or chat.of("toolCallRunning"):
             ran.append(f"{tool}, denied as {DENIED[tool]}")
             await chat.stop()
-    harness.check(
+    session.check(
         "W-33e", not ran, "each tool is rejected, whatever its spelling in the configuration", ran
     )
 
 
 @case("W-33b", fresh=True)
-async def the_list_is_sent_again_when_what_is_disabled_changes(
-    harness: Harness, session: ClientSession
-) -> None:
+async def the_list_is_sent_again_when_what_is_disabled_changes(session: ClientSession) -> None:
     """Select the plan agent, which disables tools."""
     session.tool(WRITE)
     tool_lists = [each for each in session.messages if each.method == "tool/serverUpdated"]
-    before, name = await _offered_now(session), behavior(harness)
+    before, name = await _offered_now(session), behavior(session)
     await session.notify(f"chat/selected{name.capitalize()}Changed", {name: "plan"})
     if await _offered_now(session) == before:
         raise NotApplicable("to plan disables none of its tools")
@@ -384,8 +371,8 @@ async def the_list_is_sent_again_when_what_is_disabled_changes(
         shows="W-33b",
         expected="a `tool/serverUpdated` of the native tools after the selection",
     )
-    off = [name for name, tool in listed_tools(session).items() if tool.get("disabled")]
-    harness.check("W-33b", off, "at least one native tool with disabled true", off)
+    off = [name for name, tool in session.native_tools.items() if tool.get("disabled")]
+    session.check("W-33b", off, "at least one native tool with disabled true", off)
 
 
 async def _offered_now(session: ClientSession) -> set[str]:

@@ -73,7 +73,7 @@ def _describe_governing(ok: bool) -> str:
 
 
 @case("W-28a", "W-28c", fresh=True)
-async def prompt_and_selection_decide(harness: Harness, session: ClientSession) -> None:
+async def prompt_and_selection_decide(session: ClientSession) -> None:
     """Prompt with either behaviour and with none, before and after a selection."""
     choice = _choice(session)
     plain = await _parts_for_prompt(session)
@@ -91,11 +91,11 @@ async def prompt_and_selection_decide(harness: Harness, session: ClientSession) 
         (later == named[1], "a selection applies to later prompts"),
         (again == named[0], "the prompt's behaviour overrides a later selection"),
     ):
-        harness.check("W-28a", ok, words, _describe_governing(ok))
-    await _names_mean_the_same(harness, session, choice)
+        session.check("W-28a", ok, words, _describe_governing(ok))
+    await _names_mean_the_same(session, choice)
 
 
-async def _names_mean_the_same(harness: Harness, session: ClientSession, choice: Choice) -> None:
+async def _names_mean_the_same(session: ClientSession, choice: Choice) -> None:
     """Use `behavior` and `agent`, in prompts and selections."""
     mine, theirs = choice.selected, choice.other
     in_prompts = [
@@ -113,27 +113,27 @@ async def _names_mean_the_same(harness: Harness, session: ClientSession, choice:
         (selected, f"{AGENT} and {BEHAVIOR} mean the same"),
     ):
         ok = len(set(got)) == 1
-        harness.check("W-28c", ok, words, _describe_governing(ok))
+        session.check("W-28c", ok, words, _describe_governing(ok))
 
 
 @case("W-28d", since=Revision.CURRENT, fresh=True)
-async def built_in_agents_have_their_names(harness: Harness, session: ClientSession) -> None:
+async def built_in_agents_have_their_names(session: ClientSession) -> None:
     """Expect `code` and `plan`; prompt with the aliases `agent` and `build`."""
     names = session.config.get("agents") or []
-    harness.check(
+    session.check(
         "W-28d", {"code", "plan"} <= set(names), "the agents code and plan in the list", names
     )
     parts = [await _parts_for_prompt(session, agent="code")]
     await session.notify(AGENT, {"agent": "plan"})  # an unknown name would mean this one
     parts += [await _parts_for_prompt(session, agent=name) for name in ("agent", "build")]
     ok = len(set(parts)) == 1
-    harness.check(
+    session.check(
         "W-28d", ok, "the agents `agent` and `build` mean `code`", _describe_governing(ok)
     )
 
 
 @case("W-28b", fresh=True)
-async def a_selection_touches_no_running_turn(harness: Harness, session: ClientSession) -> None:
+async def a_selection_touches_no_running_turn(session: ClientSession) -> None:
     """Select another behaviour during a turn of two requests."""
     choice = _choice(session)
     call = tool_call("no_such_tool", "{}")
@@ -151,11 +151,11 @@ async def a_selection_touches_no_running_turn(harness: Harness, session: ClientS
         if received.method == "config/updated" and "select" in str(received.params)
     ]
     expected = "no select* in a `config/updated` after the client's selection"
-    harness.check("W-28b", not sent_back, expected, sent_back)
+    session.check("W-28b", not sent_back, expected, sent_back)
     parts = [_governed_parts(request.body) for request in chat.model.requests]
     expected = "both requests of the turn with the same behaviour"
     got = f"{len(parts)} requests to the model, {len(set(parts))} behaviours"
-    harness.check("W-28b", len(parts) == 2 and parts[0] == parts[1], expected, got)
+    session.check("W-28b", len(parts) == 2 and parts[0] == parts[1], expected, got)
 
 
 @case("LIFE-8")

@@ -81,12 +81,12 @@ def has_ended(pid: int) -> bool:
 
 
 @case("W-13b", fresh=True)
-async def shutdown_ends_commands(harness: Harness, session: ClientSession) -> None:
+async def shutdown_ends_commands(session: ClientSession) -> None:
     """Send `shutdown` while a command runs that takes minutes."""
     pid = await _start_sleep(session)
     await session.ask("shutdown", seconds=8)
     ended = await becomes_true(partial(has_ended, pid), seconds=0.2)
-    _judge(harness, "W-13b", "the end of the command before the answer to `shutdown`", ended=ended)
+    _judge(session, "W-13b", "the end of the command before the answer to `shutdown`", ended=ended)
 
 
 @case("LIFE-20", since=Revision.DRAFT, needs="config")
@@ -98,9 +98,8 @@ async def shutdown_ends_mcp_servers(harness: Harness) -> None:
             pid = await _pid_in(file)
             await session.ask("shutdown", seconds=8)
             ended = await becomes_true(partial(has_ended, pid), seconds=0.2)
-    _judge(
-        harness, "LIFE-20", "the end of the MCP server before the answer to `shutdown`", ended=ended
-    )
+    expected = "the end of the MCP server before the answer to `shutdown`"
+    _judge(session, "LIFE-20", expected, ended=ended)
 
 
 @case("W-13l", needs="process")
@@ -115,10 +114,10 @@ async def every_end_ends_commands(harness: Harness) -> None:
                 await session.close_input()
             ended = await becomes_true(partial(has_ended, pid), seconds=3.5)
         how = "SIGTERM" if by_signal else "the end of its input"
-        _judge(harness, "W-13l", f"the end of the command within 3 s of {how}", ended=ended)
+        _judge(session, "W-13l", f"the end of the command within 3 s of {how}", ended=ended)
         if not ended:
             os.kill(pid, platforms.KILL)
 
 
-def _judge(harness: Harness, row: str, expected: str, *, ended: bool) -> None:
-    harness.check(row, ended, expected, "an ended process" if ended else "a running process")
+def _judge(session: ClientSession, row: str, expected: str, *, ended: bool) -> None:
+    session.check(row, ended, expected, "an ended process" if ended else "a running process")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from eca_protocol.testing.conformance.cases import case
+from eca_protocol.testing.conformance.chat_session import comes
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.recorder import ReceivedMessage
 from eca_protocol.testing.conformance.server.children import becomes_true
@@ -31,27 +32,24 @@ BROKEN_FILE: Final = '{"welcomeMessage": '
 @case(
     "LIFE-14", "W-11a", "W-11b", "W-11c", "W-11e", "CONF-8", "CONF-11", seconds=30, handshake=False
 )
-async def it_introduces_itself(harness: Harness, session: ClientSession) -> None:
+async def it_introduces_itself(session: ClientSession) -> None:
     """Send `initialize` and `initialized`; read all notifications that follow."""
     await session.initialize()
     update = await _wait_for_introduction(session)
-    harness.record_pass("LIFE-14")
-    _check_settings(harness, object_at(update.params, "chat"))
-    try:
-        await _task_ends(session, shows="W-11e")
-        harness.record_pass("W-11e")
-    except Unmet:
-        pass
+    session.record_pass("LIFE-14")
+    _check_settings(session, object_at(update.params, "chat"))
+    if await comes(_task_ends(session, shows="W-11e")):
+        session.record_pass("W-11e")
     native = await _native_server(
         session, shows="W-11c", expected="`tool/serverUpdated` of the server ECA"
     )
     expected = "`tool/serverUpdated` of the native server after `config/updated`"
     got = f"`config/updated` as message {update.index}, the native server as {native.index}"
-    harness.check("W-11c", update.index < native.index, expected, got)
+    session.check("W-11c", update.index < native.index, expected, got)
     is_right = native.params.get("status") == "running"
     expected = "status running of the native server"
-    harness.check("CONF-8", is_right, expected, native.params.get("status"))
-    _check_tools(harness, native.params.get("tools"))
+    session.check("CONF-8", is_right, expected, native.params.get("status"))
+    _check_tools(session, native.params.get("tools"))
 
 
 async def _wait_for_introduction(session: ClientSession) -> ReceivedMessage:
@@ -62,9 +60,9 @@ async def _wait_for_introduction(session: ClientSession) -> ReceivedMessage:
     )
 
 
-def _check_settings(harness: Harness, chat: Mapping[str, Any]) -> None:
+def _check_settings(session: ClientSession, chat: Mapping[str, Any]) -> None:
     missing = [name for name in AT_FIRST if name not in chat]
-    harness.check("W-11a", not missing, f"`chat` with {', '.join(AT_FIRST)}", chat)
+    session.check("W-11a", not missing, f"`chat` with {', '.join(AT_FIRST)}", chat)
     invalid = {
         name: chat[name]
         for name, of in SELECTIONS.items()
@@ -72,7 +70,7 @@ def _check_settings(harness: Harness, chat: Mapping[str, Any]) -> None:
         and isinstance(chat.get(of), list)
         and not (chat[name] and chat[name] in chat[of])
     }
-    harness.check("W-11b", not invalid, "each selection is in its list and not empty", invalid)
+    session.check("W-11b", not invalid, "each selection is in its list and not empty", invalid)
 
 
 async def _native_server(session: ClientSession, **options: Any) -> ReceivedMessage:
@@ -94,9 +92,9 @@ async def _task_ends(session: ClientSession, *, shows: str | None = None) -> Non
     await session.until(ends, shows=shows, expected="the start and the finish of one task")
 
 
-def _check_tools(harness: Harness, tools: Any) -> None:
+def _check_tools(session: ClientSession, tools: Any) -> None:
     if not tools:
-        harness.not_applicable("CONF-11", "It has no native tools.")
+        session.not_applicable("CONF-11", "It has no native tools.")
         return
     invalid = [
         tool
@@ -108,7 +106,7 @@ def _check_tools(harness: Harness, tools: Any) -> None:
         )
     ]
     expected = "each tool with `parameters`; `disabled` is a boolean, null or missing"
-    harness.check("CONF-11", not invalid, expected, invalid)
+    session.check("CONF-11", not invalid, expected, invalid)
 
 
 @case("LIFE-17", "W-11d", "W-11f", needs="config", seconds=30)
@@ -143,21 +141,13 @@ async def _check_mute_server(harness: Harness, started: Path) -> None:
         expected = "the MCP server's `tool/serverUpdated` after the native server's"
         got = f"the MCP server as message {mute.index}, the native server as {native.index}"
         harness.check("W-11d", native.index < mute.index, expected, got)
-        ends = await _has_finished_task(session)
+        ends = await comes(_task_ends(session))
     if not ends:
         async with harness.session(fresh=True) as plain:
-            if not await _has_finished_task(plain):
+            if not await comes(_task_ends(plain)):
                 raise Unmet("the end of the task without a configured MCP server", "none")
     expected = "`$/progress` finishes although an MCP server does not start"
     harness.check("W-11f", ends, expected, "a finished task" if ends else "no finished task")
-
-
-async def _has_finished_task(session: ClientSession) -> bool:
-    try:
-        await _task_ends(session)
-    except Unmet:
-        return False
-    return True
 
 
 @case("LIFE-16", needs="config")
@@ -181,7 +171,7 @@ async def a_provider_holds_nothing_up(harness: Harness) -> None:
 
 
 @case("CONF-6", needs="config", config={"welcomeMessage": GREETING}, fresh=True)
-async def the_welcome_is_the_configured_one(harness: Harness, session: ClientSession) -> None:
+async def the_welcome_is_the_configured_one(session: ClientSession) -> None:
     """Configure `welcomeMessage`."""
     with contextlib.suppress(Unmet):
         await session.until_holds(
@@ -190,7 +180,7 @@ async def the_welcome_is_the_configured_one(harness: Harness, session: ClientSes
             expected="a welcome message",
         )
     got = session.config.get("welcomeMessage")
-    harness.check("CONF-6", got == GREETING, GREETING, got)
+    session.check("CONF-6", got == GREETING, GREETING, got)
 
 
 def write_configuration(directories: Directories, text: str) -> None:
@@ -210,7 +200,7 @@ async def _welcome_is_announced(session: ClientSession) -> ReceivedMessage:
 
 
 @case("CONF-3", needs="config", seconds=40, fresh=True)
-async def a_broken_file_is_survived(harness: Harness, session: ClientSession) -> None:
+async def a_broken_file_is_survived(session: ClientSession) -> None:
     """Write half of a configuration file, then a whole one.
 
     Whether the broken file is reported is left to the server.
@@ -221,15 +211,15 @@ async def a_broken_file_is_survived(harness: Harness, session: ClientSession) ->
         await session.settle()
     except Unmet as stuck:
         expected = "a server that runs with a broken configuration file"
-        harness.check("CONF-3", False, expected, stuck.got)
+        session.check("CONF-3", False, expected, stuck.got)
         raise
     write_configuration(session.wire.directories, json.dumps({"welcomeMessage": GREETING}))
     await _welcome_is_announced(session)
-    harness.record_pass("CONF-3")
+    session.record_pass("CONF-3")
 
 
 @case("CONF-3", "W-11g", needs="config", seconds=30, fresh=True)
-async def a_change_of_configuration_is_announced(harness: Harness, session: ClientSession) -> None:
+async def a_change_of_configuration_is_announced(session: ClientSession) -> None:
     """Create the user's and the workspace's configuration file with one setting.
 
     A server may ignore a workspace that the user has not trusted.
@@ -237,19 +227,17 @@ async def a_change_of_configuration_is_announced(harness: Harness, session: Clie
     before = session.config
     write_configuration(session.wire.directories, json.dumps({"welcomeMessage": GREETING}))
     message = await _welcome_is_announced(session)
-    harness.record_pass("CONF-3")
+    session.record_pass("CONF-3")
     update_chat = object_at(message.params, "chat")
     repeated = [
         name for name, value in update_chat.items() if before.get(name) == value or value is None
     ]
     got = f"unchanged or null: {', '.join(repeated) or 'none'}"
-    harness.check("W-11g", not repeated, "only changed settings, no null", got)
+    session.check("W-11g", not repeated, "only changed settings, no null", got)
 
 
 @case("W-36d", fresh=True)
-async def unknown_mcp_servers_are_named_to_the_user(
-    harness: Harness, session: ClientSession
-) -> None:
+async def unknown_mcp_servers_are_named_to_the_user(session: ClientSession) -> None:
     """Send `mcp/startServer` and `mcp/stopServer` with an unknown name."""
     for method in ("mcp/startServer", "mcp/stopServer"):
         last = session.messages[-1]
@@ -258,4 +246,4 @@ async def unknown_mcp_servers_are_named_to_the_user(
         await session.wait_for(
             "$/showMessage", {"type": "warning"}, after=last, shows="W-36d", expected=expected
         )
-    harness.record_pass("W-36d")
+    session.record_pass("W-36d")

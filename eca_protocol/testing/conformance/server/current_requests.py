@@ -59,8 +59,7 @@ async def chat_with_turns(session: ClientSession, *script: Reply) -> ChatSession
     """Start a chat with one turn for each reply."""
     chat = session.chat(*script)
     for turn in range(1, len(script) + 1):
-        await chat.prompt(f"Prompt {turn}.")
-        await chat.finished(turn)
+        await chat.take_turn(f"Prompt {turn}.")
     return chat
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.chat_session import Content
-from eca_protocol.testing.conformance.harness import ClientSession, Harness
+from eca_protocol.testing.conformance.harness import ClientSession
 from eca_protocol.testing.conformance.server.reading import conversation
 from eca_protocol.testing.conformance.server.stops import closes_connection
 from eca_protocol.testing.conformance.server.turns import EMACS
@@ -13,16 +13,16 @@ from eca_protocol.testing.script import hang, reply, wait
 
 
 @case("CHAT-36", "W-24a", "W-24b", needs="model")
-async def a_chat_that_runs_is_deleted(harness: Harness, session: ClientSession) -> None:
+async def a_chat_that_runs_is_deleted(session: ClientSession) -> None:
     """Delete a chat during the model's answer, which then continues."""
     chat = session.chat(reply("some", wait("deleted"), "more"))
     await chat.prompt("Hi.")
     await chat.content("text", text="some")
     before = len(chat.contents)
     answer = await session.ask("chat/delete", {"chatId": chat.id})
-    harness.check("CHAT-36", answer.get("result") == {}, "the result {}", answer)
+    session.check("CHAT-36", answer.get("result") == {}, "the result {}", answer)
     closed = await closes_connection(chat)
-    harness.check(
+    session.check(
         "W-24b",
         closed,
         "a closed connection to the model",
@@ -32,7 +32,7 @@ async def a_chat_that_runs_is_deleted(harness: Harness, session: ClientSession) 
     await session.settle()
     name = session.initialize_params()["clientInfo"]["name"]
     late = [each for each in chat.of()[before:] if not _may_come(each, name)]
-    harness.check("W-24a", not late, "no further content of the chat", late)
+    session.check("W-24a", not late, "no further content of the chat", late)
 
 
 def _may_come(content: Content, client: str) -> bool:
@@ -42,17 +42,17 @@ def _may_come(content: Content, client: str) -> bool:
 
 
 @case("W-24d", since=Revision.CURRENT)
-async def a_delete_is_announced_in_current(harness: Harness, session: ClientSession) -> None:
+async def a_delete_is_announced_in_current(session: ClientSession) -> None:
     """Delete an idle chat."""
     chat = await session.take_turn("Hi.", reply("Hi."))
     await session.ask("chat/delete", {"chatId": chat.id})
     await session.wait_for("chat/deleted", shows="W-24d", expected="chat/deleted")
-    harness.record_pass("W-24d")
+    session.record_pass("W-24d")
 
 
 @case("W-24c", needs="model", initialize=EMACS)
 async def a_client_that_waits_for_it_is_sent_finished_before_the_answer(
-    harness: Harness, session: ClientSession
+    session: ClientSession,
 ) -> None:
     """Delete a running chat as Emacs, which shows the chat until its end."""
     chat = session.chat(reply("some", hang()))
@@ -60,33 +60,30 @@ async def a_client_that_waits_for_it_is_sent_finished_before_the_answer(
     await chat.content("text", text="some")
     await session.ask("chat/delete", {"chatId": chat.id})
     ends = chat.ends
-    harness.check(
+    session.check(
         "W-24c", ends == 1, "exactly one `finished` before the answer", f"{ends} `finished`"
     )
 
 
 @case("W-24e")
-async def a_chat_that_there_is_not_is_deleted_alike(
-    harness: Harness, session: ClientSession
-) -> None:
+async def a_chat_that_there_is_not_is_deleted_alike(session: ClientSession) -> None:
     """Delete without an id, with null, and with an unknown id."""
     for params in ({}, {"chatId": None}, {"chatId": "no-such-chat"}):
         answer = await session.ask("chat/delete", params)
-        harness.check("W-24e", "result" in answer, f"a result for a delete with {params}", answer)
+        session.check("W-24e", "result" in answer, f"a result for a delete with {params}", answer)
 
 
 @case("W-24f", needs="model")
-async def a_deleted_id_starts_anew(harness: Harness, session: ClientSession) -> None:
+async def a_deleted_id_starts_anew(session: ClientSession) -> None:
     """Delete a chat, and prompt its id again with the same text."""
     chat = session.chat(reply("My name is Ann."), reply("My name is Bob."))
-    for turn in (1, 2):
-        await chat.prompt("Who are you?")
-        await chat.finished(turn)
+    for _ in range(2):
+        await chat.take_turn("Who are you?")
         await session.ask("chat/delete", {"chatId": chat.id})
     await chat.model.wait_for_requests(2)
     sent = conversation(chat.model.requests[1].body)
     expected = "the new prompt once, and no text of the deleted chat, in the request"
-    harness.check("W-24f", "Ann" not in sent and sent.count(chat.prompts[0]) == 1, expected, sent)
+    session.check("W-24f", "Ann" not in sent and sent.count(chat.prompts[0]) == 1, expected, sent)
     usage_of_turns = [str(each.get("sessionTokens")) for each in chat.of("usage")]
     expected = "the same usage for both turns: counting restarts"
-    harness.check("W-24f", len(set(usage_of_turns)) <= 1, expected, usage_of_turns)
+    session.check("W-24f", len(set(usage_of_turns)) <= 1, expected, usage_of_turns)

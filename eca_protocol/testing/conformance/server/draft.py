@@ -8,7 +8,7 @@ from typing import Any, Final
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.chat_session import ChatSession
-from eca_protocol.testing.conformance.harness import ClientSession, Harness
+from eca_protocol.testing.conformance.harness import ClientSession
 from eca_protocol.testing.conformance.server.reading import all_text, calls, conversation, result_of
 from eca_protocol.testing.script import Reply, finish, hang, reply, usage
 
@@ -26,38 +26,35 @@ def closing_texts(chat: ChatSession) -> list[Mapping[str, Any]]:
     return [params for params in chat.contents if params.get("isComplete") is True]
 
 
-@case("W-50a", "W-50b", "W-50c", "W-50d", "W-51b", needs="model", since=DRAFT, until=DRAFT)
-async def a_turn_is_deltas_and_a_closing_text(harness: Harness) -> None:
+@case(
+    "W-50a", "W-50b", "W-50c", "W-50d", "W-51b", needs="model", since=DRAFT, until=DRAFT,
+    initialize={"initializationOptions": ["of any type"]},
+)  # fmt: skip
+async def a_turn_is_deltas_and_a_closing_text(session: ClientSession) -> None:
     """Send a list as options, then prompt for an answer with fenced code."""
-    options = {"initializationOptions": ["of any type"]}
-    async with harness.session(initialize=options) as session:
-        harness.record_pass("W-50a", "W-51b")
-        chat = session.chat(
-            reply("Like so:\n```py\nx", " = 1\n```", finish("stop"), usage(100, 20))
-        )
-        answer = result_of(await chat.prompt("How?"))
-        harness.check(
-            "W-50b",
-            (answer.get("chatId"), answer.get("status")) == (chat.id, "success")
-            and isinstance(answer.get("resultMessage"), str),
-            "the chatId, the status success, and a resultMessage",
-            answer,
-        )
-        await chat.finished()
-        flags = [params.get("isComplete") for params in chat.contents]
-        is_right = text_of(chat) == FENCED and flags == [False] * (len(flags) - 1) + [True]
-        expected = f"deltas that join to {FENCED!r}, and one text with isComplete"
-        harness.check("W-50c", is_right, expected, chat.contents)
-        blocks = [block for each in chat.of("text") for block in each.get("codeBlocks") or ()]
-        code_blocks = [(each.get("language"), each.get("code")) for each in blocks]
-        expected = "one code block of the language py with `x = 1`"
-        harness.check("W-50d", code_blocks == [("py", "x = 1")], expected, blocks)
+    session.record_pass("W-50a", "W-51b")
+    chat = session.chat(reply("Like so:\n```py\nx", " = 1\n```", finish("stop"), usage(100, 20)))
+    answer = result_of(await chat.prompt("How?"))
+    session.check(
+        "W-50b",
+        (answer.get("chatId"), answer.get("status")) == (chat.id, "success")
+        and isinstance(answer.get("resultMessage"), str),
+        "the chatId, the status success, and a resultMessage",
+        answer,
+    )
+    await chat.finished()
+    flags = [params.get("isComplete") for params in chat.contents]
+    is_right = text_of(chat) == FENCED and flags == [False] * (len(flags) - 1) + [True]
+    expected = f"deltas that join to {FENCED!r}, and one text with isComplete"
+    session.check("W-50c", is_right, expected, chat.contents)
+    blocks = [block for each in chat.of("text") for block in each.get("codeBlocks") or ()]
+    code_blocks = [(each.get("language"), each.get("code")) for each in blocks]
+    expected = "one code block of the language py with `x = 1`"
+    session.check("W-50d", code_blocks == [("py", "x = 1")], expected, blocks)
 
 
 @case("W-50c", "W-50e", since=DRAFT, until=DRAFT)
-async def only_a_turn_that_cannot_start_is_a_connection_error(
-    harness: Harness, session: ClientSession
-) -> None:
+async def only_a_turn_that_cannot_start_is_a_connection_error(session: ClientSession) -> None:
     """Prompt a failing provider and an unknown model, then stop a turn."""
     refused = session.chat(Reply(status=401, body={"error": {"message": "bad key"}}))
     missing, halted = session.chat(), session.chat(reply("some", hang()))
@@ -66,18 +63,18 @@ async def only_a_turn_that_cannot_start_is_a_connection_error(
         result_of(await missing.prompt("Hi.", model="no-such/model")).get("status"),
     ]
     expected = "success for a refused request, connection-error for an unknown model"
-    harness.check("W-50e", statuses == ["success", "connection-error"], expected, statuses)
+    session.check("W-50e", statuses == ["success", "connection-error"], expected, statuses)
     await halted.prompt("Hi.")
     await halted.content("text", text="some")
     await halted.stop()
     for what, chat in (("refused", refused), ("missing", missing), ("stopped", halted)):
         ended = await chat.finishes()
         expected = f"exactly one text with isComplete for the turn that was {what}"
-        harness.check("W-50c", ended and len(closing_texts(chat)) == 1, expected, chat.contents)
+        session.check("W-50c", ended and len(closing_texts(chat)) == 1, expected, chat.contents)
 
 
 @case("W-51a", needs="model", since=DRAFT, until=DRAFT)
-async def the_contexts_of_the_draft_are_read(harness: Harness, session: ClientSession) -> None:
+async def the_contexts_of_the_draft_are_read(session: ClientSession) -> None:
     """Prompt with a selection, a piece of code, and a terminal."""
     path = session.file("old.txt", "line alpha\nline beta\nline gamma\n")
     contexts = [
@@ -95,24 +92,22 @@ async def the_contexts_of_the_draft_are_read(harness: Harness, session: ClientSe
     is_right = "line beta" in text and "SELECT 4711" in text and "terminal" in text_of(chat) + text
     expected = "the selection and the code in the request, and a note about the terminal"
     got = f"{conversation(chat.model.first.body)}, {text_of(chat)}"
-    harness.check("W-51a", is_right, expected, got)
+    session.check("W-51a", is_right, expected, got)
 
 
 @case("W-51c", since=DRAFT, until=DRAFT, needs="config")
-async def the_models_of_the_draft_mean_the_default(
-    harness: Harness, session: ClientSession
-) -> None:
+async def the_models_of_the_draft_mean_the_default(session: ClientSession) -> None:
     """Prompt with the model `auto`, and with one that is not configured."""
     models = []
     for model in ("auto", "claude-2"):
         chat = await session.take_turn("Hi.", reply("Hi."), model=model)
         models += [request.body.get("model") for request in chat.model.requests]
     expected = "the default model for `auto` and for an unknown model"
-    harness.check("W-51c", models == ["scripted"] * 2, expected, models)
+    session.check("W-51c", models == ["scripted"] * 2, expected, models)
 
 
 @case("W-52", needs="model", since=DRAFT, until=DRAFT)
-async def a_change_waits_for_octobers_answer(harness: Harness, session: ClientSession) -> None:
+async def a_change_waits_for_octobers_answer(session: ClientSession) -> None:
     """Approve the write of one file, and reject another."""
     for decision, is_made in (("Approve", True), ("Reject", False)):
         path = session.workspace / f"{decision}.txt"
@@ -126,4 +121,4 @@ async def a_change_waits_for_octobers_answer(harness: Harness, session: ClientSe
         ended = await chat.finishes()
         expected = f"{'a' if is_made else 'no'} written file after chat/toolCall{decision}"
         got = f"the file exists before the decision: {early}, after: {path.exists()}"
-        harness.check("W-52", ended and not early and path.exists() is is_made, expected, got)
+        session.check("W-52", ended and not early and path.exists() is is_made, expected, got)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from eca_protocol.testing.conformance.cases import case
-from eca_protocol.testing.conformance.harness import ChatSession, ClientSession, Harness
+from eca_protocol.testing.conformance.harness import ChatSession, ClientSession
 from eca_protocol.testing.conformance.personalities import COUNTS_FROM_ZERO, PLAIN
 from eca_protocol.testing.conformance.recorder import ReceivedMessage
 from eca_protocol.testing.conformance.server.reading import call_results, calls, start_call
@@ -62,22 +62,22 @@ async def _model_text(chat: ChatSession, *, shows: str | None = None) -> str:
 
 
 @case("EDIT-1", "EDIT-2", "W-42b", "W-42c", "W-42e", fresh=True, initialize=CLIENT_WITH_DIAGNOSTICS)
-async def the_editor_is_asked_for_diagnostics(harness: Harness, session: ClientSession) -> None:
+async def the_editor_is_asked_for_diagnostics(session: ClientSession) -> None:
     """Ask for one file, then for all; answer with diagnostics, then with junk."""
     path = session.file("faulty.py", "oops\n")
     chat = await _start_call(session, path=str(path))
     request = await _next_request(session, shows="EDIT-1")
     got = request.params.get("uri")
     named = isinstance(got, str) and got.endswith(f"/{path.name}")
-    harness.check("EDIT-1", named, f"the uri {path.as_uri()}", request.params)
+    session.check("EDIT-1", named, f"the uri {path.as_uri()}", request.params)
     await _answer(session, request, _diagnostics(str(path)))
     text = await _model_text(chat)
     expected = f"line {LINE}, counted from 1, in the tool result"
-    harness.check("W-42c", str(LINE) in text and str(LINE + 1) not in text, expected, text)
+    session.check("W-42c", str(LINE) in text and str(LINE + 1) not in text, expected, text)
     chat = await _start_call(session)
     request = await _next_request(session, after=request, shows="EDIT-2")
     expected = "no uri in the request for all diagnostics"
-    harness.check("EDIT-2", request.params.get("uri") is None, expected, request.params)
+    session.check("EDIT-2", request.params.get("uri") is None, expected, request.params)
     for members in (
         {"severity": "unknown", "code": None, "source": None},
         {"severity": "information", "code": 7},
@@ -85,17 +85,17 @@ async def the_editor_is_asked_for_diagnostics(harness: Harness, session: ClientS
         await _answer(session, request, _diagnostics(str(path), **members))
         text = await _model_text(chat)
         expected = f"a diagnostic with {members} in the tool result"
-        harness.check("W-42b", f"a problem in {path}" in text, expected, text)
+        session.check("W-42b", f"a problem in {path}" in text, expected, text)
         chat = await _start_call(session)
         request = await _next_request(session, after=request)
     await _answer(session, request, {"diagnostics": "junk"})
     text = await _model_text(chat, shows="W-42e")
     expected = "toolCalled after an invalid answer, and the turn continues"
-    harness.check("W-42e", bool(chat.of("toolCalled")) and bool(text), expected, text)
+    session.check("W-42e", bool(chat.of("toolCalled")) and bool(text), expected, text)
 
 
 @case("BASE-29", fresh=True, initialize=CLIENT_WITH_DIAGNOSTICS)
-async def answers_come_in_another_order(harness: Harness, session: ClientSession) -> None:
+async def answers_come_in_another_order(session: ClientSession) -> None:
     """Ask for diagnostics in two chats; answer the second request first."""
     paths = [session.file(name, "oops\n") for name in ("one.py", "two.py")]
     first = await _start_call(session, path=str(paths[0]))
@@ -107,7 +107,7 @@ async def answers_come_in_another_order(harness: Harness, session: ClientSession
     text = [await _model_text(first), await _model_text(second)]
     if not all("a problem in" in text for text in text):
         raise Unmet("a diagnostic in each chat's tool result", text)
-    harness.check(
+    session.check(
         "BASE-29",
         all(
             f"a problem in {mine.name}" in text and other.name not in text
@@ -118,25 +118,26 @@ async def answers_come_in_another_order(harness: Harness, session: ClientSession
     )
 
 
-@case("W-42a")
-async def some_editors_count_from_zero(harness: Harness) -> None:
+@case("W-42a", fresh=True, initialize={**CLIENT_WITH_DIAGNOSTICS, "clientInfo": COUNTS_FROM_ZERO})
+async def some_editors_count_from_zero(session: ClientSession) -> None:
     """Report a diagnostic from an editor that counts lines from 0."""
-    client = {**CLIENT_WITH_DIAGNOSTICS, "clientInfo": COUNTS_FROM_ZERO}
-    async with harness.session(fresh=True, initialize=client) as session:
-        path = session.file("faulty.py", "oops\n")
-        chat = await _start_call(session, path=str(path))
-        await _answer(session, await _next_request(session), _diagnostics(str(path), LINE - 1))
-        text = await _model_text(chat)
-    harness.check("W-42a", str(LINE) in text, f"line {LINE} in the tool result", text)
+    path = session.file("faulty.py", "oops\n")
+    chat = await _start_call(session, path=str(path))
+    await _answer(session, await _next_request(session), _diagnostics(str(path), LINE - 1))
+    text = await _model_text(chat)
+    session.check("W-42a", str(LINE) in text, f"line {LINE} in the tool result", text)
 
 
-@case("W-42d", needs="model")
-async def the_editor_is_not_asked_what_it_cannot(harness: Harness) -> None:
+@case(
+    "W-42d",
+    needs="model",
+    fresh=True,
+    initialize={"capabilities": {"codeAssistant": {"editor": {"diagnostics": False}}}},
+)
+async def the_editor_is_not_asked_what_it_cannot(session: ClientSession) -> None:
     """Call the diagnostics tool for a client without diagnostics."""
-    without_diagnostics = {"capabilities": {"codeAssistant": {"editor": {"diagnostics": False}}}}
-    async with harness.session(fresh=True, initialize=without_diagnostics) as session:
-        chat = session.chat(calls((TOOL, {})), reply("Seen."))
-        await start_call(chat, "Look.", "the call of the tool")
-        await chat.finished()
-        requests = [received.message for received in session.messages if received.method == METHOD]
-    harness.check("W-42d", not requests, f"no request {METHOD}", requests)
+    chat = session.chat(calls((TOOL, {})), reply("Seen."))
+    await start_call(chat, "Look.", "the call of the tool")
+    await chat.finished()
+    requests = [received.message for received in session.messages if received.method == METHOD]
+    session.check("W-42d", not requests, f"no request {METHOD}", requests)

@@ -24,12 +24,10 @@ _EXTRA_SECONDS: Final = 4.0  # more seconds, to measure a late end
 _UNUSED_PID: Final = 2**22 + 1  # above the largest process id of Linux
 
 
-async def exit_code(
-    harness: Harness, session: ClientSession, *, failing_row: str | None = None
-) -> int | None:
+async def exit_code(session: ClientSession) -> int | None:
     """Wait for the exit of a server; return the exit code once its output was read.
 
-    Judges W-13k, which says how soon it is due; `failing_row` fails, too, if it keeps running.
+    Judges W-13k, which says how soon it is due.
 
     Returns:
         The code as a shell shows it: 143 after SIGTERM. None if the server keeps running.
@@ -38,18 +36,27 @@ async def exit_code(
     code = await session.exit_code(END_SECONDS + _EXTRA_SECONDS)
     took = session.wire.recorder.now - began
     if code is None:
-        if failing_row is not None:
-            late = f"a running process after {END_SECONDS + _EXTRA_SECONDS:g} s"
-            harness.check(failing_row, False, "the end of the process", late)
         return None
     within = f"the end of the process within {END_SECONDS:g} s"
-    harness.check(
+    session.check(
         "W-13k", took <= END_SECONDS, within, f"the end of the process after {took:.1f} s"
     )
     with anyio.move_on_after(1.0):
         while not session.process.output_ended:
             await session.process.changed.wait()
     return 128 - code if code < 0 else code
+
+
+async def check_exit(
+    session: ClientSession, *, ends: str, codes: Mapping[str, int], when: str = ""
+) -> None:
+    """Judge the exit of a server: the row `ends` by its end, and each other row by its code."""
+    code = await exit_code(session)
+    late = f"a running process after {END_SECONDS + _EXTRA_SECONDS:g} s"
+    got = late if code is None else "the end of the process"
+    session.check(ends, code is not None, "the end of the process", got)
+    for row, expected in codes.items() if code is not None else ():
+        session.check(row, code == expected, f"the exit code {expected}{when}", code)
 
 
 async def busy(session: ClientSession) -> ChatSession:
@@ -61,20 +68,17 @@ async def busy(session: ClientSession) -> ChatSession:
 
 
 @case("LIFE-18", "LIFE-22", "LIFE-24", "W-13d", "W-13k", since=Revision.DRAFT, fresh=True)
-async def shutdown_and_exit(harness: Harness, session: ClientSession) -> None:
+async def shutdown_and_exit(session: ClientSession) -> None:
     """Send `shutdown`, another request, and `exit`."""
     answer = await session.ask("shutdown", seconds=6, shows="LIFE-18")
-    harness.check("LIFE-18", answer.get("result", "no result") is None, "the result null", answer)
-    await _check_refusal(harness, session)
+    session.check("LIFE-18", answer.get("result", "no result") is None, "the result null", answer)
+    await _check_refusal(session)
     await session.notify("exit")
-    code = await exit_code(harness, session, failing_row="LIFE-24")
-    if code is not None:
-        harness.check("LIFE-24", True, "the end of the process", "the end of the process")
-        harness.check("W-13d", code == 0, "the exit code 0", code)
+    await check_exit(session, ends="LIFE-24", codes={"W-13d": 0})
 
 
 @case("W-13a", needs="model", since=Revision.DRAFT, fresh=True)
-async def shutdown_while_a_turn_runs(harness: Harness, session: ClientSession) -> None:
+async def shutdown_while_a_turn_runs(session: ClientSession) -> None:
     """Send `shutdown` during a turn."""
     chat = await busy(session)
     request = await session.request("shutdown")
@@ -88,7 +92,7 @@ async def shutdown_while_a_turn_runs(harness: Harness, session: ClientSession) -
     finished = _is_finished(chat)
     expected = "the end of the turn, then the answer to `shutdown`, within 2 s"
     got = f"{answered}; the turn {'ended' if finished else 'did not end'}"
-    harness.check("W-13a", on_time and finished, expected, got)
+    session.check("W-13a", on_time and finished, expected, got)
 
 
 def _is_finished(chat: ChatSession) -> bool:
@@ -96,38 +100,33 @@ def _is_finished(chat: ChatSession) -> bool:
     return last.content.get("state") == "finished" or last.params.get("isComplete") is True
 
 
-async def _check_refusal(harness: Harness, session: ClientSession) -> None:
+async def _check_refusal(session: ClientSession) -> None:
     try:
         got: object = await session.ask(QUERY, {"query": "late"}, seconds=2)
         refused = isinstance(got, Mapping) and "error" in got
     except Unmet as stuck:
         got, refused = stuck.got, False
-    harness.check("LIFE-22", refused, "an error for a request after `shutdown`", got)
+    session.check("LIFE-22", refused, "an error for a request after `shutdown`", got)
 
 
 @case("W-13e", "W-13k", "W-14c", needs="model", since=Revision.DRAFT, fresh=True)
-async def input_ends_while_a_turn_runs(harness: Harness, session: ClientSession) -> None:
+async def input_ends_while_a_turn_runs(session: ClientSession) -> None:
     """Close the server's input during a turn."""
     await busy(session)
     await session.close_input()
-    code = await exit_code(harness, session, failing_row="W-14c")
-    if code is not None:
-        harness.check("W-14c", True, "the end of the process", "the end of the process")
-        harness.check("W-13e", code == 0, "the exit code 0", code)
+    await check_exit(session, ends="W-14c", codes={"W-13e": 0})
 
 
 @case("W-13f", "W-13k", needs="model", since=Revision.DRAFT, fresh=True)
-async def exit_comes_without_shutdown(harness: Harness, session: ClientSession) -> None:
+async def exit_comes_without_shutdown(session: ClientSession) -> None:
     """Send `exit` without `shutdown` during a turn."""
     await busy(session)
     await session.notify("exit")
-    code = await exit_code(harness, session, failing_row="W-13k")
-    if code is not None:
-        harness.check("W-13f", code == 1, "the exit code 1", code)
+    await check_exit(session, ends="W-13k", codes={"W-13f": 1})
 
 
 @case("W-3a", since=Revision.DRAFT, fresh=True)
-async def exit_has_empty_params(harness: Harness, session: ClientSession) -> None:
+async def exit_has_empty_params(session: ClientSession) -> None:
     """Send `shutdown` with null and `exit` with an empty array, as some clients do."""
     await session.ask("shutdown", None)
     await session.notify("exit", [])
@@ -137,32 +136,28 @@ async def exit_has_empty_params(harness: Harness, session: ClientSession) -> Non
         if await session.exit_code(END_SECONDS) is None:
             raise Unmet("the end of the process after `exit` without params", "a running process")
     got = "the end of the process" if ends else "an end only after `exit` without params"
-    harness.check("W-3a", ends, "the end of the process after `exit` with []", got)
+    session.check("W-3a", ends, "the end of the process after `exit` with []", got)
 
 
 @case("CLIENT-25", "W-13k", since=Revision.DRAFT, needs="process", fresh=True)
-async def exit_is_followed_by_a_signal(harness: Harness, session: ClientSession) -> None:
+async def exit_is_followed_by_a_signal(session: ClientSession) -> None:
     """Send `shutdown` and `exit`, and SIGTERM at once."""
     await session.ask("shutdown")
     await session.notify("exit")
     session.process.signal(signal.SIGTERM)
-    code = await exit_code(harness, session, failing_row="CLIENT-25")
-    if code is not None:
-        harness.check("CLIENT-25", True, "the end of the process", "the end of the process")
+    await check_exit(session, ends="CLIENT-25", codes={})
 
 
 @case("W-13j", "W-13k", since=Revision.DRAFT, fresh=True)
-async def input_ends_inside_a_body(harness: Harness, session: ClientSession) -> None:
+async def input_ends_inside_a_body(session: ClientSession) -> None:
     """Send half a frame, then close the input."""
     await session.write(b"Content-Length: 500\r\n\r\n" + bytes_of(query("half"))[:20])
     await session.close_input()
-    code = await exit_code(harness, session, failing_row="W-14c")
-    if code is not None:
-        harness.check("W-13j", code == 1, "the exit code 1", code)
+    await check_exit(session, ends="W-14c", codes={"W-13j": 1})
 
 
 @case("W-13g", "W-13k", since=Revision.DRAFT, needs="process", fresh=True)
-async def the_reader_of_the_output_is_gone(harness: Harness, session: ClientSession) -> None:
+async def the_reader_of_the_output_is_gone(session: ClientSession) -> None:
     """Close the reading end of the server's output, then send requests."""
     session.process.close_output()
     for number in range(3):
@@ -170,9 +165,7 @@ async def the_reader_of_the_output_is_gone(harness: Harness, session: ClientSess
             await session.send(query(f"unread {number}"))
         except Unmet:
             break
-    code = await exit_code(harness, session, failing_row="W-13g")
-    if code is not None:
-        harness.check("W-13g", code == 1, "the exit code 1", code)
+    await check_exit(session, ends="W-13g", codes={"W-13g": 1})
 
 
 @case("W-13h", "W-13k", since=Revision.DRAFT, needs="process")
@@ -190,11 +183,9 @@ async def signals_end_it(harness: Harness) -> None:
             else:
                 await busy(session)
             session.process.signal(number)
-            code = await exit_code(harness, session, failing_row="W-13h")
-        if code is not None:
-            when = "after `shutdown`" if shut_down else "while a turn runs"
-            expected = f"the exit code {expected_code} for {number.name} {when}"
-            harness.check("W-13h", code == expected_code, expected, code)
+            when = f" for {number.name} {'after `shutdown`' if shut_down else 'while a turn runs'}"
+            codes = {"W-13h": expected_code}
+            await check_exit(session, ends="W-13h", codes=codes, when=when)
 
 
 @case("W-14a", since=Revision.DRAFT)
@@ -218,12 +209,12 @@ async def its_parent_ends(harness: Harness) -> None:
 
 
 @case("W-14b", since=Revision.DRAFT, handshake=False)
-async def its_parent_was_never_seen(harness: Harness, session: ClientSession) -> None:
+async def its_parent_was_never_seen(session: ClientSession) -> None:
     """Send a `processId` that names no process, as in a container."""
     with contextlib.suppress(ServerExited):
         await session.initialize(processId=_UNUSED_PID)
     code = await session.exit_code(2.5)
-    harness.check(
+    session.check(
         "W-14b",
         code is None,
         "a server that keeps running",

@@ -13,7 +13,7 @@ import anyio
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.chat_session import ChatSession
-from eca_protocol.testing.conformance.harness import ClientSession, Harness
+from eca_protocol.testing.conformance.harness import ClientSession
 from eca_protocol.testing.conformance.server.reading import poll, result_of
 from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.script import Reply, close, raw, reply, wait
@@ -66,9 +66,7 @@ async def ends_before(chat: ChatSession, deadline: float) -> bool | None:
 
 
 @case("W-21d", "W-26d", needs="model", seconds=90)
-async def an_error_of_the_model_is_shown_and_ends_the_turn(
-    harness: Harness, session: ClientSession
-) -> None:
+async def an_error_of_the_model_is_shown_and_ends_the_turn(session: ClientSession) -> None:
     """Let the model refuse, break off, or answer malformed data, at every try."""
     trials: list[tuple[str, ChatSession, object]] = []
     for error, answer in ERRORS.items():
@@ -80,29 +78,27 @@ async def an_error_of_the_model_is_shown_and_ends_the_turn(
     for error, chat, status in trials:
         ended = await ends_before(chat, deadline)
         if ended is None:
-            harness.untestable("W-21d", f"{error}: the server still retries")
+            session.untestable("W-21d", f"{error}: the server still retries")
             await chat.stop()
             continue
         is_right = status in ("prompting", "login") and ended and chat.text("system").strip()
         expected = "the status prompting, an error text of the role system, and `finished`"
         got = f"{error}: the status {status}, then {chat.of()}"
-        harness.check("W-21d", is_right, expected, got)
+        session.check("W-21d", is_right, expected, got)
         if chat.text("assistant") and chat.text("system").strip():
-            harness.record_pass("W-26d")
+            session.record_pass("W-26d")
     await session.settle()
 
 
 @case("W-21e", "W-21f")
-async def a_prompt_for_an_unknown_model_is_one_like_any_other(
-    harness: Harness, session: ClientSession
-) -> None:
+async def a_prompt_for_an_unknown_model_is_one_like_any_other(session: ClientSession) -> None:
     """Prompt an idle and a busy chat for an unknown model."""
     alone = session.chat()
     answer = await alone.prompt("Hi, you.", model=NO_MODEL)
     model = result_of(answer).get("model")
     if not isinstance(model, str):
         raise Unmet("a model in the answer to a prompt", answer)
-    harness.check("W-21e", model == NO_MODEL, f"the model {NO_MODEL} in the answer", answer)
+    session.check("W-21e", model == NO_MODEL, f"the model {NO_MODEL} in the answer", answer)
     if not await alone.finishes():
         raise Unmet("the end of the turn of the failed prompt")
 
@@ -117,16 +113,14 @@ async def a_prompt_for_an_unknown_model_is_one_like_any_other(
     busy_is_echoed = chat.text("user").startswith(chat.prompts[0])
     echoed = bool(alone.text("user")) or not busy_is_echoed
     expected = "the prompt's echo and `finished`, after the running turn"
-    harness.check("W-21f", echoed and not early, expected, f"{alone.of()}; {chat.of()}")
+    session.check("W-21f", echoed and not early, expected, f"{alone.of()}; {chat.of()}")
 
 
 @case("W-21g", since=Revision.CURRENT)
-async def a_turn_that_never_starts_is_an_error_in_current(
-    harness: Harness, session: ClientSession
-) -> None:
+async def a_turn_that_never_starts_is_an_error_in_current(session: ClientSession) -> None:
     """Prompt an idle chat for an unknown model."""
     chat = session.chat()
     answer = await chat.prompt("Hi, you.", model=NO_MODEL)
     status = result_of(answer).get("status")
-    harness.check("W-21g", status == "error", "the status error", answer)
+    session.check("W-21g", status == "error", "the status error", answer)
     await chat.finished()

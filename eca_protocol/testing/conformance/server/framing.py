@@ -83,18 +83,19 @@ async def headers_come_in_every_spelling(harness: Harness) -> None:
 
 
 @case("BASE-2", "BASE-6", "CLIENT-34", since=Revision.DRAFT, fresh=True)
-async def frames_come_in_any_pieces(harness: Harness, session: ClientSession) -> None:
+async def frames_come_in_any_pieces(harness: Harness) -> None:
     """Send a frame byte by byte, 60 frames at once, and bodies with multi-byte characters."""
-    for byte in frame(query("byte by byte")):
-        await session.write(bytes([byte]))
-    outcome = await try_bytes(session)
-    expected = "a result for a query that is written byte by byte"
-    harness.check("BASE-2", await _is_served(session, "byte by byte"), expected, outcome)
-    together = [f"together {number}" for number in range(60)]
-    outcome = await try_bytes(session, *(frame(query(each)) for each in together), answers_due=60)
+    async with harness.session(fresh=True) as session:
+        for byte in frame(query("byte by byte")):
+            await session.write(bytes([byte]))
+        outcome = await try_bytes(session)
+        expected = "a result for a query that is written byte by byte"
+        session.check("BASE-2", await _is_served(session, "byte by byte"), expected, outcome)
+        ids = [f"together {number}" for number in range(60)]
+        outcome = await try_bytes(session, *(frame(query(each)) for each in ids), answers_due=60)
     answered = {str(answer.get("id")) for answer in outcome.answers if is_read(answer)}
     expected = "60 results for 60 queries in one write"
-    harness.check("BASE-2", answered == set(together), expected, f"{len(answered)} results")
+    harness.check("BASE-2", answered == set(ids), expected, f"{len(answered)} results")
     await check_trials(
         harness, BODIES, "a result for a body with", lambda _, outcome: is_read(outcome.to("x"))
     )
@@ -175,7 +176,7 @@ async def _meets_a_fatal_fault(harness: Harness, header: Header) -> None:
         with contextlib.suppress(Unmet):
             body = bytes_of(query("lost")) if b"%d" in header.data else b""
             await session.write(header.before(body) + frame(query("behind")))
-        code = await exit_code(harness, session)
+        code = await exit_code(session)
         came = [received.message for received in session.messages[start:] if not received.method]
     served = [answer for answer in came if answer.get("id") in ("lost", "behind")]
     errors = [answer for answer in came if "error" in answer]

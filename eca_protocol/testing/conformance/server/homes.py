@@ -29,7 +29,7 @@ async def two_servers_share_a_home(harness: Harness) -> None:
         alone = first.chat(reply("Hello."))
         await alone.prompt("Hi.")
         ends_alone = await alone.finishes()
-        await _check_start(harness, second, "beside another server of the same home")
+        await _check_start(second, "beside another server of the same home")
         if not ends_alone:
             raise Unmet("a turn of the first server that ends without the user")
         for session in (second, first):
@@ -45,18 +45,18 @@ async def a_broken_file_does_not_prevent_the_start(harness: Harness) -> None:
     home = harness.directories()
     write_configuration(home, BROKEN_FILE)
     async with harness.session(directories=home, handshake=False) as session:
-        await _check_start(harness, session, "with a broken configuration file")
+        await _check_start(session, "with a broken configuration file")
 
 
-async def _check_start(harness: Harness, session: ClientSession, where: str) -> None:
+async def _check_start(session: ClientSession, where: str) -> None:
     expected = f"an object as the answer to `initialize` {where}"
     try:
         await session.handshake()
     except Unmet as stuck:
-        harness.check("LIFE-3", False, expected, stuck.got)
+        session.check("LIFE-3", False, expected, stuck.got)
         raise
     answer = session.initialized
-    harness.check("LIFE-3", isinstance(answer.get("result"), Mapping), expected, answer)
+    session.check("LIFE-3", isinstance(answer.get("result"), Mapping), expected, answer)
 
 
 @case("CHAT-2", "W-24f", needs="model", seconds=60)
@@ -75,12 +75,11 @@ async def chats_continue_in_the_next_server(harness: Harness) -> None:
         if await session.exit_code() is None:
             raise Unmet("the end of the process after `shutdown`", "a running process")
     async with harness.session(directories=home) as session:
-        await _check_deleted(harness, session, deleted)
+        await _check_deleted(session, deleted)
         if NAME not in await _continue(session, stored):
             raise NotApplicable("it stores no chats")
         killed = session.chat(reply("Hello."), reply("Some", wait("for ever")))
-        await killed.prompt(NAME)
-        await killed.finished()
+        await killed.take_turn(NAME)
         await killed.prompt("Continue.")
         await killed.content("text", text="Some")
         await session.kill()
@@ -94,16 +93,15 @@ async def chats_continue_in_the_next_server(harness: Harness) -> None:
 async def _continue(session: ClientSession, earlier: ChatSession) -> str:
     """Prompt a chat of an earlier server; return the conversation that the model gets."""
     chat = session.chat(reply("I see."), id=earlier.id)
-    await chat.prompt(QUESTION)
-    await chat.finished()
+    await chat.take_turn(QUESTION)
     return conversation(chat.model.first.body)
 
 
-async def _check_deleted(harness: Harness, session: ClientSession, deleted: ChatSession) -> None:
-    if harness.edition is Revision.CURRENT:
+async def _check_deleted(session: ClientSession, deleted: ChatSession) -> None:
+    if session.edition is Revision.CURRENT:
         listed = str(await session.ask("chat/list", {"limit": 500}))
         is_listed = f"'{deleted.id}'" in listed
-        harness.check("W-24f", not is_listed, "a list of chats without the deleted one", listed)
+        session.check("W-24f", not is_listed, "a list of chats without the deleted one", listed)
     sent = await _continue(session, deleted)
     expected = "no text of the chat that an earlier server deleted, in the request"
-    harness.check("W-24f", NAME not in sent, expected, sent)
+    session.check("W-24f", NAME not in sent, expected, sent)

@@ -35,7 +35,7 @@ TEXTS: Final = ("", "0", "-1", "7", "null", "x" * 1000)
 
 
 @case("W-2a", "W-2b", since=Revision.DRAFT, fresh=True)
-async def ids_come_back_as_they_came(harness: Harness, session: ClientSession) -> None:
+async def ids_come_back_as_they_came(session: ClientSession) -> None:
     """Send queries with numbers and texts as ids."""
     for ids in (NUMBERS, TEXTS):
         outcome = await try_bytes(
@@ -45,12 +45,12 @@ async def ids_come_back_as_they_came(harness: Harness, session: ClientSession) -
         for id_ in ids:
             is_right = any(type(each) is type(id_) and each == id_ for each in returned)
             expected = f"an answer with the id {id_!r}, of the same type"
-            harness.check("W-2b", is_right, expected, returned)
-    harness.record_pass("W-2a")
+            session.check("W-2b", is_right, expected, returned)
+    session.record_pass("W-2a")
 
 
 @case("BASE-31", "W-2c", needs="model", since=Revision.DRAFT, fresh=True)
-async def requests_that_wait_keep_their_ids(harness: Harness, session: ClientSession) -> None:
+async def requests_that_wait_keep_their_ids(session: ClientSession) -> None:
     """Repeat and cancel the ids of queries and of deletes of running chats.
 
     Any of the requests may be fast: one that was answered before the next message was read
@@ -69,35 +69,35 @@ async def requests_that_wait_keep_their_ids(harness: Harness, session: ClientSes
     for number in (5, 6):
         answers = [each for each in outcome.answers if str(each.get("id")) == str(number)]
         if len(answers) == 1 and outcome.to("plain") is None:
-            harness.untestable("W-2c", "Not even a plain delete is answered.")
+            session.untestable("W-2c", "Not even a plain delete is answered.")
         else:
-            _check_repeated_id(harness, answers)
+            _check_repeated_id(session, answers)
     for id_ in ("delete", "query"):
-        _check_cancelled(harness, outcome.to(id_))
+        _check_cancelled(session, outcome.to(id_))
 
 
-def _check_repeated_id(harness: Harness, answers: Sequence[Mapping[str, Any]]) -> None:
+def _check_repeated_id(session: ClientSession, answers: Sequence[Mapping[str, Any]]) -> None:
     """Check the answers to two requests with one id; the second asks for commands."""
     results = [str(answer.get("result")) for answer in answers if "result" in answer]
     if len(results) == 2 and "commands" in results[1]:
-        harness.untestable("W-2c", "The first was answered before the second was read.")
+        session.untestable("W-2c", "The first was answered before the second was read.")
         return
     is_right = {code_of(answer) for answer in answers} == {INVALID_REQUEST, 0}
     expected = "one result and one error -32600 for two requests with one id"
-    harness.check("W-2c", is_right, expected, answers)
+    session.check("W-2c", is_right, expected, answers)
 
 
-def _check_cancelled(harness: Harness, answer: Mapping[str, Any] | None) -> None:
+def _check_cancelled(session: ClientSession, answer: Mapping[str, Any] | None) -> None:
     if answer is not None and "result" in answer:
-        harness.untestable("BASE-31", "The request was answered before it was cancelled.")
+        session.untestable("BASE-31", "The request was answered before it was cancelled.")
         return
     is_right = answer is not None and code_of(answer) == REQUEST_CANCELLED
     expected = "the error -32800 for a request that was cancelled while it ran"
-    harness.check("BASE-31", is_right, expected, answer or "no answer")
+    session.check("BASE-31", is_right, expected, answer or "no answer")
 
 
 @case("BASE-1", needs="model", since=Revision.DRAFT)
-async def requests_are_served_while_a_turn_runs(harness: Harness, session: ClientSession) -> None:
+async def requests_are_served_while_a_turn_runs(session: ClientSession) -> None:
     """Send a notification and two queries while the model pauses."""
     chat = session.chat(reply("Hel", wait("rest"), "lo"))
     await chat.prompt("Hi.")
@@ -106,7 +106,7 @@ async def requests_are_served_while_a_turn_runs(harness: Harness, session: Clien
     for params in ({"query": "meanwhile"}, {"query": "meanwhile", "chatId": chat.id}):
         got = await answer_to(session, QUERY, params)
         expected = f"a result for {params} while a turn runs"
-        harness.check("BASE-1", "result" in got, expected, got or "no answer")
+        session.check("BASE-1", "result" in got, expected, got or "no answer")
     chat.model.open("rest")
     await chat.finished(shows="BASE-1")
 
@@ -115,11 +115,11 @@ UNKNOWN: Final = ("no/such", "$/no/such", "chat/contentReceived", "Initialize")
 
 
 @case("BASE-25", since=Revision.DRAFT)
-async def unknown_requests_are_refused(harness: Harness, session: ClientSession) -> None:
+async def unknown_requests_are_refused(session: ClientSession) -> None:
     """Send requests with unknown methods and with methods of the server's own."""
     for method in UNKNOWN:
         got = await answer_to(session, method, {})
-        harness.check(
+        session.check(
             "BASE-25", code_of(got) == METHOD_NOT_FOUND, f"the error -32601 for {method!r}", got
         )
 
@@ -135,21 +135,21 @@ UNFIT: Final[tuple[tuple[str, Any, str], ...]] = (
 
 
 @case("BASE-26", "BASE-32", since=Revision.DRAFT)
-async def params_that_do_not_fit_are_refused(harness: Harness, session: ClientSession) -> None:
+async def params_that_do_not_fit_are_refused(session: ClientSession) -> None:
     """Send requests that lack a required member, or have one of a wrong type."""
     for method, params, field in UNFIT:
         got = await answer_to(session, method, params)
         expected = f"the error -32602 for {method} with {params}"
-        fits = harness.check("BASE-26", code_of(got) == INVALID_PARAMS, expected, got)
+        fits = session.check("BASE-26", code_of(got) == INVALID_PARAMS, expected, got)
         error = got.get("error", {})
         if fits and "message" in error:  # without a message, another requirement fails
             is_right = field in f"{error.get('message')} {error.get('data')}"
             expected = f"an error text that names {field!r} for {method} with {params}"
-            harness.check("BASE-32", is_right, expected, error)
+            session.check("BASE-32", is_right, expected, error)
 
 
 @case("W-3a", "W-3b", "W-3c", "W-3e", since=Revision.DRAFT)
-async def what_means_nothing_may_be_missing(harness: Harness, session: ClientSession) -> None:
+async def what_means_nothing_may_be_missing(session: ClientSession) -> None:
     """Send requests without params, with empty ones, nulls, and unknown members."""
     results = []
     for params in (ABSENT, None, {}, []):
@@ -159,15 +159,15 @@ async def what_means_nothing_may_be_missing(harness: Harness, session: ClientSes
         results.append((answer.get("result"), code_of(answer)))
     is_right = all(result == results[0] for result in results)
     expected = "one result for no params, null, an empty object and an empty array"
-    harness.check("W-3a", is_right, expected, [str(result)[:60] for result in results])
+    session.check("W-3a", is_right, expected, [str(result)[:60] for result in results])
     for row, method, params, description in LENIENT:
         got = await answer_to(session, method, params)
-        harness.check(row, "result" in got, f"a result for {method} with {description}", got)
+        session.check(row, "result" in got, f"a result for {method} with {description}", got)
     request = {**query(session.wire.next_id()), "odd": 1, "Params": [], "": None}
     await session.send(request)
     got = await session.answer(request["id"])
-    harness.check("W-3e", "result" in got, "a result for a request with unknown members", got)
-    await _check_prompts(harness, session)
+    session.check("W-3e", "result" in got, "a result for a request with unknown members", got)
+    await _check_prompts(session)
 
 
 LENIENT: Final[tuple[tuple[str, str, Any, str], ...]] = (
@@ -178,30 +178,30 @@ LENIENT: Final[tuple[tuple[str, str, Any, str], ...]] = (
 )
 
 
-async def _check_prompts(harness: Harness, session: ClientSession) -> None:
+async def _check_prompts(session: ClientSession) -> None:
     nulls: Any = dict.fromkeys(("model", "behavior", "agent", "contexts", "variant"))
     for row, params in (("W-3b", nulls), ("W-3e", {"request-id": 7, "trust!": {"a": []}})):
         chat = session.chat(reply("Hello."))
         got = await chat.prompt("Hi.", **params)
-        served = harness.check(row, "result" in got, f"a result for chat/prompt with {params}", got)
+        served = session.check(row, "result" in got, f"a result for chat/prompt with {params}", got)
         if served:
             await chat.finished()
 
 
 @case("W-3c", since=Revision.DRAFT, handshake=False)
-async def initialize_says_nothing_of_the_client(harness: Harness, session: ClientSession) -> None:
+async def initialize_says_nothing_of_the_client(session: ClientSession) -> None:
     """Send `initialize` with an empty object as params."""
     got = await session.ask("initialize", {}, seconds=30)
-    harness.check("W-3c", "result" in got, "a result for `initialize` with empty params", got)
+    session.check("W-3c", "result" in got, "a result for `initialize` with empty params", got)
 
 
 @case("W-3h", since=Revision.DRAFT, handshake=False)
-async def a_capability_may_be_an_object(harness: Harness, session: ClientSession) -> None:
+async def a_capability_may_be_an_object(session: ClientSession) -> None:
     """Send `initialize` with an object as the capability to chat."""
     capabilities: Any = {"codeAssistant": {"chat": {}}}
     params: Any = {"processId": None, "capabilities": capabilities, "workspaceFolders": []}
     got = await session.ask("initialize", params, seconds=30)
-    harness.check("W-3h", "result" in got, "a result for the capability {}, as for true", got)
+    session.check("W-3h", "result" in got, "a result for the capability {}, as for true", got)
 
 
 NEVER_ANSWERED: Final = (
@@ -239,7 +239,7 @@ async def some_messages_are_never_answered(harness: Harness) -> None:
 
 
 @case("W-4a", since=Revision.DRAFT, fresh=True)
-async def a_prompt_has_no_id(harness: Harness, session: ClientSession) -> None:
+async def a_prompt_has_no_id(session: ClientSession) -> None:
     """Send a prompt as a notification, and wait for its turn."""
     await session.take_turn("Hi.", reply("Hello."))  # one that ends without the user
     chat = session.chat(reply("Hello."))
@@ -251,14 +251,14 @@ async def a_prompt_has_no_id(harness: Harness, session: ClientSession) -> None:
         for received in session.messages
         if not received.method and received.message.get("id") is None
     ]
-    harness.check("W-4a", not answers, "no answer to a request without an id", answers)
-    harness.record_pass("BASE-18")
+    session.check("W-4a", not answers, "no answer to a request without an id", answers)
+    session.record_pass("BASE-18")
 
 
 @case("W-4b", needs="model", since=Revision.DRAFT)
-async def a_stop_has_an_id(harness: Harness, session: ClientSession) -> None:
+async def a_stop_has_an_id(session: ClientSession) -> None:
     """Stop a turn by a request."""
     chat = await busy(session)
     got = await answer_to(session, "chat/promptStop", {"chatId": chat.id})
-    harness.check("W-4b", got.get("result", ABSENT) is None, "the result null", got)
+    session.check("W-4b", got.get("result", ABSENT) is None, "the result null", got)
     await chat.finished(shows="W-4b")

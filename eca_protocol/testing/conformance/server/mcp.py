@@ -94,7 +94,7 @@ async def wait_for_server(session: ClientSession, name: str) -> None:
 
 
 @case("CONF-9", "CONF-10", needs="config", seconds=30, config=CONFIG)
-async def mcp_servers_are_shown_as_they_come(harness: Harness, session: ClientSession) -> None:
+async def mcp_servers_are_shown_as_they_come(session: ClientSession) -> None:
     """Configure a working MCP server, a missing program, and a disabled server."""
     running = await wait_for_status(session, "kit", "running", shows="CONF-10")
     tools = [
@@ -102,16 +102,16 @@ async def mcp_servers_are_shown_as_they_come(harness: Harness, session: ClientSe
     ]
     expected_names = ["echo", "sleep", "odd name!", "odd name?"]
     has_them = sorted(map(str, tools)) == sorted(expected_names)
-    harness.check("CONF-10", has_them, f"{expected_names}, in any order", tools)
+    session.check("CONF-10", has_them, f"{expected_names}, in any order", tools)
     await wait_for_status(session, "broken", "failed", shows="CONF-9")
     await wait_for_status(session, "off", "disabled", shows="CONF-9")
     statuses = [received.params.get("status") for received in updates(session, "kit")]
     expected = "the status starting, then running"
-    harness.check("CONF-9", statuses[:2] == ["starting", "running"], expected, statuses)
+    session.check("CONF-9", statuses[:2] == ["starting", "running"], expected, statuses)
 
 
 @case("W-37", "TOOL-10", "TOOL-11", needs="config", seconds=30, config=CONFIG)
-async def a_tool_of_an_mcp_server_is_called(harness: Harness, session: ClientSession) -> None:
+async def a_tool_of_an_mcp_server_is_called(session: ClientSession) -> None:
     """Call a tool of an MCP server by the name in the request to the model."""
     await wait_for_status(session, "kit", "running")
     await wait_for_status(session, "toggled", "running")
@@ -124,7 +124,7 @@ async def a_tool_of_an_mcp_server_is_called(harness: Harness, session: ClientSes
     names = offered_tools(chat.model.first.body)
     foreign = [name for name in names if "kit" in name or "toggled" in name]
     wrong = [name for name in foreign if not _LEGAL.fullmatch(name)]
-    harness.check(
+    session.check(
         "W-37",
         len(foreign) == len(set(foreign)) == 8 and not wrong,
         "eight unique names with server and tool, of legal characters",
@@ -140,7 +140,7 @@ async def a_tool_of_an_mcp_server_is_called(harness: Harness, session: ClientSes
     ):
         values = [each.get(key) for each in call_contents]
         is_right = all(each == expected for each in values)
-        harness.check(row, is_right, f"{key} {expected!r} in every content of the call", values)
+        session.check(row, is_right, f"{key} {expected!r} in every content of the call", values)
 
 
 def name_of(body: Any, server: str, tool: str) -> str:
@@ -150,14 +150,14 @@ def name_of(body: Any, server: str, tool: str) -> str:
 
 
 @case("W-23c", needs="config", seconds=30, config=CONFIG)
-async def a_stop_ends_a_call_of_an_mcp_server(harness: Harness, session: ClientSession) -> None:
+async def a_stop_ends_a_call_of_an_mcp_server(session: ClientSession) -> None:
     """Stop the turn while a tool runs that takes half a minute."""
     await wait_for_status(session, "kit", "running")
     chat = session.chat(lambda request: calls((name_of(request.body, "kit", "sleep"), {})))
     await start_call(chat, "Sleep.")
     await chat.comes("toolCallRunning")
     took = await stop_turn(chat)
-    harness.check(
+    session.check(
         "W-23c",
         took is not None and took <= 1,
         "`finished` within 1 s of the stop",
@@ -174,18 +174,18 @@ async def mcp_servers_are_stopped_and_started(harness: Harness) -> None:
         pids = Path(folder) / "pids"
         servers = {**SERVERS, "toggled": program(str(pids))}
         async with harness.session(fresh=True, config={"mcpServers": servers}) as session:
-            await _stop_and_start(harness, session, pids)
+            await _stop_and_start(session, pids)
 
 
-async def _stop_and_start(harness: Harness, session: ClientSession, pids: Path) -> None:
+async def _stop_and_start(session: ClientSession, pids: Path) -> None:
     running = await wait_for_status(session, "toggled", "running")
     await session.notify("mcp/stopServer", {"name": "toggled"})
     first_stop = await wait_for_status(
         session, "toggled", "stopped", after=running, shows="CONF-13"
     )
-    harness.record_pass("CONF-13")
+    session.record_pass("CONF-13")
     gone = await becomes_true(partial(has_ended, _started_last(pids)), seconds=2)
-    harness.check(
+    session.check(
         "CONF-12",
         gone,
         "the end of the MCP server's process",
@@ -197,10 +197,10 @@ async def _stop_and_start(harness: Harness, session: ClientSession, pids: Path) 
     await session.notify("mcp/startServer", {"name": "toggled"})
     starting = await wait_for_status(session, "toggled", "starting", after=again, shows="CONF-16")
     running = await wait_for_status(session, "toggled", "running", after=starting, shows="CONF-15")
-    harness.record_pass("CONF-15", "CONF-16")
+    session.record_pass("CONF-15", "CONF-16")
     await session.notify("mcp/startServer", {"name": "toggled"})
     await wait_for_status(session, "toggled", "running", after=running, shows="W-36f")
-    harness.record_pass("W-36f")
+    session.record_pass("W-36f")
 
     off = await wait_for_status(session, "off", "disabled")
     await session.notify("mcp/startServer", {"name": "off"})
@@ -208,7 +208,7 @@ async def _stop_and_start(harness: Harness, session: ClientSession, pids: Path) 
     failed = await wait_for_status(session, "broken", "failed")
     await session.notify("mcp/startServer", {"name": "broken"})
     await wait_for_status(session, "broken", "starting", "failed", after=failed, shows="W-36e")
-    harness.record_pass("W-36e")
+    session.record_pass("W-36e")
 
 
 def _started_last(pids: Path) -> int:
@@ -216,13 +216,13 @@ def _started_last(pids: Path) -> int:
 
 
 @case("CHAT-31", "W-40d", needs="config", seconds=30, config=CONFIG)
-async def a_prompt_of_an_mcp_server_is_a_command(harness: Harness, session: ClientSession) -> None:
+async def a_prompt_of_an_mcp_server_is_a_command(session: ClientSession) -> None:
     """Query for a prompt of an MCP server, and run it with an argument."""
     await wait_for_status(session, "kit", "running")
     listed = await commands(session, "greet")
     names = [str(each.get("name")) for each in listed]
     matching = [name for name in names if "kit" in name]
-    harness.check(
+    session.check(
         "CHAT-31", matching, "a command of the MCP server kit for its prompt greet", names
     )
     if matching:
@@ -231,20 +231,18 @@ async def a_prompt_of_an_mcp_server_is_a_command(harness: Harness, session: Clie
             each for each in arguments if not isinstance(at(each, "required"), bool)
         ]
         are_said = arguments and not without_required
-        harness.check("W-40d", are_said, "a boolean `required` in each argument", arguments)
+        session.check("W-40d", are_said, "a boolean `required` in each argument", arguments)
         chat = session.chat(reply("Hello!"))
         await chat.prompt(f"/{matching[0]} {chat.model.marker}", marker=False)
         await chat.model.wait_for_requests()
         sent = conversation(chat.model.first.body)
         expected = "the MCP prompt's text in the request to the model"
-        harness.check("CHAT-31", f"Say hello to {chat.model.marker}." in sent, expected, sent)
+        session.check("CHAT-31", f"Say hello to {chat.model.marker}." in sent, expected, sent)
         await chat.finished()
 
 
 @case("CTX-7", needs="config", seconds=30, config=CONFIG)
-async def a_resource_of_an_mcp_server_is_a_context(
-    harness: Harness, session: ClientSession
-) -> None:
+async def a_resource_of_an_mcp_server_is_a_context(session: ClientSession) -> None:
     """Query for a resource of an MCP server, and prompt with it as a context."""
     await wait_for_status(session, "kit", "running")
     resource = {
@@ -264,7 +262,7 @@ async def a_resource_of_an_mcp_server_is_a_context(
     is_right = "Today we test." in sent and any(each.get("server") == "kit" for each in listed)
     expected = "the resource in the list of contexts, and its text in the request"
     got = f"contexts {listed}; the request {conversation(chat.model.first.body)}"
-    harness.check("CTX-7", is_right, expected, got)
+    session.check("CTX-7", is_right, expected, got)
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from eca_protocol.testing.conformance.cases import case
-from eca_protocol.testing.conformance.harness import ClientSession, Harness
+from eca_protocol.testing.conformance.harness import ClientSession
 from eca_protocol.testing.conformance.server.asking import QUERY
 from eca_protocol.testing.conformance.server.reading import poll
 from eca_protocol.testing.conformance.verdicts import Unmet
@@ -27,7 +27,7 @@ async def _is_found(session: ClientSession, folder: str) -> bool:
 
 
 @case("LIFE-10", "W-15a", "W-15c", needs="contexts", seconds=30, handshake=False)
-async def folders_are_roots(harness: Harness, session: ClientSession) -> None:
+async def folders_are_roots(session: ClientSession) -> None:
     """Name folders in several ways; query for a file in each."""
     plain = _create_directory(session.root / "plain")
     escaped = _create_directory(session.root / "100% with blanks")
@@ -47,7 +47,7 @@ async def folders_are_roots(harness: Harness, session: ClientSession) -> None:
         ("W-15a", local, "a folder at localhost"),
     ):
         is_found = await poll(partial(_is_found, session, folder.name), bool)
-        harness.check(
+        session.check(
             row,
             is_found,
             f"the file of {words} among the contexts",
@@ -57,11 +57,11 @@ async def folders_are_roots(harness: Harness, session: ClientSession) -> None:
             raise Unmet("roots", "none")
     is_right = not await _is_found(session, other.name)
     got = "a result for a query about them"
-    harness.check("W-15c", is_right, "`rootUri` and `rootPath` are ignored", got)
+    session.check("W-15c", is_right, "`rootUri` and `rootPath` are ignored", got)
 
 
 @case("GEN-1", "W-15b", "W-15d", handshake=False)
-async def folders_that_cannot_be_used_are_named(harness: Harness, session: ClientSession) -> None:
+async def folders_that_cannot_be_used_are_named(session: ClientSession) -> None:
     """Name a missing folder and one of a different scheme, with a valid one."""
     folders: list[Any] = [
         {"name": "gone", "uri": (session.root / "gone-folder").as_uri()},
@@ -74,6 +74,6 @@ async def folders_that_cannot_be_used_are_named(harness: Harness, session: Clien
         expected = f"`$/showMessage` names {name}"
         await session.wait_for("$/showMessage", text=name, shows="W-15b", expected=expected)
     shown = [received for received in session.messages if received.method == "$/showMessage"]
-    harness.record_pass("W-15b", "GEN-1")
+    session.record_pass("W-15b", "GEN-1")
     with_id = [received.message for received in shown if "id" in received.message]
-    harness.check("W-15d", not with_id, "`$/showMessage` without an id", with_id)
+    session.check("W-15d", not with_id, "`$/showMessage` without an id", with_id)

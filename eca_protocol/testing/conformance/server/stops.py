@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import anyio
 import attrs
 
-from eca_protocol.errors import DeadlineExceeded
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import case
-from eca_protocol.testing.conformance.chat_session import ChatSession, Content
-from eca_protocol.testing.conformance.harness import Harness
+from eca_protocol.testing.conformance.chat_session import ChatSession, Content, comes
 from eca_protocol.testing.conformance.server.reading import calls, conversation, id_of
 from eca_protocol.testing.conformance.session import ClientSession
 from eca_protocol.testing.conformance.verdicts import Unmet
@@ -44,38 +41,37 @@ STOP_SECONDS = 0.5  # seconds within which a stopped turn has to finish; 1 for a
 
 
 @case("W-23a", "W-23d", "W-23e", "W-23f", "W-23g", "CHAT-33", "CHAT-34", needs="model", seconds=30)
-async def a_stop_ends_the_turn_in_each_state_of_the_answer(harness: Harness) -> None:
+async def a_stop_ends_the_turn_in_each_state_of_the_answer(session: ClientSession) -> None:
     """Stop before the headers, before text, in a text, in reasoning, and in a retry."""
     trials = []
-    async with harness.session() as session:
-        for state in STATES:
+    for state in STATES:
+        trial = await _try_state(session, state)
+        if trial.is_slow:  # once more: the machine may have been busy
             trial = await _try_state(session, state)
-            if trial.is_slow:  # once more: the machine may have been busy
-                trial = await _try_state(session, state)
-            trials.append(trial)
-        await session.settle()
+        trials.append(trial)
+    await session.settle()
     trials = [trial for trial in trials if trial.was_tried]
     if not trials:
         raise Unmet("a running answer to stop", "turns that were over before")
     unfinished = [trial.state for trial in trials if trial.seconds is None]
     got = f"no `finished`: {unfinished}"
-    harness.check("W-23a", not unfinished, "`finished` after a stop in each state", got)
+    session.check("W-23a", not unfinished, "`finished` after a stop in each state", got)
     slow = [(trial.state, trial.seconds) for trial in trials if trial.is_slow]
-    harness.check("W-23e", not slow, f"`finished` within {STOP_SECONDS} s of the stop", slow)
+    session.check("W-23e", not slow, f"`finished` within {STOP_SECONDS} s of the stop", slow)
     with_usage = [trial.state for trial in trials if trial.tells_usage]
-    harness.check("W-23d", not with_usage, "no usage of a stopped turn", f"usage: {with_usage}")
+    session.check("W-23d", not with_usage, "no usage of a stopped turn", f"usage: {with_usage}")
     left_open = [trial.state for trial in trials if not trial.hangs_up]
     got = f"an open connection: {left_open}"
-    harness.check("W-23f", not left_open, "a closed connection to the model", got)
+    session.check("W-23f", not left_open, "a closed connection to the model", got)
     not_continued = [trial.state for trial in trials if not trial.continues]
     expected = "a turn of the next prompt, with one more request to the model"
-    harness.check("CHAT-34", not not_continued, expected, f"no such turn: {not_continued}")
+    session.check("CHAT-34", not not_continued, expected, f"no such turn: {not_continued}")
     late = {trial.state: trial.late for trial in trials if trial.late}
-    harness.check("W-23g", not late, "no content of a stopped turn after its `finished`", late)
+    session.check("W-23g", not late, "no content of a stopped turn after its `finished`", late)
     if late:
-        harness.untestable("CHAT-33", "the output came after `finished`, which breaks W-23g")
+        session.untestable("CHAT-33", "the output came after `finished`, which breaks W-23g")
     else:
-        harness.record_pass("CHAT-33")
+        session.record_pass("CHAT-33")
 
 
 @attrs.frozen(kw_only=True)
@@ -140,8 +136,7 @@ async def _let_model_continue(chat: ChatSession) -> None:
     """Let the model write the rest of its answer, and the server read it."""
     request = chat.model.first
     chat.model.open(ON)
-    with contextlib.suppress(DeadlineExceeded):
-        await chat.model.until(lambda: request.answered, seconds=1)
+    await comes(chat.model.until(lambda: request.answered, "the end of the answer", seconds=1))
     await chat.session.quiet(_LATE_SECONDS)
 
 
@@ -167,32 +162,28 @@ async def stop_turn(chat: ChatSession) -> float | None:
 async def closes_connection(chat: ChatSession) -> bool:
     """Return whether the server closes its first connection to the model for the chat."""
     request = chat.model.first
-    try:
-        await chat.model.until(lambda: request.closed_by_client, seconds=2)
-    except DeadlineExceeded:
-        return False
-    return True
+    closed = "a closed connection to the model"
+    return await comes(chat.model.until(lambda: request.closed_by_client, closed, seconds=2))
 
 
 @case("W-23b", "W-30g", needs="native-tools")
-async def a_stop_ends_a_call_that_waits_and_one_that_runs(harness: Harness) -> None:
+async def a_stop_ends_a_call_that_waits_and_one_that_runs(session: ClientSession) -> None:
     """Stop a call that waits for approval, and a command that runs."""
     seconds_by_state: dict[str, float | None] = {}
-    async with harness.session() as session:
-        session.tool("shell_command")
-        for state in _ENDS_OF:
-            seconds_by_state[state] = await _stop_call(harness, session, state)
-            if (seconds_by_state[state] or 0.0) > 1:  # once more: the machine may have been busy
-                seconds_by_state[state] = await _stop_call(harness, session, state)
+    session.tool("shell_command")
+    for state in _ENDS_OF:
+        seconds_by_state[state] = await _stop_call(session, state)
+        if (seconds_by_state[state] or 0.0) > 1:  # once more: the machine may have been busy
+            seconds_by_state[state] = await _stop_call(session, state)
     slow = {
         state: seconds
         for state, seconds in seconds_by_state.items()
         if seconds is None or seconds > 1
     }
-    harness.check("W-23b", not slow, "`finished` within 1 s of the stop", slow)
+    session.check("W-23b", not slow, "`finished` within 1 s of the stop", slow)
 
 
-async def _stop_call(harness: Harness, session: ClientSession, state: str) -> float | None:
+async def _stop_call(session: ClientSession, state: str) -> float | None:
     """Stop a call in that state, and decide too late; return the seconds it took, or None.
 
     A server need not ask for approval; then no call waits.
@@ -214,7 +205,7 @@ async def _stop_call(harness: Harness, session: ClientSession, state: str) -> fl
     await session.settle()
     if seconds is not None:
         closed, (is_end, expected) = chat.call_ends, _ENDS_OF[state]
-        harness.check("W-30g", len(closed) == 1 and is_end(closed[0]), expected, closed)
+        session.check("W-30g", len(closed) == 1 and is_end(closed[0]), expected, closed)
     return seconds
 
 
@@ -232,19 +223,16 @@ _ENDS_OF: Final[Mapping[str, tuple[Callable[[Content], bool], str]]] = {
 
 
 @case("W-22f", "W-22g", needs="model")
-async def a_stop_of_what_does_not_run_ends_no_turn(
-    harness: Harness, session: ClientSession
-) -> None:
+async def a_stop_of_what_does_not_run_ends_no_turn(session: ClientSession) -> None:
     """Stop an unknown chat and an idle one, then prompt the idle one."""
     unknown, chat = session.chat(id="never-seen"), session.chat(reply("one"), reply("two"))
     await unknown.stop()
-    await chat.prompt("First.")
-    await chat.finished()
+    await chat.take_turn("First.")
     await session.settle()
     before, notified = len(chat.contents), len(session.messages)
     await chat.stop()
     await session.settle()
-    is_answered = harness.edition is Revision.CURRENT
+    is_answered = session.edition is Revision.CURRENT
     for stopped, since in ((unknown, 0), (chat, notified)) if is_answered else ():
         states = [
             received.params.get("status")
@@ -252,25 +240,23 @@ async def a_stop_of_what_does_not_run_ends_no_turn(
             if received.method == "chat/statusChanged" and received.chat_id == stopped.id
         ]
         expected = "one `chat/statusChanged` with the status idle"
-        harness.check("W-22g", states == ["idle"], expected, states)
+        session.check("W-22g", states == ["idle"], expected, states)
     later_contents = [
         received.params
         for received in [*unknown.messages, *chat.messages[before:]]
         if received.content.get("type") != "metadata"
     ]
     expected = "no content after a stop of an idle or unknown chat"
-    harness.check("W-22f", not later_contents, expected, later_contents)
+    session.check("W-22f", not later_contents, expected, later_contents)
     await chat.prompt("Second.")
     ended = await chat.finishes(2)
     expected = "two turns and two requests to the model"
     got = f"{chat.ends} turns, {len(chat.model.requests)} requests"
-    harness.check("W-22f", ended and len(chat.model.requests) == 2, expected, got)
+    session.check("W-22f", ended and len(chat.model.requests) == 2, expected, got)
 
 
 @case("W-22c", "W-22d", needs="model")
-async def a_stop_empties_the_queue_and_repeats_what_it_drops(
-    harness: Harness, session: ClientSession
-) -> None:
+async def a_stop_empties_the_queue_and_repeats_what_it_drops(session: ClientSession) -> None:
     """Stop a turn that has two prompts queued, then prompt again."""
     chat = session.chat(reply("one", hang()), reply("behind the stop"))
     await chat.prompt("First.")
@@ -287,7 +273,7 @@ async def a_stop_empties_the_queue_and_repeats_what_it_drops(
     await session.settle()
     queued = [conversation(request.body) for request in chat.model.requests[1:2]]
     dropped = all(chat.prompts[3] in each for each in queued)
-    harness.check("W-22c", dropped, "the prompt after the stop in the next request", queued)
+    session.check("W-22c", dropped, "the prompt after the stop in the next request", queued)
     is_right = not dropped or all(prompt in repeated for prompt in chat.prompts[1:3])
     expected = f"a text of the role system with {chat.prompts[1:3]}, before `finished`"
-    harness.check("W-22d", is_right, expected, repeated)
+    session.check("W-22d", is_right, expected, repeated)

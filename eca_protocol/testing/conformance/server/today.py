@@ -13,7 +13,7 @@ from pathlib import PurePosixPath, PureWindowsPath
 
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.chat_session import CALL_ENDS, ChatSession
-from eca_protocol.testing.conformance.harness import ClientSession, Harness
+from eca_protocol.testing.conformance.harness import ClientSession
 from eca_protocol.testing.conformance.recorder import ReceivedMessage
 from eca_protocol.testing.conformance.server.current_requests import (
     CAPABLE_CLIENT,
@@ -37,23 +37,23 @@ from eca_protocol.testing.script import reply, wait
     "FIELD:ChatSummary.*", "FIELD:ChatOpenParams.*", "FIELD:ChatOpenResponse.*",
     "FIELD:ChatHistory*", "W-44b", since=CURRENT,
 )  # fmt: skip
-async def chats_are_listed_and_opened_again(harness: Harness, session: ClientSession) -> None:
+async def chats_are_listed_and_opened_again(session: ClientSession) -> None:
     """Find a chat of three turns in the list, open it, and read it by pages."""
     chat = await chat_with_turns(session, reply("one"), reply("two"), reply("three"))
     for sorted_by in ("updatedAt", "createdAt"):
         listed = await request_result(session, "chat/list", limit=500, sortBy=sorted_by)
         ids = [each.get("id") for each in listed.get("chats", ())]
-        harness.check(
+        session.check(
             "FIELD:ChatListResponse.chats", chat.id in ids, f"the chat {chat.id} in the list", ids
         )
     opened = await request_result(session, "chat/open", chatId=chat.id, limit=2)
     result = (opened.get("found"), opened.get("chatId"))
     expected = "found true, and the chat's id"
-    harness.check("FIELD:ChatOpenResponse.found", result == (True, chat.id), expected, opened)
+    session.check("FIELD:ChatOpenResponse.found", result == (True, chat.id), expected, opened)
     whole = await request_result(session, "chat/open", chatId=chat.id)
     is_right = (whole.get("meta"), bool(opened.get("meta"))) == (None, True)
     got = f"meta {opened.get('meta')} for a page, {whole.get('meta')} for the whole chat"
-    harness.check("W-44b", is_right, "meta for a page, and none for the whole chat", got)
+    session.check("W-44b", is_right, "meta for a page, and none for the whole chat", got)
     page = await request_result(session, "chat/history", chatId=chat.id, limit=2)
     meta = page.get("meta", {})
     for end, cursor in (("before", "beforeCursor"), ("after", "afterCursor")):
@@ -74,19 +74,19 @@ async def chats_are_listed_and_opened_again(harness: Harness, session: ClientSes
     "W-43d",
     since=CURRENT,
 )
-async def a_chat_is_named_and_marked(harness: Harness, session: ClientSession) -> None:
+async def a_chat_is_named_and_marked(session: ClientSession) -> None:
     """Rename a chat, add a flag and remove it, and open the chat again."""
     chat = await chat_with_turns(session, reply("one"), reply("two"))
     prompt, text = content_id(chat), chat.assistant_text
     await request_result(
         session, "chat/update", chatId=chat.id, title="A name of mine", trust=False
     )
-    await _set_flag(harness, chat, prompt, text)
+    await _set_flag(session, chat, prompt, text)
     flags = [each.get("contentId") for each in chat.of("flag")]
     expected = "a flag with a contentId that is not the prompt's"
-    harness.check("W-43b", bool(flags) and prompt not in flags, expected, flags)
+    session.check("W-43b", bool(flags) and prompt not in flags, expected, flags)
     await request_result(session, "chat/open", chatId=chat.id)
-    harness.check(
+    session.check(
         "W-43d",
         ([each.get("contentId") for each in chat.of("flag")], chat.assistant_text)
         == (flags * 2, text * 3),
@@ -97,28 +97,27 @@ async def a_chat_is_named_and_marked(harness: Harness, session: ClientSession) -
     gone = {"chatId": chat.id, "contentId": (flags or [prompt])[0]}
     await request_result(session, "chat/removeFlag", **gone)
     is_right = (len(chat.of("flag")), chat.assistant_text) == (before[0], before[1] + text)
-    harness.check("W-43c", is_right, "the chat's texts again, without the flag", chat.of())
+    session.check("W-43c", is_right, "the chat's texts again, without the flag", chat.of())
 
 
 @case("W-43a", "W-43d", since=CURRENT, needs="native-tools")
-async def a_flag_follows_a_call(harness: Harness, session: ClientSession) -> None:
+async def a_flag_follows_a_call(session: ClientSession) -> None:
     """Add a flag at a tool call."""
     chat = await take_approved_turn(
         session, "Look.", calls(("eca_directory_tree", {"path": str(session.root)})), reply("done")
     )
     end_contents, before = chat.call_ends, len(chat.messages)
     [call] = {str(each.get("id")) for each in end_contents}
-    await _set_flag(harness, chat, call, "done")
+    await _set_flag(session, chat, call, "done")
     shown = [received.content for received in chat.messages[before:]]
     ended = [each for each in shown if each.get("type") in CALL_ENDS]
-    harness.check("W-43d", ended == end_contents, f"the unchanged call {end_contents}", ended)
+    session.check("W-43d", ended == end_contents, f"the unchanged call {end_contents}", ended)
     is_right = [each for each, behind in pairwise(shown) if behind.get("type") == "flag"] == ended
-    harness.check("W-43a", is_right, "the flag directly after its call", shown)
+    session.check("W-43a", is_right, "the flag directly after its call", shown)
 
 
-async def _set_flag(harness: Harness, chat: ChatSession, content_id: str, text: str) -> None:
+async def _set_flag(session: ClientSession, chat: ChatSession, content_id: str, text: str) -> None:
     """Set a flag at a content; the chat is cleared and replayed before the answer."""
-    session = chat.session
     marked = {"chatId": chat.id, "contentId": content_id}
     await request_result(session, "chat/addFlag", **marked, text="here")
     cleared = [received for received in session.messages if received.method == "chat/cleared"]
@@ -130,11 +129,11 @@ async def _set_flag(harness: Harness, chat: ChatSession, content_id: str, text: 
         and any(received.index > each.index for each in cleared)
     ]
     expected = "one chat/cleared, then all contents again, before the answer"
-    harness.check("W-43c", (len(cleared), "".join(shown)) == (1, text), expected, chat.of())
+    session.check("W-43c", (len(cleared), "".join(shown)) == (1, text), expected, chat.of())
 
 
 @case("FIELD:InitializeResponse.globalConfigPath", since=CURRENT, handshake=False)
-async def the_user_s_configuration_is_named(harness: Harness, session: ClientSession) -> None:
+async def the_user_s_configuration_is_named(session: ClientSession) -> None:
     """Read the configuration file's path in the answer to `initialize`."""
     path = result_of(await session.initialize()).get("globalConfigPath")
     if path is None:
@@ -143,11 +142,11 @@ async def the_user_s_configuration_is_named(harness: Harness, session: ClientSes
         PurePosixPath(path).is_absolute() or PureWindowsPath(path).is_absolute()
     )
     expected = "an absolute path of the configuration file"
-    harness.check("FIELD:InitializeResponse.globalConfigPath", is_right, expected, path)
+    session.check("FIELD:InitializeResponse.globalConfigPath", is_right, expected, path)
 
 
 @case("FIELD:ChatForkParams.*", "FIELD:ChatForkResponse.*", since=CURRENT, fresh=True)
-async def a_chat_is_forked(harness: Harness, session: ClientSession) -> None:
+async def a_chat_is_forked(session: ClientSession) -> None:
     """Fork a chat before its last prompt."""
     chat = await chat_with_turns(session, reply("one"), reply("two"))
     forked = await request_result(session, "chat/fork", chatId=chat.id, contentId=content_id(chat))
@@ -157,7 +156,7 @@ async def a_chat_is_forked(harness: Harness, session: ClientSession) -> None:
     )
     is_right = forked.get("chatId") == opened.params.get("chatId")
     expected = f"the id of the copy, {opened.params.get('chatId')!r}"
-    harness.check("FIELD:ChatForkResponse.chatId", is_right, expected, forked)
+    session.check("FIELD:ChatForkResponse.chatId", is_right, expected, forked)
 
 
 @case(
@@ -167,7 +166,7 @@ async def a_chat_is_forked(harness: Harness, session: ClientSession) -> None:
     since=CURRENT,
     fresh=True,
 )
-async def a_chat_is_prompted_inline(harness: Harness, session: ClientSession) -> None:
+async def a_chat_is_prompted_inline(session: ClientSession) -> None:
     """Prompt inline: a new chat that knows another one and does not show it."""
     source = await chat_with_turns(session, reply("one"))
     inline = session.chat(reply("two"), reply("three"))
@@ -180,9 +179,9 @@ async def a_chat_is_prompted_inline(harness: Harness, session: ClientSession) ->
     await inline.finished(2)
     texts = "".join(str(each.get("text")) for each in inline.of("text"))
     expected = "the new turn only, without the other chat's texts"
-    harness.check("FIELD:ChatInlinePromptParams.sourceChatId", "one" not in texts, expected, texts)
+    session.check("FIELD:ChatInlinePromptParams.sourceChatId", "one" not in texts, expected, texts)
     sent = conversation(inline.model.first.body)
-    harness.check(
+    session.check(
         "FIELD:ChatInlinePromptParams.sourceChatId",
         source.prompts[0] in sent,
         f"the other chat's prompt {source.prompts[0]!r} in the request",
@@ -192,11 +191,11 @@ async def a_chat_is_prompted_inline(harness: Harness, session: ClientSession) ->
     kinds = {each.get("id"): each.get("kind") for each in listed.get("chats", ())}
     is_right = (kinds.get(inline.id), kinds.get(source.id)) == ("inline", None)
     expected = "the kind inline for the inline chat only"
-    harness.check("FIELD:ChatSummary.kind", is_right, expected, kinds)
+    session.check("FIELD:ChatSummary.kind", is_right, expected, kinds)
 
 
 @case("FIELD:ChatRollbackParams.*", "VALUE:ChatRollbackInclude=*", since=CURRENT)
-async def a_chat_is_rolled_back(harness: Harness, session: ClientSession) -> None:
+async def a_chat_is_rolled_back(session: ClientSession) -> None:
     """Roll back the last turn."""
     chat = await chat_with_turns(session, reply("one"), reply("two"))
     place = {"chatId": chat.id, "contentId": content_id(chat)}
@@ -204,14 +203,14 @@ async def a_chat_is_rolled_back(harness: Harness, session: ClientSession) -> Non
 
 
 @case("FIELD:ChatClearParams.*", "FIELD:ChatClearedParams.*", since=CURRENT)
-async def a_chat_is_cleared(harness: Harness, session: ClientSession) -> None:
+async def a_chat_is_cleared(session: ClientSession) -> None:
     """Clear all messages of a chat."""
     chat = await chat_with_turns(session, reply("one"), reply("two"))
     await request_result(session, "chat/clear", chatId=chat.id, messages=True)
     message = await session.wait_for("chat/cleared", expected="chat/cleared")
     is_right = message.params.get("messages") is True
     expected = "messages true in chat/cleared"
-    harness.check("FIELD:ChatClearedParams.messages", is_right, expected, message.params)
+    session.check("FIELD:ChatClearedParams.messages", is_right, expected, message.params)
 
 
 @case(
@@ -220,7 +219,7 @@ async def a_chat_is_cleared(harness: Harness, session: ClientSession) -> None:
     needs="model",
     since=CURRENT,
 )
-async def a_turn_is_steered(harness: Harness, session: ClientSession) -> None:
+async def a_turn_is_steered(session: ClientSession) -> None:
     """Steer a running turn, and remove the steering message."""
     chat = session.chat(reply("one", wait("go")), reply("two"))
     await chat.prompt("Hi.")
@@ -233,14 +232,14 @@ async def a_turn_is_steered(harness: Harness, session: ClientSession) -> None:
 
 
 @case("FIELD:ChatQueryFiles*", needs="contexts", since=CURRENT, handshake=False)
-async def files_are_found(harness: Harness, session: ClientSession) -> None:
+async def files_are_found(session: ClientSession) -> None:
     """Query for a file by a part of its name."""
     path = session.root / "a-needle.txt"
     path.touch()
     await session.handshake()
     result = await request_result(session, "chat/queryFiles", chatId="c", query="needle")
     paths = [each.get("path") for each in result.get("files", ())]
-    harness.check(
+    session.check(
         "FIELD:ChatQueryFilesResponse.files", str(path) in paths, f"{path} in the list", paths
     )
 
@@ -252,7 +251,7 @@ async def files_are_found(harness: Harness, session: ClientSession) -> None:
     "FIELD:WorkspaceDidChangeWorkspaceFoldersParams.*", "W-11h", since=CURRENT,
     fresh=True,
 )  # fmt: skip
-async def newer_clients_say_more(harness: Harness, session: ClientSession) -> None:
+async def newer_clients_say_more(session: ClientSession) -> None:
     """Select for one chat, prompt with every member, and add a folder."""
     chat = session.chat(reply("I see."))
     chat_params = {"chatId": chat.id}
@@ -262,7 +261,7 @@ async def newer_clients_say_more(harness: Harness, session: ClientSession) -> No
     update = await session.until(partial(_has_variants, chat), expected="the variants of the model")
     listed = update.params["chat"]
     is_right = listed.get("selectVariant", "missing") in (None, *listed["variants"])
-    harness.check("W-11h", is_right, "a selectVariant from the list of variants, or null", listed)
+    session.check("W-11h", is_right, "a selectVariant from the list of variants, or null", listed)
     await session.notify("chat/selectedAgentChanged", {**chat_params, "agent": "plan"})
     other = session.wire.directories.home / "other"
     other.mkdir()
@@ -273,8 +272,7 @@ async def newer_clients_say_more(harness: Harness, session: ClientSession) -> No
         {"type": "text", "label": "pasted", "content": "a text from elsewhere"},
         {"type": "image", "mediaType": "image/png", "base64": PIXEL},
     ]
-    await chat.prompt("Look.", agent="plan", variant="x", trust=False, contexts=contexts)
-    await chat.finished()
+    await chat.take_turn("Look.", agent="plan", variant="x", trust=False, contexts=contexts)
 
 
 def _has_variants(chat: ChatSession, received: ReceivedMessage) -> bool:
@@ -284,13 +282,13 @@ def _has_variants(chat: ChatSession, received: ReceivedMessage) -> bool:
 
 
 @case("FIELD:Provider*", "FIELD:LoginMethod.*", "VALUE:Provider*", since=CURRENT, fresh=True)
-async def providers_are_listed(harness: Harness, session: ClientSession) -> None:
+async def providers_are_listed(session: ClientSession) -> None:
     """List the providers, and log in and out of one."""
     listed = await request_result(session, "providers/list")
     ids = [each.get("id") for each in listed.get("providers", ())]
-    is_right = "conformance" in ids or not harness.target.takes_config
+    is_right = "conformance" in ids or not session.target.takes_config
     expected = "the configured provider in the list"
-    harness.check("FIELD:ProvidersListResult.providers", is_right, expected, ids)
+    session.check("FIELD:ProvidersListResult.providers", is_right, expected, ids)
     for each in listed.get("providers", ()):
         methods = (each.get("login") or {}).get("methods") or ()
         if any(method.get("key") == "api-key" for method in methods):
@@ -310,9 +308,7 @@ async def providers_are_listed(harness: Harness, session: ClientSession) -> None
     "FIELD:ServerResource.*", since=CURRENT, seconds=40,
     fresh=True,
 )  # fmt: skip
-async def mcp_servers_are_added_changed_and_removed(
-    harness: Harness, session: ClientSession
-) -> None:
+async def mcp_servers_are_added_changed_and_removed(session: ClientSession) -> None:
     """Add, update, disable, enable and remove an MCP server."""
     mine = program()
     added = {"name": "mine", "env": {"ANY": "1"}, "disabled": False, "scope": "global", **mine}
@@ -335,7 +331,7 @@ async def mcp_servers_are_added_changed_and_removed(
     "FIELD:Range*", "FIELD:ChatAskQuestion*", since=CURRENT,
     fresh=True, initialize=CAPABLE_CLIENT,
 )  # fmt: skip
-async def the_editor_and_its_user_are_asked(harness: Harness, session: ClientSession) -> None:
+async def the_editor_and_its_user_are_asked(session: ClientSession) -> None:
     """Look up a definition and its references, and ask the user a question."""
     path = session.root / "a.py"
     path.write_text("import this\nname = 1\nname\n")
@@ -358,7 +354,7 @@ async def the_editor_and_its_user_are_asked(harness: Harness, session: ClientSes
 
 
 @case("FIELD:Completion*", since=CURRENT)
-async def a_line_is_completed(harness: Harness, session: ClientSession) -> None:
+async def a_line_is_completed(session: ClientSession) -> None:
     """Request an inline completion."""
     place = {"line": 1, "character": 5}
     await request_result(
@@ -367,7 +363,7 @@ async def a_line_is_completed(harness: Harness, session: ClientSession) -> None:
 
 
 @case("FIELD:Rewrite*", "VALUE:Rewrite*", since=CURRENT)
-async def a_text_is_rewritten(harness: Harness, session: ClientSession) -> None:
+async def a_text_is_rewritten(session: ClientSession) -> None:
     """Request the rewrite of a selection."""
     chat = session.chat(reply("y = 1"))
     params = {

@@ -12,7 +12,6 @@ from typing import Any, Final
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.chat_session import ChatSession
-from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.model import AnswersWith, bare_name
 from eca_protocol.testing.conformance.server.reading import (
     all_text,
@@ -53,9 +52,7 @@ OPTIONAL: Final[Mapping[str, frozenset[str]]] = {
 @case(
     "TOOL-1", "W-30b", "ARROW:chat-tool-call-2", "ARROW:chat-tool-call-4", needs="native-tools"
 )  # fmt: skip
-async def a_call_is_announced_while_the_model_still_writes(
-    harness: Harness, session: ClientSession
-) -> None:
+async def a_call_is_announced_while_the_model_still_writes(session: ClientSession) -> None:
     """Hold the model's answer back after a text and a tool call."""
     session.tool(READ)
     path = session.file("told.txt", "to be read\n")
@@ -67,7 +64,7 @@ async def a_call_is_announced_while_the_model_still_writes(
     await chat.prompt("Look at the file.")
     await chat.model.wait_for_gate("end")
     names = offered_tools(chat.model.first.body)
-    harness.check("ARROW:chat-tool-call-2", bool(names), "tools in the request to the model", names)
+    session.check("ARROW:chat-tool-call-2", bool(names), "tools in the request to the model", names)
     with contextlib.suppress(Unmet):
         await session.until_holds(
             lambda: any(each.get("argumentsText") for each in chat.of("toolCallPrepare")),
@@ -79,15 +76,15 @@ async def a_call_is_announced_while_the_model_still_writes(
     pieces = [str(each.get("argumentsText", "")) for each in chat.of("toolCallPrepare")]
     if not pieces:
         raise Unmet("`toolCallPrepare` of the call")
-    harness.check(
+    session.check(
         "TOOL-1", early, "toolCallPrepare before the model's answer ends", f"{early} of them"
     )
     expected = f"pieces of argumentsText that join to {arguments}"
-    harness.check("W-30b", _is_json("".join(pieces), run.get("arguments")), expected, pieces)
+    session.check("W-30b", _is_json("".join(pieces), run.get("arguments")), expected, pieces)
     await chat.finished()
     is_right = chat.assistant_text.startswith("I look.")
     expected = "the text that precedes the call"
-    harness.check("ARROW:chat-tool-call-4", is_right, expected, chat.assistant_text)
+    session.check("ARROW:chat-tool-call-4", is_right, expected, chat.assistant_text)
 
 
 def _is_json(text: str, value: Any) -> bool:
@@ -98,7 +95,7 @@ def _is_json(text: str, value: Any) -> bool:
 
 
 @case("TOOL-7", "TOOL-12", "W-33a", *WATCHED, needs="native-tools")
-async def files_are_read(harness: Harness, session: ClientSession) -> None:
+async def files_are_read(session: ClientSession) -> None:
     """Read an existing file, and a missing one."""
     session.tool(READ)
     path = session.file("read.txt", "the text of the file\n")
@@ -118,10 +115,10 @@ async def files_are_read(harness: Harness, session: ClientSession) -> None:
         and bool(texts[1].strip())
     )
     expected = "the file's text, then an error with a reason, both with totalTimeMs"
-    harness.check("TOOL-7", is_right, expected, ends_of_calls)
+    session.check("TOOL-7", is_right, expected, ends_of_calls)
     summary = [each.get("summary") for each in chat.of("toolCallRun")]
-    harness.check("TOOL-12", all(summary), "a summary of each call", summary)
-    harness.record_pass("W-33a", *WATCHED)
+    session.check("TOOL-12", all(summary), "a summary of each call", summary)
+    session.record_pass("W-33a", *WATCHED)
 
 
 async def approve_all(chat: ChatSession) -> None:
@@ -154,16 +151,14 @@ async def take_approved_turn(
 
 
 @case("W-30h", needs="native-tools")
-async def two_calls_of_one_answer_are_announced_one_after_the_other(
-    harness: Harness, session: ClientSession
-) -> None:
+async def two_calls_of_one_answer_are_announced_one_after_the_other(session: ClientSession) -> None:
     """Read two files in one answer, whose calls are interleaved."""
     session.tool(READ)
     names = ("one.txt", "two.txt")
     files = [session.file(name, f"text of {name}\n") for name in names]
     arguments = [json.dumps({"path": str(path)}) for path in files]
     both = calls(*[(READ, {"path": str(path)}) for path in files])
-    is_plain = harness.target.api == "openai-chat"
+    is_plain = session.target.api == "openai-chat"
     chat = await take_approved_turn(
         session,
         "Read both.",
@@ -172,13 +167,11 @@ async def two_calls_of_one_answer_are_announced_one_after_the_other(
     )
     if len(chat.runs) != len(files):
         raise Unmet("two calls", len(chat.runs))
-    harness.record_pass("W-30h")
+    session.record_pass("W-30h")
 
 
 @case("ARROW:chat-tool-call-11", needs="native-tools")
-async def each_result_of_one_answer_reaches_the_model(
-    harness: Harness, session: ClientSession
-) -> None:
+async def each_result_of_one_answer_reaches_the_model(session: ClientSession) -> None:
     """Read three files in one answer."""
     session.tool(READ)
     names = [f"{name}-of-three.txt" for name in ("one", "two", "three")]
@@ -195,7 +188,7 @@ async def each_result_of_one_answer_reaches_the_model(
     missing = [name for name in names if not any(f"text of {name}" in each for each in results)]
     expected = "the result of each of three calls in the next request"
     got = f"no result: {missing}; {results}"
-    harness.check("ARROW:chat-tool-call-11", not missing, expected, got)
+    session.check("ARROW:chat-tool-call-11", not missing, expected, got)
 
 
 def _interleaved_calls(arguments: Sequence[str], request: ReceivedRequest) -> Reply:
@@ -221,9 +214,7 @@ _PIECE: Final = 40  # characters
 
 
 @case("W-30e", "W-30c", needs="native-tools")
-async def what_cannot_be_called_is_called_with_an_error(
-    harness: Harness, session: ClientSession
-) -> None:
+async def what_cannot_be_called_is_called_with_an_error(session: ClientSession) -> None:
     """Call an unknown tool, and one with malformed arguments."""
     session.tool(READ)
     for tool, arguments in (
@@ -235,13 +226,13 @@ async def what_cannot_be_called_is_called_with_an_error(
         closed = chat.call_ends
         is_right = [(each["type"], each.get("error")) for each in closed] == [("toolCalled", True)]
         expected = f"exactly one toolCalled, with an error, for {tool} {arguments}"
-        harness.check("W-30e", is_right, expected, closed)
+        session.check("W-30e", is_right, expected, closed)
         run_arguments = [each.get("arguments") for each in chat.runs]
-        harness.check("W-30c", run_arguments == [{}], "arguments {} in toolCallRun", run_arguments)
+        session.check("W-30c", run_arguments == [{}], "arguments {} in toolCallRun", run_arguments)
 
 
 @case("TOOL-13", "W-35a", needs="native-tools")
-async def a_file_change_is_shown(harness: Harness, session: ClientSession) -> None:
+async def a_file_change_is_shown(session: ClientSession) -> None:
     """Write a file, and edit a line of another."""
     session.tool(WRITE)
     session.tool(EDIT)
@@ -261,7 +252,7 @@ async def a_file_change_is_shown(harness: Harness, session: ClientSession) -> No
     if len(details) != 2:
         raise Unmet("two calls", len(details))
     counts = [(each.get("linesAdded"), each.get("linesRemoved")) for each in details]
-    harness.check(
+    session.check(
         "TOOL-13",
         [each.get("type") for each in details] == ["fileChange"] * 2
         and [each.get("path") for each in details] == [str(new_file), str(path)]
@@ -270,11 +261,11 @@ async def a_file_change_is_shown(harness: Harness, session: ClientSession) -> No
         f"fileChange of {new_file} and {path}, a diff, line counts (3, 0) and (1, 1)",
         details,
     )
-    harness.record_pass("W-35a")
+    session.record_pass("W-35a")
 
 
 @case("W-38b", needs="native-tools")
-async def an_edit_that_cannot_be_done_says_why(harness: Harness, session: ClientSession) -> None:
+async def an_edit_that_cannot_be_done_says_why(session: ClientSession) -> None:
     """Edit a text that is not in the file, and one that occurs seventeen times."""
     session.tool(EDIT)
     path = session.file("edited.txt", "other\n" * 20 + "same\n" * 17)
@@ -285,7 +276,7 @@ async def an_edit_that_cannot_be_done_says_why(harness: Harness, session: Client
         if original == "same" and end.get("error") is False:
             continue
         reason = _PATH.sub("", all_text(end.get("outputs")))
-        harness.check(
+        session.check(
             "W-38b",
             end.get("error") is True and re.search(why, reason),
             "an error with a reason" + (" and the number of matches" if original == "same" else ""),
@@ -299,7 +290,7 @@ _CUT = re.compile(r"\d+ bytes left out")
 
 
 @case("W-6b", "W-38a", needs="native-tools")
-async def a_long_output_is_cut_and_says_so(harness: Harness, session: ClientSession) -> None:
+async def a_long_output_is_cut_and_says_so(session: ClientSession) -> None:
     """Run a command that writes two megabytes."""
     session.tool(SHELL)
     chat = await take_approved_turn(
@@ -309,28 +300,26 @@ async def a_long_output_is_cut_and_says_so(harness: Harness, session: ClientSess
     if "1\n2\n3\n" not in output:
         raise Unmet("an output with the first numbers", output[:200])
     whole = str(LONG) in output and str(LONG // 2) in output
-    harness.check(
+    session.check(
         "W-6b", not whole, "an output that was cut", "the whole output" if whole else "a cut output"
     )
     if whole:
-        harness.record_pass("W-38a")  # nothing was cut, so nothing had to be said
+        session.record_pass("W-38a")  # nothing was cut, so nothing had to be said
         return
     mark = _CUT.search(output)
-    harness.check("W-38a", mark is not None, "... cut, N bytes left out ...", output)
+    session.check("W-38a", mark is not None, "... cut, N bytes left out ...", output)
 
 
 @case("W-33c", "W-33f", "W-35b")
-async def native_tools_have_the_names_that_people_configure(
-    harness: Harness, session: ClientSession
-) -> None:
+async def native_tools_have_the_names_that_people_configure(session: ClientSession) -> None:
     """Compare the announced tools with those offered to the model."""
-    listed = listed_tools(session)
+    listed = session.native_tools
     reserved = (
-        set() if harness.edition is Revision.CURRENT else {"task"}
+        set() if session.edition is Revision.CURRENT else {"task"}
     )  # the watcher reserves this name
     names_taken = reserved & set(map(bare_name, listed))
-    harness.check("W-35b", not names_taken, "no tool named task", names_taken or "none")
-    may_be_brief = harness.target.personality.loses_large_frames
+    session.check("W-35b", not names_taken, "no tool named task", names_taken or "none")
+    may_be_brief = session.target.personality.loses_large_frames
     deviating = {
         name: arguments
         for name, tool in listed.items()
@@ -338,12 +327,12 @@ async def native_tools_have_the_names_that_people_configure(
         and (arguments or not may_be_brief)
         and _deviates(bare_name(name), arguments)
     }
-    harness.check("W-33f", not deviating, "the parameter names of upstream's tools", deviating)
+    session.check("W-33f", not deviating, "the parameter names of upstream's tools", deviating)
     chat = await session.take_turn("Hi.", reply("Hi."))
     without_prefix = [each for each in offered_tools(chat.model.first.body) if each in NEEDED]
-    if harness.edition <= Revision.R2025_10:
+    if session.edition <= Revision.R2025_10:
         without_prefix += [name for name in listed if name in NEEDED]
-    harness.check("W-33c", not without_prefix, "names with the prefix eca_", without_prefix)
+    session.check("W-33c", not without_prefix, "names with the prefix eca_", without_prefix)
 
 
 def _properties(tool: Mapping[str, Any]) -> set[str] | None:
@@ -360,28 +349,13 @@ def _deviates(tool: str, arguments: set[str]) -> bool:
     return not needed <= arguments or bool(optional - arguments and arguments - needed - optional)
 
 
-def listed_tools(session: ClientSession) -> Mapping[str, Mapping[str, Any]]:
-    """Return the native tools by name, as announced last."""
-    announced = [
-        received.params.get("tools")
-        for received in session.wire.recorder.messages
-        if received.method == "tool/serverUpdated" and received.params.get("type") == "native"
-    ]
-    tools = announced[-1] if announced and isinstance(announced[-1], list) else ()
-    return {
-        str(tool["name"]): tool for tool in tools if isinstance(tool, Mapping) and "name" in tool
-    }
-
-
 @case("W-33d", since=Revision.CURRENT, needs="native-tools")
-async def contents_have_the_names_without_a_prefix_in_current(
-    harness: Harness, session: ClientSession
-) -> None:
+async def contents_have_the_names_without_a_prefix_in_current(session: ClientSession) -> None:
     """Read a file, and compare the names in its contents."""
     session.tool(READ)
     chat = await take_approved_turn(
         session, "Read.", calls((READ, {"path": str(session.workspace / "none")})), reply("Hi.")
     )
     names = {str(each.get("name")) for each in chat.of() if "server" in each}
-    has_prefix = [name for name in (*listed_tools(session), *names) if name.startswith("eca_")]
-    harness.check("W-33d", not has_prefix, "names without the prefix eca_", has_prefix)
+    has_prefix = [name for name in (*session.native_tools, *names) if name.startswith("eca_")]
+    session.check("W-33d", not has_prefix, "names without the prefix eca_", has_prefix)

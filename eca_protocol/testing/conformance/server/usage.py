@@ -10,7 +10,7 @@ import attrs
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.chat_session import ChatSession, Content
-from eca_protocol.testing.conformance.harness import ClientSession, Harness
+from eca_protocol.testing.conformance.harness import ClientSession
 from eca_protocol.testing.conformance.server.reading import calls
 from eca_protocol.testing.conformance.server.tools import approve_all
 from eca_protocol.testing.conformance.target import OTHER_MODEL
@@ -29,9 +29,8 @@ def reply_with_usage(prompt: int, completion: int) -> Reply:
 
 async def usage_of_turns(chat: ChatSession, *, turns: int = 1, **params: Any) -> list[Content]:
     """Run that many turns; return the usage content of each."""
-    for turn in range(1, turns + 1):
-        await chat.prompt("Hi.", **params)
-        await chat.finished(turn)
+    for _ in range(turns):
+        await chat.take_turn("Hi.", **params)
     usages: list[Content] = list(chat.of("usage"))
     if len(usages) != turns:
         raise Unmet(f"{turns} contents of usage", usages)
@@ -39,9 +38,7 @@ async def usage_of_turns(chat: ChatSession, *, turns: int = 1, **params: Any) ->
 
 
 @case("CHAT-18", "W-27a", needs="model", until=Revision.R2025_10)
-async def tokens_are_counted_both_ways_over_the_chat(
-    harness: Harness, session: ClientSession
-) -> None:
+async def tokens_are_counted_both_ways_over_the_chat(session: ClientSession) -> None:
     """Run two turns of a chat with a title, and one of another chat."""
     other = session.chat(reply_with_usage(100, 7))
     [first_usage] = await usage_of_turns(other)
@@ -49,16 +46,16 @@ async def tokens_are_counted_both_ways_over_the_chat(
     if type(counts) is not int:
         raise Unmet("a number of tokens in `usage`", counts)
     expected = "sessionTokens of at least 107: 100 input and 7 output tokens"
-    harness.check("CHAT-18", counts >= 107, expected, first_usage)
+    session.check("CHAT-18", counts >= 107, expected, first_usage)
     chat = session.chat(reply_with_usage(100, 7), reply_with_usage(100, 7))
     chat.model.title = reply("A title", finish("stop"), usage(5000, 5000))
     totals = [each.get("sessionTokens") for each in await usage_of_turns(chat, turns=2)]
     expected = f"sessionTokens {counts}, then {2 * counts}, without the title's tokens"
-    harness.check("W-27a", totals == [counts, 2 * counts], expected, totals)
+    session.check("W-27a", totals == [counts, 2 * counts], expected, totals)
 
 
 @case("W-27f", "W-27g", since=Revision.CURRENT, needs="native-tools")
-async def the_gauge_moves_with_each_request(harness: Harness, session: ClientSession) -> None:
+async def the_gauge_moves_with_each_request(session: ClientSession) -> None:
     """Run a turn of two requests, and one of one request, in a chat with a title."""
     session.tool("read_file")
     read_call = calls(("read_file", {"path": str(session.workspace)}))
@@ -68,20 +65,17 @@ async def the_gauge_moves_with_each_request(harness: Harness, session: ClientSes
     await chat.prompt("Hi.")
     await approve_all(chat)
     usages = [each.get("sessionTokens") for each in chat.of("usage")]
-    harness.check("W-27g", len(usages) == 2, "one usage after each of two requests", usages)
-    await chat.prompt("Hi.")
-    await chat.finished(2)
+    session.check("W-27g", len(usages) == 2, "one usage after each of two requests", usages)
+    await chat.take_turn("Hi.")
     usages = [each.get("sessionTokens") for each in chat.of("usage")]
     expected = [1070, 1107, 107][-len(usages) :]
-    harness.check(
+    session.check(
         "W-27f", usages == expected, f"sessionTokens {expected}, each of one request", usages
     )
 
 
 @case("CHAT-19", "CHAT-20", "W-27b", "W-27c", "W-27d", needs="config")
-async def costs_and_limits_are_sent_where_they_are_known(
-    harness: Harness, session: ClientSession
-) -> None:
+async def costs_and_limits_are_sent_where_they_are_known(session: ClientSession) -> None:
     """Use a model with a configured price and limits, and one without."""
     first, second = await usage_of_turns(
         session.chat(reply_with_usage(100, 50), reply_with_usage(100, 50)), turns=2
@@ -94,22 +88,22 @@ async def costs_and_limits_are_sent_where_they_are_known(
             if cost is not None and _amount(cost) != expected_cost
         ]
         expected = "a cost of 0.20 for each message and 0.40 for the chat"
-        harness.check("CHAT-19", not wrong, expected, costs)
-        harness.record_pass("W-27d")
+        session.check("CHAT-19", not wrong, expected, costs)
+        session.record_pass("W-27d")
     else:
         for row in ("CHAT-19", "W-27d"):
-            harness.not_applicable(row, "It does not know what a model costs.")
-    harness.record_pass("W-27b")
+            session.not_applicable(row, "It does not know what a model costs.")
+    session.record_pass("W-27b")
     limit = first.get("limit")
     if limit is None:
-        harness.not_applicable("CHAT-20", "It does not know a model's limits.")
+        session.not_applicable("CHAT-20", "It does not know a model's limits.")
     elif not (isinstance(limit, Mapping) and LIMIT.keys() - limit.keys()):
-        harness.check("CHAT-20", limit == LIMIT, f"the limit {LIMIT}", first)
+        session.check("CHAT-20", limit == LIMIT, f"the limit {LIMIT}", first)
     [unlimited] = await usage_of_turns(session.chat(reply_with_usage(100, 50)), model=OTHER_MODEL)
     is_incomplete = (
         "limit" in unlimited and None in (unlimited["limit"] or {"context": None}).values()
     )
-    harness.check("W-27c", not is_incomplete, "both limits or none", unlimited)
+    session.check("W-27c", not is_incomplete, "both limits or none", unlimited)
 
 
 def _amount(cost: object) -> float | None:

@@ -21,7 +21,7 @@ from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.recorder import ReceivedMessage
 from eca_protocol.testing.conformance.run import Run
 from eca_protocol.testing.conformance.server import CHAPTERS, RUN_ORDER
-from eca_protocol.testing.conformance.suite import open_suite, run_suite
+from eca_protocol.testing.conformance.suite import ServerSuite, run_suite
 from eca_protocol.testing.conformance.target import MODEL, Target
 from eca_protocol.testing.conformance.verdicts import NotApplicable, Unmet
 from eca_protocol.testing.script import reply, wait
@@ -261,7 +261,7 @@ async def test_what_the_watcher_sees_is_found_whatever_the_case_looks_at():
 
 @pytest.mark.parametrize("anyio_backend", ["trio", "asyncio"])
 async def test_seats_at_one_server_hear_only_what_concerns_them():
-    async with open_suite(REFERENCE) as suite:
+    async with ServerSuite.opened(REFERENCE) as suite:
         harness = suite.harness("here")
         async with harness.session() as one, harness.session() as two:
             assert one.wire is two.wire

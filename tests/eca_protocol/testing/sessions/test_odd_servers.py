@@ -16,9 +16,9 @@ from eca_protocol.testing.sessions import session
 from eca_protocol.testing.sessions.__main__ import Progress, main
 from eca_protocol.testing.sessions.model import ScriptedModel
 from eca_protocol.testing.sessions.replaying import script_of
-from eca_protocol.testing.sessions.rules import Rules
 from eca_protocol.testing.sessions.run import Run
 from eca_protocol.testing.sessions.signatures import Signatures
+from eca_protocol.testing.sessions.state import State
 from eca_protocol.testing.sessions.wire import Violation
 
 CONTENT = {"method": "chat/contentReceived"}
@@ -33,26 +33,23 @@ def model() -> Iterator[ScriptedModel]:
 
 
 @pytest.mark.parametrize(
-    ("message", "row"),
+    "message",
     [
-        ({"id": [1], "result": None}, "W-2b"),
-        ({"id": 1, "error": "no"}, "BASE-19"),
-        ({"id": 1, "result": None}, "FIELD:ChatPromptResponse.chatId"),
-        ({"id": 1, "result": {"chatId": []}}, "FIELD:ChatPromptResponse.chatId"),
-        (CONTENT, "FIELD:ChatContentReceivedParams.chatId"),
-        ({**CONTENT, "params": {"content": PROGRESS}}, "FIELD:ChatContentReceivedParams.chatId"),
-        ({**CONTENT, "params": {"chatId": "c"}}, "FIELD:ChatContentReceivedParams.content"),
-        (
-            {**CONTENT, "params": {"chatId": "c", "content": {"type": {}}}},
-            "FIELD:ChatContentReceivedParams.content",
-        ),
+        {"id": [1], "result": None},
+        {"id": 1, "error": "no"},
+        {"id": 1, "result": {"chatId": []}},
+        CONTENT,
+        {**CONTENT, "params": {"content": PROGRESS}},
+        {**CONTENT, "params": {"chatId": "c", "content": {"type": {}}}},
     ],
 )
-def test_a_malformed_message_is_a_violation(model, message, row):
-    rules = Rules(model, draft=False)
-    rules.on_sent({"id": 1, "method": "chat/prompt", "params": {"message": "mark-1"}})
-    with pytest.raises(Violation, match=row):
-        rules.on_received(message)
+def test_a_malformed_message_starts_and_ends_nothing(model, message):
+    state = State(model, draft=False)
+    state.expect(1, "any")
+    prompt = {"chatId": "c", "message": "mark-1"}
+    state.on_sent({"id": 1, "method": "chat/prompt", "params": prompt})
+    state.on_received(message)
+    assert not any(turn.text or turn.calls for _, turn in state.running())
 
 
 def test_a_server_gets_the_variables_of_the_caller_but_no_secrets(monkeypatch, capfd):
@@ -130,16 +127,25 @@ PROMPT = {"id": 1, "method": "chat/prompt", "params": {"chatId": "c", "message":
 
 @pytest.mark.parametrize("has_request", [False, True])
 def test_a_server_with_a_model_of_its_own_is_not_blamed_for_its_words(model, has_request):
-    rules = Rules(model, draft=False)
+    state = State(model, draft=False)
     model.replies["mark-1"] = [[{"text": "Scripted."}]]
     if has_request:
         model.request_counts["mark-1"] = 1
     params = {"chatId": "c", "message": "mark-1"}
-    rules.on_sent({"id": 1, "method": "chat/prompt", "params": params})
-    rules.on_received(content("mark-1", role="user"))
-    rules.on_received(content("Its own."))
+    state.on_sent({"id": 1, "method": "chat/prompt", "params": params})
+    state.on_received(content("mark-1", role="user"))
+    state.on_received(content("Its own."))
     with pytest.raises(Violation, match="CHAT-12") if has_request else contextlib.nullcontext():
-        rules.on_received(END)
+        state.on_received(END)
+
+
+def test_contents_come_for_opened_chats_only(model):
+    state = State(model, draft=False)
+    params = {"chatId": "c", "message": "mark-1"}
+    state.on_sent({"id": 1, "method": "chat/prompt", "params": params})
+    state.on_received(content(chatId="c"))
+    with pytest.raises(Violation, match="CHAT-11"):
+        state.on_received(content(chatId="other"))
 
 
 @pytest.mark.parametrize(

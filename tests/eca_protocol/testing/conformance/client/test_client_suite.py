@@ -16,9 +16,10 @@ from eca_protocol.testing.conformance.cases import Case
 from eca_protocol.testing.conformance.client.client_run import SERVER, run_client
 from eca_protocol.testing.conformance.client.oddities import MoreAfterTheEnd
 from eca_protocol.testing.conformance.client.scripted_server import ScriptedServer
-from eca_protocol.testing.conformance.client.suite import UNTESTABLE, client_cases, run_client_suite
+from eca_protocol.testing.conformance.client.suite import UNTESTABLE, ClientSuite, client_cases
 from eca_protocol.testing.conformance.duplicates import CLIENT_DUPLICATES
 from eca_protocol.testing.conformance.run import Run, binds
+from eca_protocol.testing.conformance.suite import run_suite
 from eca_protocol.testing.conformance.target import Directories, Target
 from eca_protocol.testing.requirements import REQUIREMENTS
 
@@ -57,7 +58,7 @@ def small_client(fault: str = "") -> Target:
 
 
 def judge(target: Target, cases: Iterable[Case] | None = None) -> Run:
-    return anyio.run(lambda: run_client_suite(target, cases=cases), backend="trio")
+    return anyio.run(lambda: run_suite(target, kind=ClientSuite, cases=cases), backend="trio")
 
 
 def broken(run: Run) -> set[str]:
@@ -135,12 +136,11 @@ def test_a_client_may_take_its_time_to_refuse() -> None:
 
 
 @pytest.mark.long
-def test_a_client_that_starts_slowly_has_more_time_for_each_case() -> None:
-    target = small_client("slow to start and to refuse")
-    run_result = anyio.run(
-        lambda: run_client_suite(target, cases=about("W-2b"), seconds_per_case=4), backend="trio"
-    )
-    assert not broken(run_result)
+def test_a_client_that_starts_slowly_has_more_time_for_each_case(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ClientSuite, "seconds_per_case", 4)
+    assert not broken(judge(small_client("slow to start and to refuse"), about("W-2b")))
 
 
 def test_a_client_that_never_initializes_is_not_blamed_for_requests_that_it_never_got() -> None:

@@ -148,9 +148,7 @@ MUTANTS = {
     ),
     "BASE-6": Filter(at("frame", lambda data: b'"text": "Calling tool"' in data), in_characters),
     "BASE-2": Filter(
-        at("chunk", lambda data: len(data) == 1).when(
-            lambda _, s: s._wire._length is None and not s._wire._buffer
-        ),
+        at("chunk", lambda data: len(data) == 1).when(comes_first),
         drop,
     ),
     "BASE-5": Filter(
