@@ -83,6 +83,11 @@ def typed_from_now_on(lines: list[bytes], server: Filtered) -> list[bytes]:
     return lines
 
 
+def comes_first(data: bytes, server: Filtered) -> bool:
+    """Return whether bytes come in front of a message."""
+    return server._wire._length is None and not server._wire._buffer
+
+
 def first_keys(body: bytes) -> bytes:
     """Write the first of duplicate keys last."""
     try:
