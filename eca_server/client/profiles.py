@@ -111,6 +111,8 @@ class ClientProfile:
         forgets_announcements: whether its page, when loaded late or again, knows only the last
             `config/updated`, no servers and no jobs.
         names_agent: its name of the built-in agent that is not `plan` (W-28).
+        names_no_agent: whether its prompts name no agent although people write them; the prompts of
+            other such clients are those of programs.
         rejection_ends_turn: whether the turn ends after the user has rejected a call, since the
             next prompt is the user's answer to the model (W-31); only in CURRENT.
         logs_messages: whether `$/showMessage` is logged, too; false where the client prints it to
@@ -130,6 +132,7 @@ class ClientProfile:
     joins_arguments: bool = False
     forgets_announcements: bool = False
     names_agent: str = "agent"
+    names_no_agent: bool = False
     rejection_ends_turn: bool = False
     logs_messages: bool = True
 
@@ -191,6 +194,7 @@ _NEOVIM = ClientProfile(
     ),
     display=Display(shows_messages=False, shows_one_text=True),
     first_positions=_ZERO_BASED,
+    names_no_agent=True,
 )
 
 # The plugins built on the shared web page drop `$/showMessage`, as Neovim's does (W-15); the page

@@ -185,17 +185,24 @@ def test_the_gauge_shows_what_the_last_request_took_of_the_context(start_server,
         assert usage["contextBreakdown"]["contextLimit"] == 1_000_000
 
 
+@pytest.mark.parametrize(
+    ("hello", "sent"),
+    [
+        (EMACS, b'"request-id":0,"model":"simulator/echo","agent":"agent"'),
+        (NEOVIM, b'"requestId":"1795949317"'),
+    ],
+    ids=["Emacs", "Neovim"],
+)
 def test_without_a_model_the_first_answer_of_a_chat_says_how_to_configure_one(
-    start_server, tmp_path
+    start_server, tmp_path, hello, sent
 ):
     server = start_server(cwd=tmp_path)
-    begin(server, EMACS, tmp_path / "project")
+    begin(server, hello, tmp_path / "project")
     prompt = b"""{"jsonrpc":"2.0","method":"chat/prompt","id":%d,"params":{"message":"hello",\
-"request-id":0,"chatId":"c","model":"simulator/echo","agent":"agent","contexts":[]}}
-"""
+"chatId":"c","contexts":[],%b}}"""
     hints = []
     for number in (5, 6):
-        answer(server, prompt % number)
+        answer(server, prompt % (number, sent))
         messages = server.expect_finished()
         assert text_of(messages).strip() == "hello"
         hints.append(text_of(messages, "system"))

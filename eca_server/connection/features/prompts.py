@@ -116,7 +116,7 @@ class Prompts(Feature):
         chat.awaits_key_of = None if login is None else login.awaits_key_of
 
         is_unasked = chosen.model == DEFAULT and (
-            not params.model or (_is_an_editors(params) and self._lacks_a_model(chosen))
+            not params.model or (self._is_an_editors(params) and self._lacks_a_model(chosen))
         )
 
         async def body(turn: Turn) -> None:
@@ -135,7 +135,7 @@ class Prompts(Feature):
                 await run_command(name, turn, context)
             else:
                 is_new = not chat.history or _was_answered_by_a_model(chat)
-                if is_new and self._lacks_a_model(target) and _is_an_editors(params):
+                if is_new and self._lacks_a_model(target) and self._is_an_editors(params):
                     turn.report(self._advice_without_a_model())
                 note = self._unknown_agent(chat, params, target)
                 if note and self.session.is_first(f"{chat.id}: {note}"):
@@ -231,6 +231,10 @@ class Prompts(Feature):
             chosen.model == models.selected == models.names[0] == DEFAULT
             and config.default_model is None
         )
+
+    def _is_an_editors(self, params: m.ChatPromptParams) -> bool:
+        """Return whether an editor sent the prompt: most name the agent, programs do not."""
+        return bool(params.agent or params.behavior) or self.session.profile.names_no_agent
 
     def _advice_without_a_model(self) -> str:
         file = self.settings.user_directory / "config.json"
@@ -333,11 +337,6 @@ def _of_chat(chat: Chat, text: str) -> m.ChatPromptParams:
     return m.ChatPromptParams(
         chat_id=chat.id, message=text, model=last.model, variant=last.variant, agent=last.behavior
     )
-
-
-def _is_an_editors(params: m.ChatPromptParams) -> bool:
-    """Return whether an editor sent the prompt: editors name the agent, programs do not."""
-    return bool(params.agent or params.behavior)
 
 
 def _was_answered_by_a_model(chat: Chat) -> bool:
