@@ -221,6 +221,7 @@ DRAFT_SECONDS = 60.0
 
 _BY_NAME = {
     "eca-server chat": _OUR_OWN,
+    "eca-server acp": ClientProfile(names_no_agent=True),
     "Neovim": _NEOVIM,
     "VsCode": attrs.evolve(
         _WEB_PAGE_ZERO_BASED,
