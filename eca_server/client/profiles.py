@@ -159,7 +159,9 @@ _MERGE_SECONDS = 0.03
 # lsp-mode and Flycheck count from 0 there, Flymake counts lines from 1; its sources are named after
 # the functions that made them, such as `eglot-flymake-backend`.
 _EMACS = ClientProfile(
-    writing=Writing(shape=WriteShape(pause_after_answer=0.01), merge_seconds=_MERGE_SECONDS),
+    writing=Writing(
+        shape=WriteShape(pause_after_answer=0.01, limits_values=True), merge_seconds=_MERGE_SECONDS
+    ),
     display=Display(names_changed_files=True, formats_messages=True, shows_one_text=True),
     finishes_deleted=True,
     resends_steers=True,
@@ -172,7 +174,7 @@ _OLD_EMACS = attrs.evolve(
     _EMACS,
     writing=attrs.evolve(
         _EMACS.writing,
-        shape=WriteShape(size=_SMALL_READ, pause_after_answer=0.01, pause_between=0.004),
+        shape=attrs.evolve(_EMACS.writing.shape, size=_SMALL_READ, pause_between=0.004),
         text_limit=1024,
         loses_large_frames=True,
         splits_echo=True,

@@ -212,6 +212,20 @@ def test_without_a_model_the_first_answer_of_a_chat_says_how_to_configure_one(
     assert hints[1] == ""
 
 
+@pytest.mark.parametrize(("hello", "shown"), [(EMACS, "\ufffd"), (VSCODE, "\0")])
+def test_values_that_the_reader_of_emacs_refuses_are_replaced(start_server, tmp_path, hello, shown):
+    server = start_server(cwd=tmp_path)
+    begin(server, hello, tmp_path / "project")
+    answer(server, PROMPT % (5, rb'"say \u0000a \\u0000 \\\u0000"'))
+    assert text_of(server.expect_finished()).strip() == f"{shown}a \\u0000 \\{shown}"
+    numbers = [2**63 - 1, 2**63, -(2**63), -(2**63) - 1, 10**30, 0.1234567890123456789, "9" * 30]
+    call = json.dumps({"path": ".", "max_depth": numbers})
+    answer(server, PROMPT % (6, json.dumps(f"call read_file {call}").encode()))
+    [run] = contents(server.expect_finished(), "toolCallRun")
+    big = [str(each) if shown != "\0" and isinstance(each, int) else each for each in numbers]
+    assert run["arguments"]["max_depth"] == [numbers[0], big[1], numbers[2], *big[3:]]
+
+
 def project_of(tmp_path: Path) -> Path:
     project = tmp_path / "project"
     (project / "app.py").write_text("def run():\n    pass\n\nrun()\n")
