@@ -235,7 +235,8 @@ class Models:
         try:
             self.find(name)
         except BackendError as error:
-            problem = Problem(source="configuration", key=key, message=error.message)
+            message = f"{name}: {error.message}"
+            problem = Problem(source="configuration", key=key, message=message)
             self.problems = (*self.problems, problem)
             return None
         if name not in self.names:

@@ -212,6 +212,19 @@ def test_without_a_model_the_first_answer_of_a_chat_says_how_to_configure_one(
     assert hints[1] == ""
 
 
+def test_a_configuration_that_cannot_be_read_is_named_where_it_lacks(start_server, tmp_path):
+    file = tmp_path / ".config" / "eca" / "config.json"
+    file.parent.mkdir(parents=True)
+    file.write_text('{"providers": {"a" {}}}')
+    server = start_server(cwd=tmp_path)
+    begin(server, EMACS, tmp_path / "project")
+    answer(server, PROMPT.replace(b"/script", b"/echo") % (5, b'"hello"'))
+    hint = text_of(server.expect_finished(), "system")
+    assert hint.startswith("No model is configured, because the configuration cannot be read:")
+    assert f"{file}:1:" in hint
+    assert ": expected" in hint
+
+
 @pytest.mark.parametrize(("hello", "shown"), [(EMACS, "\ufffd"), (VSCODE, "\0")])
 def test_values_that_the_reader_of_emacs_refuses_are_replaced(start_server, tmp_path, hello, shown):
     server = start_server(cwd=tmp_path)

@@ -44,6 +44,11 @@ _NO_MODEL = (
     "`ANTHROPIC_API_KEY` or `OPENAI_API_KEY` where the editor starts, or "
     "configure `providers` in `{}`."
 )
+_UNREADABLE = (
+    "No model is configured, because the configuration cannot be read: {}. This answer comes from "
+    "the built-in `simulator/echo`, which repeats what you write. Correct the file, or send "
+    "`/login`."
+)
 _NO_USABLE_MODEL = (
     "No model can be used yet: {}. This answer comes from the built-in `simulator/echo`, which "
     "repeats what you write. Send `/doctor online` to check keys and addresses, or configure "
@@ -237,6 +242,10 @@ class Prompts(Feature):
         return bool(params.agent or params.behavior) or self.session.profile.names_no_agent
 
     def _advice_without_a_model(self) -> str:
+        loaded = self.settings.loaded
+        broken = {each.name for each in loaded.sources if each.state == "broken"}
+        if unread := [str(each) for each in loaded.problems if each.source in broken]:
+            return _UNREADABLE.format("; ".join(unread))
         file = self.settings.user_directory / "config.json"
         if reasons := self.models.current.reasons_without_a_model:
             return _NO_USABLE_MODEL.format("; ".join(reasons), file)
