@@ -156,7 +156,7 @@ def _traits(group: Any) -> dict[str, Any]:
 def _trait(value: Any) -> str:
     if isinstance(value, WriteShape):
         pauses = f"{value.pause_after_answer * 1000:g}, {value.pause_between * 1000:g} ms"
-        return f"{value.size} bytes; {pauses}"
+        return f"{value.size} bytes; {pauses}{'; limited' * value.limits_values}"
     if isinstance(value, str):
         return f"`{value}`"
     if isinstance(value, tuple):

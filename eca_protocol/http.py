@@ -466,11 +466,14 @@ async def _send(
     first_byte = deadlines.first_byte
     with anyio.CancelScope(deadline=anyio.current_time() + first_byte) as scope:
         while True:
-            connected = False
+            connected, target = False, ""
             started = anyio.current_time()
 
-            async def trace(event: str, _info: Mapping[str, Any]) -> None:
-                nonlocal connected
+            async def trace(event: str, info: Mapping[str, Any]) -> None:
+                nonlocal connected, target
+                if event == "connection.connect_tcp.started":
+                    host = info["host"]
+                    target = f"[{host}]:{info['port']}" if ":" in host else f"{host}:{info['port']}"
                 connected = connected or event.startswith("connection.connect")
                 if event.startswith("http11.send_request_body"):  # each write has its own limit
                     is_sending = event.endswith(".started")
@@ -480,7 +483,7 @@ async def _send(
             try:
                 return await transport.handle_async_request(request)
             except Exception as error:
-                http_error = to_http_error(_httpx(), error, deadlines)
+                http_error = to_http_error(_httpx(), error, deadlines, target=target)
                 if http_error is None:
                     raise
                 is_stale = not connected and anyio.current_time() - started <= STALE

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
@@ -64,8 +65,13 @@ _LIBRARY_ERRORS: tuple[tuple[str, HTTPErrorKind, str], ...] = (
 """The library's exceptions with their kind and message; the first matching class decides."""
 
 
-def to_http_error(library: ModuleType, error: Exception, deadlines: Deadlines) -> HTTPError | None:
-    """Translate an exception of the HTTP library; return None for any other exception."""
+def to_http_error(
+    library: ModuleType, error: Exception, deadlines: Deadlines, *, target: str = ""
+) -> HTTPError | None:
+    """Translate an exception of the HTTP library; return None for any other exception.
+
+    `target`: the address that a connection was made to, with its port.
+    """
     if isinstance(error, library.TimeoutException):
         return _timeout_error(library, error, deadlines)
     if isinstance(error, UnicodeError):
@@ -73,11 +79,11 @@ def to_http_error(library: ModuleType, error: Exception, deadlines: Deadlines) -
     broken = (library.TransportError, OSError)  # httpcore passes on OSError from asyncio's TLS
     for name, kind, message in _LIBRARY_ERRORS:
         if isinstance(error, broken if kind == "broken" else getattr(library, name)):
-            return _error_of_kind(error, kind, message)
+            return _error_of_kind(error, kind, message, target)
     return None
 
 
-def _error_of_kind(error: Exception, kind: HTTPErrorKind, message: str) -> HTTPError:
+def _error_of_kind(error: Exception, kind: HTTPErrorKind, message: str, target: str) -> HTTPError:
     text = str(error) or type(error).__name__
     if kind in {"connect", "broken"} and is_out_of_descriptors(error):
         return HTTPError("resources", f"cannot connect: {NO_DESCRIPTORS}")
@@ -88,13 +94,34 @@ def _error_of_kind(error: Exception, kind: HTTPErrorKind, message: str) -> HTTPE
     if trouble := explain_tls_error(error, is_connecting=kind == "connect"):
         return HTTPError("tls", f"TLS failed: {trouble}")
     match kind:
+        case "connect" if reason := _reason(error):
+            message, text = f"{message} to {target}" if target else message, reason
+        case "broken":
+            text = _reason(error) or str(error)
         case "proxy" if text.startswith("407"):
             kind, message, text = "config", "the proxy requires a login", PROXY_LOGIN
         case "protocol" if text == "illegal request line":  # so h11 calls a control character
             kind, message, text = "config", "the server expects TLS", "use https://"
+        case "protocol" if "complete message body" in text:  # an answer without its end
+            kind, message, text = "broken", "the connection was lost", ""
         case "protocol" if "disconnected" in text or "closed" in text:
             kind, message = "broken", "the connection was lost"
-    return HTTPError(kind, f"{message}: {text}")
+    return HTTPError(kind, f"{message}: {text}" if text else message)
+
+
+def _reason(error: BaseException | None) -> str | None:
+    """Return the system's reason for a failed connection; None: it gave none."""
+    while error is not None:
+        causes = error.exceptions if isinstance(error, BaseExceptionGroup) else (error,)
+        if any(isinstance(each, ConnectionRefusedError) for each in causes):
+            return "connection refused"
+        for each in causes:
+            if isinstance(each, socket.gaierror):
+                return each.strerror
+            if isinstance(each, OSError) and each.errno is not None:
+                return os.strerror(each.errno)
+        error = error.__cause__ or error.__context__
+    return None
 
 
 @contextmanager

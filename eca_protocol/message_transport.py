@@ -7,6 +7,7 @@ decision 11).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
@@ -138,7 +139,10 @@ class StreamTransport:
 
     def send(self, message: Mapping[str, Any]) -> None:
         """Append a message to the outbox."""
-        frame = self._frame(json.dumps(message))
+        text = json.dumps(message)
+        if self.shape.limits_values:
+            text = _limited(text)
+        frame = self._frame(text)
         self._outbox.append(frame, is_answer="method" not in message)
 
     async def receive(self) -> Sequence[Any]:
@@ -165,6 +169,33 @@ class StreamTransport:
         """Drop the unwritten messages, and close the stream."""
         self._outbox.close()
         await self._stream.aclose()
+
+
+_NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
+"""An escaped U+0000 in a JSON text: an even number of backslashes is in front of it."""
+
+_MANY_DIGITS = re.compile(rb"[0-9]{19}")
+_STRING_OR_NUMBER = re.compile(
+    rb'"(?:[^"\\]+|\\.)*"|-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?', re.DOTALL
+)
+
+
+def _limited(text: bytes) -> bytes:
+    """Return a JSON text without U+0000 and without integers of more than 64 bits."""
+    if b"\\u0000" in text:
+        text = _NUL.sub(rb"\1\\ufffd", text)
+    if _MANY_DIGITS.search(text):
+        text = _STRING_OR_NUMBER.sub(_limited_value, text)
+    return text
+
+
+def _limited_value(match: re.Match[bytes]) -> bytes:
+    value = match[0]
+    digits = value.lstrip(b"-")
+    if len(digits) < 19 or not digits.isdigit():
+        return value
+    is_small = len(digits) == 19 and -(2**63) <= int(value) < 2**63
+    return value if is_small else b'"%b"' % value
 
 
 def _read_strictly(frames: Frames, *, duplicate_keys: json.DuplicateKeys) -> list[Any]:

@@ -20,7 +20,9 @@ __all__ = ["Outbox", "WriteShape"]
 
 @attrs.frozen(kw_only=True)
 class WriteShape:
-    """The grouping of frames into writes (ruling W-6); a frame above `size` is written alone.
+    """The form of written frames: their grouping (ruling W-6), and the characters in them.
+
+    A frame above `size` is written alone.
 
     Attributes:
         size: the limit of one write, in bytes.
@@ -31,12 +33,15 @@ class WriteShape:
             is busy or suspended would find several writes, and cut a frame at the end of a read.
         send_now: writes as many bytes as possible without waiting and returns their number; for
             protocols in which the other side waits for each message.
+        limits_values: writes U+FFFD in place of U+0000, and integers of more than 64 bits as
+            strings, for clients whose JSON reader refuses them.
     """
 
     size: int = 65_536
     pause_after_answer: float = 0.0
     pause_between: float = 0.0
     send_now: Callable[[bytes], int] | None = None
+    limits_values: bool = False
 
 
 _LONGEST_PAUSE = 0.1

@@ -12,7 +12,6 @@ import attrs
 import trio
 
 from eca_protocol import messages as eca
-from eca_protocol.acp import AUTHENTICATION_REQUIRED
 from eca_protocol.acp import messages as acp
 from eca_protocol.client import Chat, Client, Turn
 from eca_protocol.client.approvals import ApprovalDecision
@@ -184,8 +183,6 @@ class Session:
             self._withdraw_questions()
         if prompt.is_cancelled:
             return acp.PromptResponse(stop_reason="cancelled")
-        if turn.response is not None and turn.response.status == "login":
-            raise RPCError(AUTHENTICATION_REQUIRED, "log in to the provider of the model first")
         return acp.PromptResponse(stop_reason="end_turn")
 
     def cancel(self) -> None:

@@ -111,6 +111,8 @@ class ClientProfile:
         forgets_announcements: whether its page, when loaded late or again, knows only the last
             `config/updated`, no servers and no jobs.
         names_agent: its name of the built-in agent that is not `plan` (W-28).
+        names_no_agent: whether its prompts name no agent although people write them; the prompts of
+            other such clients are those of programs.
         rejection_ends_turn: whether the turn ends after the user has rejected a call, since the
             next prompt is the user's answer to the model (W-31); false also for a client that
             rejects without the user.
@@ -131,6 +133,7 @@ class ClientProfile:
     joins_arguments: bool = False
     forgets_announcements: bool = False
     names_agent: str = "code"
+    names_no_agent: bool = False
     rejection_ends_turn: bool = True
     logs_messages: bool = True
 
@@ -168,7 +171,9 @@ _MERGE_SECONDS = 0.03
 # lsp-mode and Flycheck count from 0 there, Flymake counts lines from 1; its sources are named after
 # the functions that made them, such as `eglot-flymake-backend`.
 _EMACS = ClientProfile(
-    writing=Writing(shape=WriteShape(pause_after_answer=0.01), merge_seconds=_MERGE_SECONDS),
+    writing=Writing(
+        shape=WriteShape(pause_after_answer=0.01, limits_values=True), merge_seconds=_MERGE_SECONDS
+    ),
     display=Display(names_changed_files=True, formats_messages=True, shows_one_text=True),
     finishes_deleted=True,
     resends_steers=True,
@@ -181,7 +186,7 @@ _OLD_EMACS = attrs.evolve(
     _EMACS,
     writing=attrs.evolve(
         _EMACS.writing,
-        shape=WriteShape(size=_SMALL_READ, pause_after_answer=0.01, pause_between=0.004),
+        shape=attrs.evolve(_EMACS.writing.shape, size=_SMALL_READ, pause_between=0.004),
         text_limit=1024,
         loses_large_frames=True,
         splits_echo=True,
@@ -207,6 +212,7 @@ _NEOVIM = ClientProfile(
         shows_pictures=False, shows_subagents=False, shows_messages=False, shows_one_text=True
     ),
     first_positions=_ZERO_BASED,
+    names_no_agent=True,
 )
 
 # The plugins built on the shared web page drop `$/showMessage`, as Neovim's does (W-15); the page
@@ -235,6 +241,7 @@ DRAFT_SECONDS = 60.0
 
 _BY_NAME = {
     "eca-server chat": _OUR_OWN,
+    "eca-server acp": ClientProfile(names_no_agent=True),
     "Neovim": _NEOVIM,
     "VsCode": attrs.evolve(
         _WEB_PAGE_ZERO_BASED,

@@ -174,7 +174,7 @@ def guards_off(items: Sequence[TrustItem]) -> str:
         return ""
     hooks = _all_of("hook", names)
     does = "do" if len(names) > 1 else "does"
-    return f" Until then the {hooks}, which can block calls or prompts, {does} not run."
+    return f" Meanwhile the {hooks}, which can block calls or prompts, {does} not run."
 
 
 def unique_roots(items: Iterable[TrustItem]) -> tuple[Path, ...]:

@@ -52,6 +52,9 @@ _FAULTS: Mapping[str, tuple[ErrorKind, bool]] = {
 }
 """The class of each kind of HTTP fault, and whether a retry may help."""
 
+_OF_THE_KEY: frozenset[ErrorKind] = frozenset(("auth", "permission"))
+"""Classes whose advice is about the key."""
+
 _EXPLANATIONS: Mapping[ErrorKind, tuple[str, str]] = {
     "auth": ("the key was refused", "Check the key of this provider."),
     "configuration": ("the configuration is wrong", "Correct the configuration."),
@@ -94,9 +97,24 @@ _SHORT = 120
 """Seconds below which a wait is shown in seconds, and is no sign of an exhausted daily quota."""
 
 
-def user_message(error: BackendError, *, provider: str, model: str) -> str:
-    """Return the paragraph for the user: the model, the error, the provider's text, the advice."""
-    return f"{provider}/{model}: {explanation_of(error)}"
+def user_message(
+    error: BackendError, *, provider: str, model: str, key_source: str | None = None
+) -> str:
+    """Return the paragraph for the user: the model, the error, the provider's text, the advice.
+
+    `key_source`: where the key was found.
+    """
+    text = f"{provider}/{model}: {explanation_of(error)}"
+    if error.kind not in _OF_THE_KEY or key_source is None or "/login" in error.message:
+        return text
+    return f"{text} It was found in {key_source}.{_replacement(error, provider, key_source)}"
+
+
+def _replacement(error: BackendError, provider: str, key_source: str) -> str:
+    """Return a sentence on how to replace a refused key."""
+    if error.kind != "auth" or key_source.startswith("providers."):  # no login precedes that one
+        return ""
+    return f" Send `/login {provider}` to store a different one."
 
 
 def explanation_of(error: BackendError) -> str:

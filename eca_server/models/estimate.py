@@ -44,7 +44,7 @@ def tokens_by_kind(request: Request) -> dict[Kind, int]:
     counts: dict[Kind, int] = {
         "instructions": utf8_size(request.system) // BYTES_PER_TOKEN,
         "tools": len(json.dumps(tools)) // BYTES_PER_TOKEN if tools else 0,
-        "messages": TOKENS_PER_MESSAGE * len(request.messages),
+        "messages": _overhead(request.messages),
         "calls": 0,
         "files": 0,
     }
@@ -57,7 +57,12 @@ def tokens_by_kind(request: Request) -> dict[Kind, int]:
 def tokens_in(messages: Sequence[Message]) -> int:
     """Estimate the tokens of these messages."""
     parts = sum(_tokens(part) for message in messages for part in message.parts)
-    return parts + TOKENS_PER_MESSAGE * len(messages)
+    return parts + _overhead(messages)
+
+
+def _overhead(messages: Sequence[Message]) -> int:
+    """Estimate the tokens of messages beside their parts; those without a part are not sent."""
+    return TOKENS_PER_MESSAGE * sum(bool(message.parts) for message in messages)
 
 
 def _kind(part: Part) -> Kind:

@@ -54,6 +54,7 @@ class Model:
     Attributes:
         backend: the backend, without retries.
         effort: the reasoning effort of answers to the user; None: unspecified.
+        key_source: where the provider's key was found; None: it has none.
     """
 
     backend: Backend
@@ -61,6 +62,7 @@ class Model:
     facts: ModelFacts = attrs.field(factory=ModelFacts)
     _thoughts: ReasoningHistory = "all"
     effort: str | None = None
+    key_source: str | None = None
 
     @property
     def origin(self) -> Origin:
@@ -104,7 +106,12 @@ class Model:
 
     def explain(self, error: BackendError) -> str:
         """Return the message for the user about an error: the model, the error, the next step."""
-        return user_message(error, provider=self.origin.provider, model=self.origin.model)
+        return user_message(
+            error,
+            provider=self.origin.provider,
+            model=self.origin.model,
+            key_source=self.key_source,
+        )
 
 
 class Models:
@@ -228,7 +235,8 @@ class Models:
         try:
             self.find(name)
         except BackendError as error:
-            problem = Problem(source="configuration", key=key, message=error.message)
+            message = f"{name}: {error.message}"
+            problem = Problem(source="configuration", key=key, message=message)
             self.problems = (*self.problems, problem)
             return None
         if name not in self.names:
@@ -275,6 +283,7 @@ class Models:
             self._facts(provider, origin.model),
             configured.reasoning_history if api and api.reasoning_optional else "all",
             effort,
+            None if provider.credential is None else provider.credential.source,
         )
 
     def _retry_policy(self, provider: str) -> RetryPolicy:

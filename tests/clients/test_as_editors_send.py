@@ -139,14 +139,23 @@ def test_the_gauge_shows_what_the_last_request_took_of_the_context(arrive):
         assert usage["contextBreakdown"]["contextLimit"] == 1_000_000
 
 
-def test_without_a_model_the_first_answer_of_a_chat_says_how_to_configure_one(arrive, tmp_path):
-    server = arrive(EMACS)
+@pytest.mark.parametrize(
+    ("hello", "sent"),
+    [
+        (EMACS, b'"request-id":0,"model":"simulator/echo","agent":"agent"'),
+        (NEOVIM, b'"requestId":"1795949317"'),
+    ],
+    ids=["Emacs", "Neovim"],
+)
+def test_without_a_model_the_first_answer_of_a_chat_says_how_to_configure_one(
+    arrive, tmp_path, hello, sent
+):
+    server = arrive(hello)
     prompt = b"""{"jsonrpc":"2.0","method":"chat/prompt","id":%d,"params":{"message":"hello",\
-"request-id":0,"chatId":"c","model":"simulator/echo","agent":"agent","contexts":[]}}
-"""
+"chatId":"c","contexts":[],%b}}"""
     hints = []
     for number in (5, 6):
-        answer(server, prompt % number)
+        answer(server, prompt % (number, sent))
         messages = server.expect_finished()
         assert text_of(messages).strip() == "hello"
         hints.append(text_of(messages, "system"))
@@ -154,6 +163,31 @@ def test_without_a_model_the_first_answer_of_a_chat_says_how_to_configure_one(ar
     assert "/login" in hints[0]
     assert str(tmp_path / ".config" / "eca" / "config.json") in hints[0]
     assert hints[1] == ""
+
+
+def test_a_configuration_that_cannot_be_read_is_named_where_it_lacks(arrive, tmp_path):
+    file = tmp_path / ".config" / "eca" / "config.json"
+    file.parent.mkdir(parents=True)
+    file.write_text('{"providers": {"a" {}}}')
+    server = arrive(EMACS)
+    answer(server, PROMPT.replace(b"/script", b"/echo") % (5, b'"hello"'))
+    hint = text_of(server.expect_finished(), "system")
+    assert hint.startswith("No model is configured, because the configuration cannot be read:")
+    assert f"{file}:1:" in hint
+    assert ": expected" in hint
+
+
+@pytest.mark.parametrize(("hello", "shown"), [(EMACS, "\ufffd"), (VSCODE, "\0")])
+def test_values_that_the_reader_of_emacs_refuses_are_replaced(arrive, hello, shown):
+    server = arrive(hello)
+    answer(server, PROMPT % (5, rb'"say \u0000a \\u0000 \\\u0000"'))
+    assert text_of(server.expect_finished()).strip() == f"{shown}a \\u0000 \\{shown}"
+    numbers = [2**63 - 1, 2**63, -(2**63), -(2**63) - 1, 10**30, 0.1234567890123456789, "9" * 30]
+    call = json.dumps({"path": ".", "max_depth": numbers})
+    answer(server, PROMPT % (6, json.dumps(f"call read_file {call}").encode()))
+    [run] = contents(server.expect_finished(), "toolCallRun")
+    big = [str(each) if shown != "\0" and isinstance(each, int) else each for each in numbers]
+    assert run["arguments"]["max_depth"] == [numbers[0], big[1], numbers[2], *big[3:]]
 
 
 @pytest.fixture

@@ -1,6 +1,8 @@
 """The HTTP client against real loopback servers, on both async libraries."""
 
+import errno
 import gzip
+import os
 import re
 import socket
 import subprocess
@@ -15,6 +17,7 @@ from typing import Any
 import anyio
 import httpx
 import pytest
+import trio
 
 import eca_protocol
 import eca_server
@@ -80,6 +83,37 @@ async def test_a_connection_is_reused_when_the_body_was_read_to_its_end():
 async def test_a_broken_exchange_is_an_error_of_its_kind(script, kind):
     async with asking([script]) as (_, client, url):
         assert (await failure(client, url)).kind == kind
+
+
+async def test_the_error_of_an_answer_without_its_end_is_short():
+    for length in ({"content-length": "9999"}, {}):
+        async with asking([reply("half", close(), headers=length)]) as (_, client, url):
+            assert str(await failure(client, url)) == "the connection was lost"
+    async with asking([reply("half", reset())]) as (_, client, url):
+        text = str(await failure(client, url))
+        assert text == f"the connection was lost: {os.strerror(errno.ECONNRESET)}"
+
+
+@pytest.mark.parametrize(
+    ("host", "error", "reason"),
+    [
+        ("127.0.0.1", None, "connection refused"),
+        ("[::1]", socket.gaierror(socket.EAI_NONAME, "No such name"), "No such name"),
+        ("a.test", OSError(errno.ENETUNREACH, "internal"), os.strerror(errno.ENETUNREACH)),
+    ],
+)
+async def test_a_failed_connection_is_named_by_its_address_and_the_systems_reason(
+    host, error, reason, free_port, monkeypatch
+):
+    async def fail(*_: object, **_options: object) -> None:
+        raise error
+
+    async with HTTPClient() as client:
+        if error is not None:
+            monkeypatch.setattr(trio, "open_tcp_stream", fail)
+            monkeypatch.setattr(anyio, "connect_tcp", fail)
+        text = str(await failure(client, f"http://{host}:{free_port}/"))
+    assert text == f"cannot connect to {host}:{free_port}: {reason}"
 
 
 @pytest.mark.parametrize(

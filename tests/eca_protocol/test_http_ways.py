@@ -117,7 +117,8 @@ async def test_a_proxy_that_refuses_or_is_down_is_named(monkeypatch):
     assert (kind, message) == ("config", f"the proxy requires a login: {PROXY_LOGIN}")
     kind, message = await failure(f"https://{NAME}/")
     assert kind == "connect"
-    assert message.startswith("the proxy of the environment: cannot connect")
+    refused = f"cannot connect to 127.0.0.1:{way.port}: connection refused"
+    assert message == f"the proxy of the environment: {refused}"
 
 
 @pytest.mark.parametrize(

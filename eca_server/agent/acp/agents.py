@@ -172,7 +172,7 @@ class ACPAgents:
         if target.wants_title:
             _give_title(turn, writer.title)
         if reason in _ENDINGS:
-            turn.report(_ENDINGS[str(reason)])
+            turn.conclude(_ENDINGS[str(reason)])
         return answer
 
     def _process(self, name: str, command: tuple[str, ...], workspace: Workspace) -> AgentProcess:

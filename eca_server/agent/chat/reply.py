@@ -86,6 +86,7 @@ async def reply(
     """
     receiver = _Receiver(turn, CallsInOrder(turn, naming), _AnswerBudget(max_kb), make_title)
     answer = receiver.answer
+    turn.reasons.clear()  # of an earlier answer that was cut
     turn.draft.begin_answer(model.origin)
     try:
         async with model.stream(request, on_wait=announce_retries(turn)) as events:
@@ -104,7 +105,7 @@ async def reply(
         _report_cut(turn, model, receiver.budget)
         return None
     if answer.is_empty and answer.finished.reason not in _ENDINGS:
-        turn.report(_EMPTY)
+        turn.conclude(_EMPTY)
     _report_dropped(turn, "tool calls", MOST_CALLS + receiver.calls.dropped, MOST_CALLS)
     _report_dropped(turn, "pictures", receiver.pictures.count, MOST_PICTURES)
     return answer
@@ -306,8 +307,7 @@ def _show(turn: Turn, answer: Answer, event: Event) -> None:
         case Note(text):
             turn.report(text)
         case Finished(reason=reason) if reason in _ENDINGS:
-            turn.end_code()
-            turn.report(_ENDINGS[reason])
+            turn.conclude(_ENDINGS[reason])
 
 
 def _break_off(turn: Turn, model: Model, error: BackendError) -> None:

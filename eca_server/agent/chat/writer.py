@@ -30,7 +30,7 @@ class Writer:
 
     Attributes:
         failed: there is no complete answer, and the reason was shown.
-        reasons: the reasons that were shown.
+        reasons: why there is no complete answer, as it was shown; a replay repeats it.
         is_mute: nothing more is written.
         reasonings: the blocks of reasoning, by the model's keys.
     """
@@ -86,6 +86,10 @@ class Writer:
     def fail(self, text: str) -> None:
         """Show why there is no complete answer; the turn then ends like any other."""
         self.failed = True
+        self.conclude(text)
+
+    def conclude(self, text: str) -> None:
+        """Show how an answer ended, at its end; a replay repeats the text."""
         if not self.stopped:
             self.reasons.append(text)
         self.end_code()

@@ -43,6 +43,7 @@ from eca_server.agent.skills.skills import Skill, SkillFiles
 from eca_server.agent.tools.files import printable
 from eca_server.models.acp import ACP
 from eca_server.printable import enumeration
+from eca_server.system.command_line import nearest
 
 if TYPE_CHECKING:
     from eca_server.agent.commands.server_prompts import ServerPrompt
@@ -138,9 +139,12 @@ async def run_command(name: str, turn: Turn, context: CommandContext) -> None:
     elif context.model.startswith(f"{ACP}/"):
         await ask_model(turn, context, context.text)  # the agent has commands of its own
     else:
-        known = enumeration([f"`/{each.name}`" for each in _all(loaded, context.mcp)], _MAX_NAMES)
-        why = f": {UNSUPPORTED[name]}" if name in UNSUPPORTED else ""
-        message = f"There is no command `/{name}`{why}. Available commands: {known}."
+        names = [f"/{each.name}" for each in _all(loaded, context.mcp)]
+        known = enumeration([f"`{each}`" for each in names], _MAX_NAMES)
+        why = (
+            f": {UNSUPPORTED[name]}." if name in UNSUPPORTED else nearest(f"/{name}", names) or "."
+        )
+        message = f"There is no command `/{name}`{why} Available commands: {known}."
         turn.fail("\n\n".join([message, *loaded.notes]))
 
 

@@ -159,6 +159,14 @@ def _request_for_key(provider: str, context: CommandContext) -> str:
     flow = login_flows(context.loaded.config.providers)[provider]
     if flow is not None:
         text += f" To log in without a key, send `/login {provider} {_IN_THE_BROWSER}`."
+    known = KNOWN_PROVIDERS.get(provider)
+    if known is not None and known.key_variable is None:
+        is_there = known.probed or provider in context.loaded.config.providers
+        text += f" On this machine {provider} needs a key only if it was started with one: " + (
+            "`/model` lists its models while it runs."
+            if is_there
+            else f'without one, add `"{provider}": {{}}` to `providers` in the configuration.'
+        )
     return f"{text} {KEY_HINTS.get(provider, '')}".rstrip()
 
 

@@ -57,10 +57,14 @@ async def select_model(turn: Turn, context: CommandContext) -> None:
 
 
 def _matching(query: str, names: Sequence[str]) -> Sequence[str]:
-    """Return the model of exactly this name, else those whose names contain it, ignoring case."""
+    """Return the model of exactly this name, else those whose names contain it, ignoring case.
+
+    A name without the provider goes before a part of a name.
+    """
     word = query.lower()
     exact = [name for name in names if name.lower() == word]
-    return exact or [name for name in names if word in name.lower()]
+    own = [name for name in names if name.lower().partition("/")[2] == word]
+    return exact or own or [name for name in names if word in name.lower()]
 
 
 @command("subagents", steering="between requests")

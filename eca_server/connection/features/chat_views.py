@@ -16,6 +16,7 @@ import attrs
 from eca_protocol import messages as m
 from eca_protocol.errors import INVALID_PARAMS, RPCError
 from eca_protocol.server.calls import Naming
+from eca_protocol.server.chat_states import STATUSES
 from eca_server.agent.chat import Chat
 from eca_server.agent.chat.flags import flags_within
 from eca_server.agent.chat.history import Page, page_of
@@ -63,6 +64,15 @@ class ChatViews(Feature):
         """Announce a chat that the client did not open itself."""
         opened = m.ChatOpenedParams(chat_id=chat.id, title=chat.title)
         self.session.notify("chat/opened", opened, newest=True)
+
+    def announce_status(self, chat: Chat) -> None:
+        """Announce whether a chat runs, to a client that may have missed it.
+
+        A chat of a server that was killed is running for the client, and a page that was loaded
+        again does not know of a running chat.
+        """
+        status = m.ChatStatusChangedParams(chat_id=chat.id, status=STATUSES[chat.state])
+        self.session.notify("chat/statusChanged", status)
 
     async def fork_chat(
         self, chat: Chat, messages: Sequence[Message], title: str | None = None

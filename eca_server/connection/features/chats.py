@@ -191,6 +191,7 @@ class ChatRequests(Feature):
             if self.chats.get(chat.id) is not chat:  # deleted meanwhile
                 return m.ChatOpenResponse(found=False)
             chat.titling.announce()
+        self.views.announce_status(chat)
         return m.ChatOpenResponse(
             found=True,
             chat_id=chat.id,

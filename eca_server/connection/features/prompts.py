@@ -45,6 +45,11 @@ _NO_MODEL = (
     "`ANTHROPIC_API_KEY` or `OPENAI_API_KEY` where the editor starts, or "
     "configure `providers` in `{}`."
 )
+_UNREADABLE = (
+    "No model is configured, because the configuration cannot be read: {}. This answer comes from "
+    "the built-in `simulator/echo`, which repeats what you write. Correct the file, or send "
+    "`/login`."
+)
 _NO_USABLE_MODEL = (
     "No model can be used yet: {}. This answer comes from the built-in `simulator/echo`, which "
     "repeats what you write. Send `/doctor online` to check keys and addresses, or configure "
@@ -119,7 +124,7 @@ class Prompts(Feature):
             body = partial(self._log_in, chat, params, chosen, login)
             return Prompt(text=login.masked_text, body=body)
         is_unasked = chosen.model == DEFAULT and (
-            not params.model or (_is_an_editors(params) and self._lacks_a_model(chosen))
+            not params.model or (self._is_an_editors(params) and self._lacks_a_model(chosen))
         )
         body = partial(self._run, chat, params, chosen, is_unasked)
         shown = self.shown_text(params.message)
@@ -149,7 +154,7 @@ class Prompts(Feature):
             await run_command(name, turn, context)
             return
         is_new = not chat.history or _was_answered_by_a_model(chat)
-        if is_new and self._lacks_a_model(chosen) and _is_an_editors(params):
+        if is_new and self._lacks_a_model(chosen) and self._is_an_editors(params):
             turn.report(self._advice_without_a_model())
         note = self._unknown_agent(chat, params, chosen)
         if note and self.session.is_first(f"{chat.id}: {note}"):
@@ -243,7 +248,15 @@ class Prompts(Feature):
             and config.default_model is None
         )
 
+    def _is_an_editors(self, params: m.ChatPromptParams) -> bool:
+        """Return whether an editor sent the prompt: most name the agent, programs do not."""
+        return bool(params.agent or params.behavior) or self.session.profile.names_no_agent
+
     def _advice_without_a_model(self) -> str:
+        loaded = self.settings.loaded
+        broken = {each.name for each in loaded.sources if each.state == "broken"}
+        if unread := [str(each) for each in loaded.problems if each.source in broken]:
+            return _UNREADABLE.format("; ".join(unread))
         file = self.settings.user_directory / "config.json"
         if reasons := self.models.current.reasons_without_a_model:
             return _NO_USABLE_MODEL.format("; ".join(reasons), file)
@@ -344,11 +357,6 @@ def _of_chat(chat: Chat, text: str) -> m.ChatPromptParams:
     return m.ChatPromptParams(
         chat_id=chat.id, message=text, model=last.model, variant=last.variant, agent=last.behavior
     )
-
-
-def _is_an_editors(params: m.ChatPromptParams) -> bool:
-    """Return whether an editor sent the prompt: editors name the agent, programs do not."""
-    return bool(params.agent or params.behavior)
 
 
 def _was_answered_by_a_model(chat: Chat) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
+import attrs
+
 from eca_protocol import messages as m
 from eca_protocol import methods
 from eca_protocol.peer import Handler
@@ -17,9 +19,10 @@ from eca_server.agent.commands.chats import ask_aside
 from eca_server.connection.features.prompts import Prompts
 
 _MAY_BE_KEY = (
-    "This message was not sent to the model, because it may be the key that `/login` asks for. "
-    "Send it again once this turn has ended."
+    "This message was not sent to the model, because it may be the key that `/login` asks for."
 )
+
+_AGAIN = "Send it again once this turn has ended."
 
 _log = logging.getLogger("eca_server.agent.chat")
 
@@ -45,20 +48,21 @@ def make_handlers(prompts: Prompts) -> Mapping[str, Handler]:
             turn.steers.append(Steer(text=text, is_resent=turn.session.profile.resends_steers))
             return
         name = named_command(params.message)
-        steering = steering_of(name)
+        steering, is_resent = steering_of(name), turn.session.profile.resends_steers
         if steering == "at once":
+            _echo(turn, prompts.shown_text(params.message))
             nursery.start_soon(_ask_aside, prompts, chat, turn, params.message)
         elif steering == "refused":
-            turn.report(
-                f"`/{name}` cannot run during a turn, because it changes the chat or starts a "
-                "turn of its own. Send it again once this turn has ended."
-            )
+            why = "because it changes the chat or starts a turn of its own."
+            if is_resent:
+                turn.report(f"`/{name}` runs once this turn has ended, {why}")
+            else:
+                turn.report(f"`/{name}` cannot run during a turn, {why} {_AGAIN}")
         elif prompts.may_be_key(chat, params.message):
-            turn.report(_MAY_BE_KEY)
+            turn.report(_MAY_BE_KEY if is_resent else f"{_MAY_BE_KEY} {_AGAIN}")
         else:
             is_command = steering == "between requests"
             command = _command(prompts, chat, params.message) if is_command else None
-            is_resent = turn.session.profile.resends_steers
             turn.steers.append(Steer(text=params.message, command=command, is_resent=is_resent))
 
     def prompt_steer_remove(params: m.ChatPromptSteerRemoveParams) -> None:
@@ -70,6 +74,17 @@ def make_handlers(prompts: Prompts) -> Mapping[str, Handler]:
         methods.CHAT_PROMPT_STEER.handled_by(prompt_steer),
         methods.CHAT_PROMPT_STEER_REMOVE.handled_by(prompt_steer_remove),
     )
+
+
+def _echo(turn: Turn, text: str) -> None:
+    """Show a side question, so that the client does not send it again after the turn.
+
+    The client then also forgets the messages that still wait.
+    """
+    steer, history = Steer(text=text), turn.outlet.history
+    history.unrecorded_prompts[steer.content_id] = len(history) + len(turn.messages)
+    turn.emit("user", m.ChatTextContent(text=steer.text, content_id=steer.content_id))
+    turn.steers[:] = [attrs.evolve(each, is_resent=False) for each in turn.steers]
 
 
 def _command(prompts: Prompts, chat: Chat, text: str) -> SteeredCommand:

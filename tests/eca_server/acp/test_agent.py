@@ -314,3 +314,21 @@ async def test_a_server_that_refuses_to_open_a_chat_is_a_clear_error(
         params = types[method](session_id="stored", cwd=str(tmp_path), mcp_servers=())
         with pytest.raises(RPCError, match="the ECA server refused: no method 'chat/open'"):
             await editor.call(method, params)
+
+
+async def test_the_first_answer_says_that_no_model_is_configured(tmp_path: Path) -> None:
+    async with editing(tmp_path) as editor:
+        session = (await editor.new()).session_id
+        for number in (1, 2):
+            await editor.prompt(session, f"hello {number}")
+        assert editor.text().count("No model is configured") == 1
+        assert editor.text().endswith("hello 1hello 2")
+
+
+async def test_a_key_is_pasted_after_the_command_as_in_other_editors(tmp_path: Path) -> None:
+    async with editing(tmp_path) as editor:
+        session = (await editor.new()).session_id
+        for text in ("/login groq", "a-planted-key"):
+            assert await editor.prompt(session, text) == "end_turn"
+        assert "Paste the key of groq" in editor.text()
+        assert "Stored the key of groq" in editor.text()

@@ -66,6 +66,22 @@ def test_what_a_provider_listed_is_forgotten_with_its_key():
     assert names() == ()
 
 
+@pytest.mark.parametrize(
+    ("settings", "kind", "advice"),
+    [
+        ({}, "auth", "found in P_API_KEY. Send `/login p` to store a different one."),
+        ({}, "permission", "Check what the key is allowed to do. It was found in P_API_KEY."),
+        ({}, "rate_limit", "Try again later."),
+        ({"key": Secret("k")}, "auth", "provider. It was found in providers.p.key."),
+    ],
+)
+def test_a_refused_key_is_explained_with_its_source(settings, kind, advice):
+    provider = Settings(url="http://nowhere.invalid", models={"m": Model()}, **settings)
+    models = models_of({"p": provider}, environ={"P_API_KEY": "sk-x"})
+    error = BackendError(kind, "no", status=401)
+    assert models.find("p/m").explain(error).endswith(advice)
+
+
 def test_a_model_that_thinks_has_variants_by_how_much():
     capabilities = {
         "thinks": ModelFacts(reasoning=True),

@@ -201,6 +201,9 @@ async def find_authorization_server(
     )
 
 
+_ADVICE = "set `clientId`, or a key in `headers`"
+
+
 async def register(
     http: HTTPClient,
     server: AuthorizationServer,
@@ -217,7 +220,7 @@ async def register(
         HTTPError: the server cannot be reached.
     """
     if server.registration_url is None:
-        raise OAuthError("its authorization server does not support registration: set `clientId`")
+        raise OAuthError(f"its authorization server does not support registration: {_ADVICE}")
     request = {
         "client_name": name,
         "redirect_uris": [redirect],
@@ -237,10 +240,10 @@ async def register(
             shows_certificate=is_same_origin(server.registration_url, resource),
         )
     except OAuthError as error:
-        raise OAuthError(f"the registration was refused ({error}): set `clientId`") from error
+        raise OAuthError(f"the registration was refused ({error}): {_ADVICE}") from error
     client_id = _text(answer, "client_id")
     if client_id is None:
-        raise OAuthError("the registration was answered without a client_id: set `clientId`")
+        raise OAuthError(f"the registration was answered without a client_id: {_ADVICE}")
     secret = secret_in(answer, "client_secret") if answer.get("client_secret") else None
     agreed = answer.get("token_endpoint_auth_method")
     return Client(

@@ -4,7 +4,7 @@ import pytest
 
 from eca_protocol.messages import ChatProgressContent, ChatTextContent, ChatToolCallRunContent
 from eca_protocol.server.texts import Paragraphs, Role
-from eca_protocol.testing.provider import Reply, finish, hang, reply, reset, text
+from eca_protocol.testing.provider import Reply, finish, hang, reply, reset, text, tool_call
 from eca_server.agent.chat.usage import SessionUsage
 from eca_server.models.events import Usage
 from tests.eca_server.agent.chat.agent_session import older, today
@@ -193,8 +193,16 @@ async def test_a_block_of_code_that_an_answer_leaves_open_is_ended_where_it_woul
         for shown in written, again:
             assert shown.startswith(f"Look:\n```py\nx = 1{fence}")
             assert shown.count("```") == (2 if fence else 1)
-        assert (note or "") in written
+            assert (note or "") in shown
         assert "```\n" not in repr(ours.connection.chats.get("c").history[-1].parts)
+
+
+async def test_a_cut_answer_is_not_noted_again_behind_a_complete_one(tmp_path):
+    cut = reply(tool_call("read_file", '{"path": "a"}'), finish("length"))
+    async with today(cut, reply("done"), data=tmp_path) as (ours, _):
+        await ours.turn("hi")
+        assert "The answer was cut" in repr(ours.contents(kind="text"))
+        assert "".join(await reopened(ours)) == "hidone"
 
 
 @pytest.mark.requirement(

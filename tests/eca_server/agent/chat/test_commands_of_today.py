@@ -31,6 +31,21 @@ async def test_a_model_is_selected_by_a_command_for_its_chat_alone(client):
     await client.expect_finished()
 
 
+@pytest.mark.parametrize(("typed", "selected"), [("M", "p/m"), ("m-", "p/m-mini"), ("two", None)])
+async def test_a_models_own_name_selects_it_among_those_that_contain_it(typed, selected):
+    models = {"m": {"variants": {"high": {"effort": "high"}}}, "m-mini": {}, "two": {}}
+    providers = {
+        "p": {"url": "http://nowhere.invalid", "models": models},
+        "q": {"url": "http://nowhere.invalid", "models": {"two": {}}},
+    }
+    async with current({"providers": providers}) as ours:
+        answer = (await ours.turn(f"/model {typed}")).text
+        if selected is not None:
+            assert f"This chat uses {selected} from the next prompt on." in answer
+        else:
+            assert [each in answer for each in ("p/two", "q/two", "p/m")] == [True, True, False]
+
+
 @pytest.mark.requirement("W-28")
 async def test_a_client_with_one_selection_has_the_model_selected_everywhere(ours):
     await ours.turn(f"/model {SCRIPT}", model=ECHO)

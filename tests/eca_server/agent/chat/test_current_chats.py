@@ -66,6 +66,7 @@ async def test_a_chat_is_listed_and_shown_again_after_a_restart(tmp_path):
               for each in ("Prepare", "Run", "Running", "ed")],
             ("text", "two"),
             ("metadata", "Mine own"),
+            ("chat/statusChanged", {"chatId": "c", "status": "idle"}),  # of a lost turn, too
             ("config/updated", {"chatId": "c", "chat": {
                 "selectModel": SCRIPT, "variants": [], "selectVariant": None,
                 "selectAgent": "plan", "selectTrust": False}}),
@@ -87,7 +88,10 @@ async def test_a_chat_that_runs_is_opened_silently_twice(client):
     await client.turn("hi", model=ECHO)
     await client.hang()
     messages = await reaction(client, "chat/open", {"chatId": "c"})
-    assert [name for name, _ in messages] == ["chat/opened", "config/updated", "answer"]
+    assert [name for name, _ in messages] == [
+        "chat/opened", "chat/statusChanged", "config/updated", "answer",
+    ]  # fmt: skip
+    assert messages[1][1]["status"] == "running"
     assert messages[-1][1]["found"]
     await client.expect_stopped()
 

@@ -335,6 +335,14 @@ async def test_a_key_may_be_pasted_where_there_is_a_login_too(server, tmp_path):
         assert "Paste the key" in answer
         assert "`/login openrouter browser`" in answer
         await ours.turn("cancel")
+        for name, advice in (
+            ("ollama", "`/model` lists its models while it runs."),
+            ("vllm", 'add `"vllm": {}` to `providers` in the configuration.'),
+        ):
+            answer = (await ours.turn(f"/login {name}")).text
+            assert "only if it was started with one" in answer
+            assert answer.endswith(advice)
+        await ours.turn("cancel")
         answer = (await ours.turn("/login github-copilot")).text
         assert "providers.github-copilot.auth.clientId" in answer
         assert server.requests == []

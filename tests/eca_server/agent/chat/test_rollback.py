@@ -214,7 +214,8 @@ async def test_what_cannot_be_put_back_is_later(
     (folder / "b").write_text("old")
     (folder / "c").write_text("old")
     async with current(data=tmp_path, folder=folder) as ours:
-        first = await send_prompt(ours, f"{writes(a='1', b='2', c='3')}\n{writes(b='4', c='5')}")
+        calls = f"{writes(a='1', b='2', c='3')}\n{writes(b='4', c='5')}"
+        first = await send_prompt(ours, f"{calls}\nsay done")
         (folder / "c").write_text("old")  # by hand
         with monkeypatch.context() as patched:
             patched.setattr(f"eca_server.agent.chat.{broken}", by)
@@ -224,7 +225,7 @@ async def test_what_cannot_be_put_back_is_later(
         assert tree(folder) == {**meanwhile, "c": "old"}
         await send_prompt(ours, "say more")
     async with current(data=tmp_path, folder=folder) as ours:
-        assert [each["messageCount"] for each in (await ours.ask("chat/list"))["chats"]] == [5]
+        assert [each["messageCount"] for each in (await ours.ask("chat/list"))["chats"]] == [6]
         [words] = shown_messages(await roll_back(ours, first))
         done = ["1 file restored", "1 new file deleted"][: len(meanwhile)]
         assert words == f"{', '.join(done)}."

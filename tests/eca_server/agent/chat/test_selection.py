@@ -151,7 +151,7 @@ async def test_the_first_behaviours_own_model_is_selected_at_the_start():
     async with with_models(defaultModel="m") as (ours, _):
         await ours.ask("chat/queryCommands", {"query": "?"})
         (message,) = ours.notices
-        assert "defaultModel: there is no model of this name" in message
+        assert "defaultModel: m: there is no model of this name" in message
     assert ["agent.plan.defaultModel" in each for each in shown] == [True]
 
 

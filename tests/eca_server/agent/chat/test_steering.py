@@ -88,9 +88,9 @@ async def test_a_message_to_a_turn_of_an_earlier_server_frees_the_client_to_send
 
 
 @asynccontextmanager
-async def running(*script: Reply) -> AsyncIterator[tuple[Editor, Provider]]:
+async def running(*script: Reply, client: str = "any") -> AsyncIterator[tuple[Editor, Provider]]:
     """A chat whose turn waits in the middle of the first of these answers, at `go`."""
-    async with today(*script) as (ours, provider):
+    async with today(*script, client=client) as (ours, provider):
         await ours.prompt("task")
         await provider.until(lambda: "go" in provider.reached)
         yield ours, provider
@@ -203,8 +203,31 @@ async def test_a_side_question_is_asked_at_once_in_a_chat_of_its_own():
         assert ["task" in model_context, "that?" in model_context] == [True, True]
         await finish(ours, provider)
         shown = ours.contents().text.replace("\n", "")
-        assert shown == "taskaYour question is answered in the chat btw: why is that?.b"
+        answered = "Your question is answered in the chat btw: why is that?."
+        assert shown == f"taska/btw why isthat?{answered}b"  # the echo ends the client's wait
         assert len(provider.requests) == 2
+
+
+async def test_a_message_before_a_side_question_is_repeated_if_the_turn_ends_without_it():
+    """The echo of the question makes the client forget both."""
+    script = [reply("a", wait("go"), "b"), reply("because")]
+    async with running(*script, client="emacs") as (ours, _provider):
+        await steer(ours, "first", "/btw why?")
+        await ours.until(lambda each: "Your question is answered" in str(each))
+        await ours.stop()
+        await ours.expect_finished("c")
+        assert "first" in ours.contents().text.partition("Stopped.")[2]
+
+
+@pytest.mark.parametrize(
+    ("client", "advice"),
+    [("emacs", "`/model` runs once this turn has ended,"), ("any", "Send it again once this")],
+)
+async def test_a_refused_command_is_sent_again_by_the_client_or_the_user(client, advice):
+    async with running(reply("a", wait("go"), "b"), client=client) as (ours, provider):
+        await steer(ours, "/model p/m")
+        await finish(ours, provider)
+        assert advice in ours.contents().text
 
 
 async def test_a_side_question_is_a_command_of_an_idle_chat_too():

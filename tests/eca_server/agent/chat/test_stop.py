@@ -114,11 +114,20 @@ async def test_a_stop_and_the_prompts_it_dropped_are_shown_again(tmp_path):
 
 
 @pytest.mark.requirement("W-43d")
-async def test_the_reason_of_a_failure_is_shown_again(tmp_path):
+@pytest.mark.parametrize(
+    ("script", "text"),
+    [
+        ("say half\nfail auth", "the key was refused"),
+        ("say half\nfinish length", "it reached the model's output limit"),
+        ("finish content_filter", "content filter ended the answer"),
+        ("progress", "an empty answer"),
+    ],
+)
+async def test_the_reason_of_an_incomplete_answer_is_shown_again(tmp_path, script, text):
     async with current(data=tmp_path) as ours:
-        await ours.turn("say half\nfail auth", model=SCRIPT)
+        await ours.turn(script, model=SCRIPT)
         live = _shown(contents(ours.received))
-        assert "the key was refused" in live["system"][1]
+        assert text in live["system"][1]
         assert _shown(await ours.reopen()) == live
     async with current(data=tmp_path) as ours:
         assert _shown(await ours.reopen()) == live

@@ -343,7 +343,7 @@ async def test_a_redirect_of_a_different_server_or_without_the_state_is_refused(
                 "https://l\u043egin.example/",
             )
         ),
-        (OAUTH, {"registration_endpoint": None}, "set `clientId`"),
+        (OAUTH, {"registration_endpoint": None}, "set `clientId`, or a key in `headers`"),
     ],
 )
 async def test_metadata_that_lies_or_lacks_something_ends_the_login(guarded, place, changes, words):
