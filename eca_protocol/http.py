@@ -11,7 +11,8 @@ and not its client, whose redirects and cookies take half of a request's time. R
 - No cookie is stored.
 - A connection with bytes behind the end of a response is closed, not reused; an idle one is closed
   if the machine has slept. A dead peer is noticed by TCP (`socket_options`).
-- Chunks that have arrived together are returned as one (`http_connection`).
+- Chunks that have arrived together are returned as one, and a request leaves in one piece if it is
+  short (`http_connection`).
 - Every failure below the status line is an `HTTPError`.
 """
 
@@ -21,7 +22,7 @@ import functools
 import math
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -37,6 +38,7 @@ from eca_protocol.http_connection import (
     close_idle,
     has_surplus,
     join_chunks,
+    join_writes,
     shut_down,
     socket_options,
 )
@@ -310,11 +312,13 @@ class HTTPClient:
         try:
             yield http_response
         finally:
-            with anyio.move_on_after(CLOSE_DEADLINE, shield=True):
-                if http_response.is_read and has_surplus(response):
+            if http_response.is_read:
+                if has_surplus(response):
                     shut_down(response)
-                await response.aclose()
-            if not http_response.is_read:
+                await response.aclose()  # httpcore shields it, and it waits for no peer
+            else:
+                with anyio.move_on_after(CLOSE_DEADLINE, shield=True):
+                    await response.aclose()
                 self._unread.append(http_response)
 
     async def _transport_for(
@@ -391,6 +395,7 @@ def _make_transport(config: _ConnectionConfig) -> httpx.AsyncBaseTransport:
         )
     except (ImportError, ValueError, library.InvalidURL) as error:
         raise HTTPError("config", explain_proxy_error(error)) from error
+    join_writes(transport)
     return transport
 
 
@@ -464,7 +469,8 @@ async def _send(
     resend: bool,
 ) -> httpx.Response:
     first_byte = deadlines.first_byte
-    with anyio.CancelScope(deadline=anyio.current_time() + first_byte) as scope:
+    scope = anyio.CancelScope(deadline=anyio.current_time() + first_byte)
+    with nullcontext() if first_byte == math.inf else scope:
         while True:
             connected = False
             started = anyio.current_time()
@@ -478,7 +484,7 @@ async def _send(
 
             request.extensions["trace"] = trace
             try:
-                return await transport.handle_async_request(request)
+                response = await transport.handle_async_request(request)
             except Exception as error:
                 http_error = to_http_error(_httpx(), error, deadlines)
                 if http_error is None:
@@ -490,4 +496,6 @@ async def _send(
                     text = f"{http_error} If it expects TLS, use https://."
                     raise HTTPError("broken", text) from error
                 raise http_error from error
+            del request.extensions["trace"]
+            return response
     raise HTTPTimeout("first_byte", first_byte, f"no answer began within {first_byte:g} s")

@@ -4,6 +4,7 @@ A server of models sends each token as a chunk of its own, and h11, httpcore and
 chunk by itself, which takes several times the work of reading the token. `join_chunks` makes one of
 the chunks that have arrived together. With a version of the libraries whose parser is not found,
 chunks are not joined, and a connection serves one request. Each `response` here is one of httpx.
+In the same way httpcore writes the head and the body of a request apart; `join_writes` joins them.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ __all__ = [
     "close_idle",
     "has_surplus",
     "join_chunks",
+    "join_writes",
     "shut_down",
     "socket_options",
 ]
@@ -85,6 +87,55 @@ def socket_options() -> list[tuple[int, int, int]]:
                     test_socket.setsockopt(getattr(socket, level), option, value)
                     options.append((getattr(socket, level), option, value))
     return options
+
+
+class _RequestStream:
+    """A network stream that sends a request's head with the first piece of its body.
+
+    One packet instead of two, which a server also reads at once.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._head = b""
+        self.aclose, self.get_extra_info = stream.aclose, stream.get_extra_info
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """Write the buffer; a head waits for the next call, which an empty body has too."""
+        if not self._head and buffer.endswith(b"\r\n\r\n"):
+            self._head = buffer
+        elif buffer or self._head:
+            buffer, self._head = self._head + buffer, b""
+            await self._stream.write(buffer, timeout)
+
+    async def read(self, size: int, timeout: float | None = None) -> bytes:
+        """Return the next received bytes."""
+        if self._head:
+            await self.write(b"", timeout)
+        received: bytes = await self._stream.read(size, timeout)
+        return received
+
+    async def start_tls(self, *arguments: Any, **options: Any) -> _RequestStream:
+        """Return a stream over TLS on this one."""
+        return _RequestStream(await self._stream.start_tls(*arguments, **options))
+
+
+class _RequestBackend:
+    """A network backend of httpcore that makes request streams."""
+
+    def __init__(self, backend: Any) -> None:
+        self._backend = backend
+
+    async def connect_tcp(self, *arguments: Any, **options: Any) -> _RequestStream:
+        """Return a new connection."""
+        return _RequestStream(await self._backend.connect_tcp(*arguments, **options))
+
+
+def join_writes(transport: Any) -> None:
+    """Let a new transport's requests leave with their head and body in one write."""
+    pool: Any = getattr(transport, "_pool", None)
+    if hasattr(pool, "_network_backend"):
+        pool._network_backend = _RequestBackend(pool._network_backend)
 
 
 async def close_idle(transport: Any) -> None:

@@ -2,9 +2,12 @@
 
 import socket
 import sys
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
+import anyio
+import anyio.abc
 import h11
 import httpx
 import pytest
@@ -85,6 +88,46 @@ async def test_chunks_that_arrive_together_are_one_and_the_connection_serves_on(
             assert b"".join(chunks).count(b'"word"') == 1000
             assert len(chunks) < 100
             assert provider.open_connections == 1
+
+
+@pytest.mark.anyio
+async def test_a_request_is_received_in_one_piece():
+    received: list[bytes] = []
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    url = f"http://127.0.0.1:{listener.extra(anyio.abc.SocketAttribute.local_port)}/"
+
+    async def answer(stream: anyio.abc.ByteStream) -> None:
+        async with stream:
+            with suppress(anyio.EndOfStream):
+                while True:
+                    received.append(await stream.receive())
+                    await stream.send(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, answer)
+        async with HTTPClient() as client:
+            for content in (b"one", b"", b"\r\n\r\n", b"two"):
+                async with client.stream("POST", url, content=content) as response:
+                    assert await response.read() == b""
+        tasks.cancel_scope.cancel()
+    assert [each.partition(b"\r\n\r\n")[2] for each in received] == [
+        b"one",
+        b"",
+        b"\r\n\r\n",
+        b"two",
+    ]
+
+
+@pytest.mark.anyio
+async def test_a_body_that_was_read_leaves_its_connection_to_the_next_even_if_cancelled():
+    async with server() as traffic, HTTPClient() as client:
+        for _ in range(3):
+            with anyio.CancelScope() as scope:
+                url = f"http://127.0.0.1:{traffic.port}/"
+                async with client.stream("GET", url) as response:
+                    assert await response.read() == b"hello"
+                    scope.cancel()
+        assert traffic.connections == 1
 
 
 @pytest.mark.anyio
