@@ -29,11 +29,11 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
-import attrs
 
 from eca_protocol.decompression import decompressor_for
 from eca_protocol.errors import HTTPError, HTTPTimeout
 from eca_protocol.http_connection import (
+    ConnectionConfig,
     SleepDetector,
     close_idle,
     has_surplus,
@@ -41,6 +41,7 @@ from eca_protocol.http_connection import (
     join_writes,
     shut_down,
     socket_options,
+    with_framing,
 )
 from eca_protocol.http_errors import (
     NO_DESCRIPTORS,
@@ -102,7 +103,8 @@ class HTTPResponse:
         # The plain stream: httpx's iterators wrap it in two more generators.
         assert isinstance(response.stream, AsyncIterable)
         self._body: AsyncIterator[bytes] = aiter(response.stream)
-        join_chunks(response)
+        if self.headers.get("transfer-encoding", "").lower() == "chunked":
+            join_chunks(response)
 
     def chunks(self) -> AsyncIterator[bytes]:
         """Return an iterator over the decompressed body; call it once.
@@ -224,7 +226,7 @@ class HTTPClient:
         self.ca_file: str | None = None
         self.client_certificate: ClientCertificate | None = None
         self._environment: Mapping[str, str] | None = None
-        self._transports: dict[_ConnectionConfig, httpx.AsyncBaseTransport] = {}
+        self._transports: dict[ConnectionConfig, httpx.AsyncBaseTransport] = {}
         self._unread: list[HTTPResponse] = []
         self._sleep_detector = SleepDetector()
         self._closed = False
@@ -332,7 +334,7 @@ class HTTPClient:
         with file_errors_explained():
             proxy = self._proxy_for(url)
             secure = any(each.lower().startswith("https:") for each in (url, proxy or ""))
-            config = _ConnectionConfig(
+            config = ConnectionConfig(
                 secure=secure,
                 proxy=proxy,
                 ca_file=self.ca_file if secure else None,
@@ -361,17 +363,7 @@ class HTTPClient:
             raise HTTPError("config", f"not a valid URL: {error}") from error
 
 
-@attrs.frozen(kw_only=True)
-class _ConnectionConfig:
-    """The properties on which requests must agree to share connections."""
-
-    secure: bool
-    proxy: str | None
-    ca_file: str | None
-    certificate: ClientCertificate | None
-
-
-def _make_transport(config: _ConnectionConfig) -> httpx.AsyncBaseTransport:
+def _make_transport(config: ConnectionConfig) -> httpx.AsyncBaseTransport:
     library = _httpx()
     context: ssl.SSLContext | bool = False
     if config.secure:
@@ -428,15 +420,20 @@ def _request(
     library = _httpx()
     limits = {"connect": deadlines.connect, "write": deadlines.write, "read": None, "pool": None}
     try:
-        request: httpx.Request = library.Request(
-            method, _url(url), headers=headers, content=content, extensions={"timeout": limits}
-        )
+        parsed_url = _url(url)
+        host = parsed_url.netloc.decode() if parsed_url.host else None
     except (library.InvalidURL, UnicodeError) as error:  # UnicodeError: an invalid host name
         raise HTTPError("config", f"not a valid URL: {error}") from error
+    request: httpx.Request = library.Request(
+        method,
+        parsed_url,
+        headers=with_framing(headers, method, host, content),
+        stream=_body_type()(content),
+        extensions={"timeout": limits},
+    )
     if request.url.userinfo:
         login = library.BasicAuth(request.url.username, request.url.password)
         next(login.sync_auth_flow(request))
-    request.stream = _body_type()(content)
     return request
 
 

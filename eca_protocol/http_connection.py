@@ -12,13 +12,17 @@ from __future__ import annotations
 import re
 import socket
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+import attrs
+
 from eca_protocol import platforms
-from eca_protocol.tls import TLSObject
+from eca_protocol.tls import ClientCertificate, TLSObject
 
 __all__ = [
+    "ConnectionConfig",
     "SleepDetector",
     "close_idle",
     "has_surplus",
@@ -26,6 +30,7 @@ __all__ = [
     "join_writes",
     "shut_down",
     "socket_options",
+    "with_framing",
 ]
 
 JOINED = 8 * 1024
@@ -44,8 +49,21 @@ before it.
 ASLEEP = 2.0
 """The shortest sleep of the machine that is detected, in seconds."""
 
+_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+"""The methods whose requests name the length of an empty body too."""
+
 _NEXT_CHUNK = re.compile(rb"\r\n([0-9A-Fa-f]{1,8})\r\n")
 """The end of a chunk and the size of the next one."""
+
+
+@attrs.frozen(kw_only=True)
+class ConnectionConfig:
+    """The properties on which requests must agree to share connections."""
+
+    secure: bool
+    proxy: str | None
+    ca_file: str | None
+    certificate: ClientCertificate | None
 
 
 class SleepDetector:
@@ -131,6 +149,19 @@ class _RequestBackend:
         return _RequestStream(await self._backend.connect_tcp(*arguments, **options))
 
 
+def with_framing(
+    headers: Mapping[str, str], method: str, host: str | None, content: bytes
+) -> dict[str, str]:
+    """Return a request's headers with `Host` and `Content-Length`, if they are missing.
+
+    httpx would add them to a request without a stream, and take most of the request's time for it.
+    """
+    added = {} if host is None else {"Host": host}
+    if content or method in _WITH_BODY:
+        added["Content-Length"] = str(len(content))
+    return {name: added[name] for name in added if name.lower() not in headers} | dict(headers)
+
+
 def join_writes(transport: Any) -> None:
     """Let a new transport's requests leave with their head and body in one write."""
     pool: Any = getattr(transport, "_pool", None)
@@ -147,11 +178,10 @@ async def close_idle(transport: Any) -> None:
 
 
 def join_chunks(response: Any) -> None:
-    """Let the body's chunks that have arrived together be returned as one."""
+    """Let the chunks of a chunked body that have arrived together be returned as one."""
     parser = _parser(response)
-    is_chunked = response.headers.get("transfer-encoding", "").lower() == "chunked"
     buffer = getattr(parser, "_receive_buffer", None)
-    if is_chunked and hasattr(parser, "_reader") and hasattr(buffer, "maybe_extract_at_most"):
+    if hasattr(parser, "_reader") and hasattr(buffer, "maybe_extract_at_most"):
         parser._reader = JoinedChunks(parser._reader)
 
 

@@ -175,3 +175,23 @@ async def test_no_connection_is_used_again_once_the_machine_has_slept(monkeypatc
 async def body_from(client: HTTPClient, traffic: Traffic) -> bytes:
     async with client.stream("GET", f"http://127.0.0.1:{traffic.port}/") as response:
         return await response.read()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("method", "content", "headers", "added"),
+    [
+        ("GET", b"", {}, ["Host: 127.0.0.1:PORT"]),
+        ("DELETE", b"", {}, ["Host: 127.0.0.1:PORT"]),
+        ("POST", b"", {}, ["Host: 127.0.0.1:PORT", "Content-Length: 0"]),
+        ("POST", b"{}", {}, ["Host: 127.0.0.1:PORT", "Content-Length: 2"]),
+        ("GET", b"", {"HOST": "other"}, ["host: other"]),
+    ],
+)
+async def test_a_request_has_its_host_and_the_length_of_its_body(method, content, headers, added):
+    async with server() as traffic, HTTPClient() as client:
+        url = f"http://127.0.0.1:{traffic.port}/"
+        async with client.stream(method, url, headers=headers, content=content) as response:
+            await response.read()
+    lines = traffic.heads[0].replace(str(traffic.port), "PORT").splitlines()
+    assert [each for each in lines if each.lower().startswith(("host:", "content-le"))] == added
