@@ -33,12 +33,13 @@ import anyio.to_thread
 from eca_protocol.decompression import decompressor_for
 from eca_protocol.errors import HTTPError, HTTPTimeout
 from eca_protocol.http_connection import (
+    MAX_IDLE,
     ConnectionConfig,
     SleepDetector,
     close_idle,
     has_surplus,
     join_chunks,
-    join_writes,
+    replace_pool,
     shut_down,
     socket_options,
     with_framing,
@@ -314,13 +315,12 @@ class HTTPClient:
         try:
             yield http_response
         finally:
-            if http_response.is_read:
-                if has_surplus(response):
+            with anyio.move_on_after(CLOSE_DEADLINE, shield=True):
+                if http_response.is_read and has_surplus(response):
                     shut_down(response)
-                await response.aclose()  # httpcore shields it, and it waits for no peer
-            else:
-                with anyio.move_on_after(CLOSE_DEADLINE, shield=True):
-                    await response.aclose()
+                await response.aclose()
+                await close_idle(transport, above=MAX_IDLE)
+            if not http_response.is_read:
                 self._unread.append(http_response)
 
     async def _transport_for(
@@ -375,7 +375,7 @@ def _make_transport(config: ConnectionConfig) -> httpx.AsyncBaseTransport:
             if isinstance(error, HTTPError):
                 raise
             raise HTTPError("config", f"certificates cannot be loaded: {error}") from error
-    limits = library.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=30)
+    limits = library.Limits(max_keepalive_connections=MAX_IDLE, keepalive_expiry=30)
     try:
         proxy = config.proxy and _proxy(config.proxy, context)
         transport: httpx.AsyncBaseTransport = library.AsyncHTTPTransport(
@@ -387,7 +387,7 @@ def _make_transport(config: ConnectionConfig) -> httpx.AsyncBaseTransport:
         )
     except (ImportError, ValueError, library.InvalidURL) as error:
         raise HTTPError("config", explain_proxy_error(error)) from error
-    join_writes(transport)
+    replace_pool(transport)
     return transport
 
 

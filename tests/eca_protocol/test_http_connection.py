@@ -1,5 +1,6 @@
 """Chunks that arrive together: joined, and otherwise read as h11 reads them. Dead peers."""
 
+import os
 import socket
 import sys
 from contextlib import suppress
@@ -9,19 +10,23 @@ from typing import Any
 import anyio
 import anyio.abc
 import h11
+import httpcore
 import httpx
 import pytest
+import trio
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eca_protocol import platforms
 from eca_protocol.http import HTTPClient
 from eca_protocol.http_connection import (
+    MAX_IDLE,
     PROBED_AFTER,
     PROBED_EVERY,
     PROBES,
     UNACKNOWLEDGED,
     JoinedChunks,
+    replace_pool,
     socket_options,
 )
 from eca_protocol.testing.provider import Provider, burst, reply
@@ -119,6 +124,29 @@ async def test_a_request_is_received_in_one_piece():
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("written", [10, 0, None])
+async def test_a_socket_that_takes_a_part_of_a_request_or_fails_at_first_gets_all(
+    monkeypatch, written
+):
+    write, descriptors = os.write, set()
+
+    def write_part(descriptor: int, data: bytes) -> int:
+        descriptors.add(descriptor)
+        if written is None:
+            raise BlockingIOError
+        return write(descriptor, data[:written])
+
+    async with server() as traffic, HTTPClient() as client:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "write", write_part)
+            for _ in range(2):
+                assert await body_from(client, traffic) == b"hello"
+    assert len(traffic.heads) == 2
+    assert all(head.startswith("GET / HTTP/1.1") for head in traffic.heads)
+    assert len(descriptors) == (os.name == "posix" and trio.lowlevel.in_trio_run())
+
+
+@pytest.mark.anyio
 async def test_a_body_that_was_read_leaves_its_connection_to_the_next_even_if_cancelled():
     async with server() as traffic, HTTPClient() as client:
         for _ in range(3):
@@ -128,6 +156,42 @@ async def test_a_body_that_was_read_leaves_its_connection_to_the_next_even_if_ca
                     assert await response.read() == b"hello"
                     scope.cancel()
         assert traffic.connections == 1
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("replaces_pool", [True, False])
+async def test_a_connection_serves_on_without_the_private_names_of_httpx_too(
+    monkeypatch, replaces_pool
+):
+    if not replaces_pool:
+        monkeypatch.setattr("eca_protocol.http.replace_pool", lambda _: None)
+    async with server() as traffic, HTTPClient() as client:
+        for _ in range(3):
+            assert await body_from(client, traffic) == b"hello"
+        assert traffic.connections == 1
+        (transport,) = client._transports.values()
+        assert isinstance(transport, httpx.AsyncHTTPTransport)
+        assert isinstance(transport._pool, httpcore.AsyncConnectionPool) is not replaces_pool
+
+
+def test_a_transport_without_those_names_is_left_as_it_is():
+    transport = httpx.MockTransport(lambda _: httpx.Response(200))
+    before = dict(vars(transport))
+    replace_pool(transport)
+    assert vars(transport) == before
+
+
+@pytest.mark.anyio
+async def test_many_requests_at_once_leave_few_idle_connections():
+    async with server() as traffic, HTTPClient() as client:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3 * MAX_IDLE):
+                tasks.start_soon(body_from, client, traffic)
+        assert traffic.connections > MAX_IDLE
+        (transport,) = client._transports.values()
+        assert isinstance(transport, httpx.AsyncHTTPTransport)
+        open_ones = [each for each in transport._pool.connections if not each.is_closed()]
+        assert len(open_ones) == MAX_IDLE
 
 
 @pytest.mark.anyio
