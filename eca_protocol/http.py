@@ -11,7 +11,8 @@ and not its client, whose redirects and cookies take half of a request's time. R
 - No cookie is stored.
 - A connection with bytes behind the end of a response is closed, not reused; an idle one is closed
   if the machine has slept. A dead peer is noticed by TCP (`socket_options`).
-- Chunks that have arrived together are returned as one (`http_connection`).
+- Chunks that have arrived together are returned as one, and a request leaves in one piece if it is
+  short (`http_connection`).
 - Every failure below the status line is an `HTTPError`.
 """
 
@@ -21,24 +22,27 @@ import functools
 import math
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
-import attrs
 
 from eca_protocol.decompression import decompressor_for
 from eca_protocol.errors import HTTPError, HTTPTimeout
 from eca_protocol.http_connection import (
+    MAX_IDLE,
+    ConnectionConfig,
     SleepDetector,
     close_idle,
     has_surplus,
     join_chunks,
+    replace_pool,
     shut_down,
     socket_options,
+    with_framing,
 )
 from eca_protocol.http_errors import (
     NO_DESCRIPTORS,
@@ -100,7 +104,8 @@ class HTTPResponse:
         # The plain stream: httpx's iterators wrap it in two more generators.
         assert isinstance(response.stream, AsyncIterable)
         self._body: AsyncIterator[bytes] = aiter(response.stream)
-        join_chunks(response)
+        if self.headers.get("transfer-encoding", "").lower() == "chunked":
+            join_chunks(response)
 
     def chunks(self) -> AsyncIterator[bytes]:
         """Return an iterator over the decompressed body; call it once.
@@ -222,7 +227,7 @@ class HTTPClient:
         self.ca_file: str | None = None
         self.client_certificate: ClientCertificate | None = None
         self._environment: Mapping[str, str] | None = None
-        self._transports: dict[_ConnectionConfig, httpx.AsyncBaseTransport] = {}
+        self._transports: dict[ConnectionConfig, httpx.AsyncBaseTransport] = {}
         self._unread: list[HTTPResponse] = []
         self._sleep_detector = SleepDetector()
         self._closed = False
@@ -314,6 +319,7 @@ class HTTPClient:
                 if http_response.is_read and has_surplus(response):
                     shut_down(response)
                 await response.aclose()
+                await close_idle(transport, above=MAX_IDLE)
             if not http_response.is_read:
                 self._unread.append(http_response)
 
@@ -328,7 +334,7 @@ class HTTPClient:
         with file_errors_explained():
             proxy = self._proxy_for(url)
             secure = any(each.lower().startswith("https:") for each in (url, proxy or ""))
-            config = _ConnectionConfig(
+            config = ConnectionConfig(
                 secure=secure,
                 proxy=proxy,
                 ca_file=self.ca_file if secure else None,
@@ -357,17 +363,7 @@ class HTTPClient:
             raise HTTPError("config", f"not a valid URL: {error}") from error
 
 
-@attrs.frozen(kw_only=True)
-class _ConnectionConfig:
-    """The properties on which requests must agree to share connections."""
-
-    secure: bool
-    proxy: str | None
-    ca_file: str | None
-    certificate: ClientCertificate | None
-
-
-def _make_transport(config: _ConnectionConfig) -> httpx.AsyncBaseTransport:
+def _make_transport(config: ConnectionConfig) -> httpx.AsyncBaseTransport:
     library = _httpx()
     context: ssl.SSLContext | bool = False
     if config.secure:
@@ -379,7 +375,7 @@ def _make_transport(config: _ConnectionConfig) -> httpx.AsyncBaseTransport:
             if isinstance(error, HTTPError):
                 raise
             raise HTTPError("config", f"certificates cannot be loaded: {error}") from error
-    limits = library.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=30)
+    limits = library.Limits(max_keepalive_connections=MAX_IDLE, keepalive_expiry=30)
     try:
         proxy = config.proxy and _proxy(config.proxy, context)
         transport: httpx.AsyncBaseTransport = library.AsyncHTTPTransport(
@@ -391,6 +387,7 @@ def _make_transport(config: _ConnectionConfig) -> httpx.AsyncBaseTransport:
         )
     except (ImportError, ValueError, library.InvalidURL) as error:
         raise HTTPError("config", explain_proxy_error(error)) from error
+    replace_pool(transport)
     return transport
 
 
@@ -423,15 +420,20 @@ def _request(
     library = _httpx()
     limits = {"connect": deadlines.connect, "write": deadlines.write, "read": None, "pool": None}
     try:
-        request: httpx.Request = library.Request(
-            method, _url(url), headers=headers, content=content, extensions={"timeout": limits}
-        )
+        parsed_url = _url(url)
+        host = parsed_url.netloc.decode() if parsed_url.host else None
     except (library.InvalidURL, UnicodeError) as error:  # UnicodeError: an invalid host name
         raise HTTPError("config", f"not a valid URL: {error}") from error
+    request: httpx.Request = library.Request(
+        method,
+        parsed_url,
+        headers=with_framing(headers, method, host, content),
+        stream=_body_type()(content),
+        extensions={"timeout": limits},
+    )
     if request.url.userinfo:
         login = library.BasicAuth(request.url.username, request.url.password)
         next(login.sync_auth_flow(request))
-    request.stream = _body_type()(content)
     return request
 
 
@@ -464,7 +466,8 @@ async def _send(
     resend: bool,
 ) -> httpx.Response:
     first_byte = deadlines.first_byte
-    with anyio.CancelScope(deadline=anyio.current_time() + first_byte) as scope:
+    scope = anyio.CancelScope(deadline=anyio.current_time() + first_byte)
+    with nullcontext() if first_byte == math.inf else scope:
         while True:
             connected, target = False, ""
             started = anyio.current_time()
@@ -481,7 +484,7 @@ async def _send(
 
             request.extensions["trace"] = trace
             try:
-                return await transport.handle_async_request(request)
+                response = await transport.handle_async_request(request)
             except Exception as error:
                 http_error = to_http_error(_httpx(), error, deadlines, target=target)
                 if http_error is None:
@@ -493,4 +496,6 @@ async def _send(
                     text = f"{http_error} If it expects TLS, use https://."
                     raise HTTPError("broken", text) from error
                 raise http_error from error
+            del request.extensions["trace"]
+            return response
     raise HTTPTimeout("first_byte", first_byte, f"no answer began within {first_byte:g} s")

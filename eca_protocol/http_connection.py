@@ -4,26 +4,35 @@ A server of models sends each token as a chunk of its own, and h11, httpcore and
 chunk by itself, which takes several times the work of reading the token. `join_chunks` makes one of
 the chunks that have arrived together. With a version of the libraries whose parser is not found,
 chunks are not joined, and a connection serves one request. Each `response` here is one of httpx.
+In the same way httpcore writes the head and the body of a request apart; `replace_pool` joins them.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
+
+import anyio
 
 from eca_protocol import platforms
-from eca_protocol.tls import TLSObject
+from eca_protocol.tls import ClientCertificate, TLSObject
 
 __all__ = [
+    "MAX_IDLE",
+    "ConnectionConfig",
     "SleepDetector",
     "close_idle",
     "has_surplus",
     "join_chunks",
+    "replace_pool",
     "shut_down",
     "socket_options",
+    "with_framing",
 ]
 
 JOINED = 8 * 1024
@@ -39,11 +48,26 @@ Linux also ends a silent connection after it, however few probes were lost: the 
 before it.
 """
 
+MAX_IDLE = 20
+"""The number of connections above which idle ones are closed."""
+
 ASLEEP = 2.0
 """The shortest sleep of the machine that is detected, in seconds."""
 
+_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+"""The methods whose requests name the length of an empty body too."""
+
 _NEXT_CHUNK = re.compile(rb"\r\n([0-9A-Fa-f]{1,8})\r\n")
 """The end of a chunk and the size of the next one."""
+
+
+class ConnectionConfig(NamedTuple):
+    """The properties on which requests must agree to share connections."""
+
+    secure: bool
+    proxy: str | None
+    ca_file: str | None
+    certificate: ClientCertificate | None
 
 
 class SleepDetector:
@@ -87,20 +111,138 @@ def socket_options() -> list[tuple[int, int, int]]:
     return options
 
 
-async def close_idle(transport: Any) -> None:
-    """Close the idle connections of a transport; its next request makes a new one."""
-    pool = getattr(transport, "_pool", None)
-    for connection in getattr(pool, "connections", ()):
-        if connection.is_idle():
-            await connection.aclose()
+class _RequestStream:
+    """A network stream that sends a request's head with the first piece of its body.
+
+    One packet instead of two, which a server also reads at once. Trio's socket takes it without
+    waiting, which saves a deadline and a checkpoint; asyncio's transport may have unsent bytes.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        from trio.socket import SocketType  # noqa: PLC0415 - httpcore has loaded it
+
+        self._stream = stream
+        self._head = b""
+        is_plain = os.name == "posix" and stream.get_extra_info("ssl_object") is None
+        tcp_socket = stream.get_extra_info("socket")
+        self._socket = tcp_socket if is_plain and isinstance(tcp_socket, SocketType) else None
+        self.aclose, self.get_extra_info = stream.aclose, stream.get_extra_info
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """Write the buffer; a head waits for the next call, which an empty body has too."""
+        if not self._head and buffer.endswith(b"\r\n\r\n"):
+            self._head = buffer
+        elif buffer or self._head:
+            is_start, buffer, self._head = bool(self._head), self._head + buffer, b""
+            if is_start and self._socket is not None:
+                with suppress(OSError):  # it comes again below, or the socket is full
+                    buffer = buffer[os.write(self._socket.fileno(), buffer) :]
+            await self._stream.write(buffer, timeout)
+
+    async def read(self, size: int, timeout: float | None = None) -> bytes:
+        """Return the next received bytes."""
+        if self._head:
+            await self.write(b"", timeout)
+        received: bytes = await self._stream.read(size, timeout)
+        return received
+
+    async def start_tls(self, *arguments: Any, **options: Any) -> _RequestStream:
+        """Return a stream over TLS on this one."""
+        return _RequestStream(await self._stream.start_tls(*arguments, **options))
+
+
+class _RequestBackend:
+    """A network backend of httpcore that makes request streams."""
+
+    def __init__(self, backend: Any) -> None:
+        self._backend = backend
+
+    async def connect_tcp(self, *arguments: Any, **options: Any) -> _RequestStream:
+        """Return a new connection."""
+        return _RequestStream(await self._backend.connect_tcp(*arguments, **options))
+
+
+def with_framing(
+    headers: Mapping[str, str], method: str, host: str | None, content: bytes
+) -> dict[str, str]:
+    """Return a request's headers with `Host` and `Content-Length`, if they are missing.
+
+    httpx would add them to a request without a stream, and take most of the request's time for it.
+    """
+    framed = {} if host is None or "host" in headers else {"Host": host}
+    has_length = "content-length" in headers
+    if not content and method in _WITH_BODY and not has_length:
+        framed["Content-Length"] = "0"
+    framed |= headers
+    if content and not has_length:
+        framed["Content-Length"] = str(len(content))
+    return framed
+
+
+class _Connections:
+    """The connections of a transport, in place of httpcore's pool, which makes them.
+
+    The pool queues requests for a limited number of connections, which takes a tenth of a call's
+    time. Here the number is unlimited.
+    """
+
+    def __init__(self, pool: Any) -> None:
+        self.connections: list[Any] = []
+        self._pool = pool
+
+    async def handle_async_request(self, request: Any) -> Any:
+        """Send a request over an idle connection, or over a new one."""
+        if request.url.scheme not in {b"http", b"https"}:
+            return await self._pool.handle_async_request(request)  # it raises
+        while True:
+            await self.close_if(lambda each: each.is_closed() or each.has_expired())
+            for connection in self.connections:
+                if connection.is_available() and connection.can_handle_request(request.url.origin):
+                    break
+            else:
+                connection = self._pool.create_connection(request.url.origin)
+                self.connections.append(connection)
+            try:
+                return await connection.handle_async_request(request)
+            except Exception as error:
+                if type(error).__name__ != "ConnectionNotAvailable":  # another request was faster
+                    raise
+
+    async def close_if(self, condition: Callable[[Any], bool]) -> None:
+        """Close the connections that meet a condition."""
+        if unwanted := [each for each in self.connections if condition(each)]:
+            self.connections = [each for each in self.connections if each not in unwanted]
+            with anyio.CancelScope(shield=True):
+                for connection in unwanted:
+                    await connection.aclose()
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self.close_if(lambda _: True)
+
+
+def replace_pool(transport: Any) -> None:
+    """Let a new transport send without a queue, and each short request in one write."""
+    pool: Any = getattr(transport, "_pool", None)
+    if hasattr(pool, "_network_backend") and hasattr(pool, "create_connection"):
+        pool._network_backend = _RequestBackend(pool._network_backend)
+        transport._pool = _Connections(pool)
+
+
+async def close_idle(transport: Any, *, above: int = 0) -> None:
+    """Close the oldest idle connections of a transport, until it has no more than `above`."""
+    connections = getattr(getattr(transport, "_pool", None), "connections", ())
+    open_connections = [each for each in connections if not each.is_closed()]
+    idle = [each for each in open_connections if each.is_idle()]
+    for connection in idle[: max(0, len(open_connections) - above)]:
+        await connection.aclose()
 
 
 def join_chunks(response: Any) -> None:
-    """Let the body's chunks that have arrived together be returned as one."""
+    """Let the chunks of a chunked body that have arrived together be returned as one."""
     parser = _parser(response)
-    is_chunked = response.headers.get("transfer-encoding", "").lower() == "chunked"
     buffer = getattr(parser, "_receive_buffer", None)
-    if is_chunked and hasattr(parser, "_reader") and hasattr(buffer, "maybe_extract_at_most"):
+    if hasattr(parser, "_reader") and hasattr(buffer, "maybe_extract_at_most"):
         parser._reader = JoinedChunks(parser._reader)
 
 
@@ -129,10 +271,9 @@ def shut_down(response: Any) -> None:
 
 def _parser(response: Any) -> Any:
     """Return the parser (an `h11.Connection`); None if it is not accessible."""
-    try:
-        return response.stream._httpcore_stream._stream._connection._h11_state
-    except AttributeError:
-        return None
+    stream = getattr(response.stream, "_httpcore_stream", None)
+    connection = getattr(getattr(stream, "_stream", stream), "_connection", None)
+    return getattr(connection, "_h11_state", None)
 
 
 class JoinedChunks:

@@ -1,24 +1,32 @@
 """Chunks that arrive together: joined, and otherwise read as h11 reads them. Dead peers."""
 
+import os
 import socket
 import sys
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
+import anyio
+import anyio.abc
 import h11
+import httpcore
 import httpx
 import pytest
+import trio
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eca_protocol import platforms
 from eca_protocol.http import HTTPClient
 from eca_protocol.http_connection import (
+    MAX_IDLE,
     PROBED_AFTER,
     PROBED_EVERY,
     PROBES,
     UNACKNOWLEDGED,
     JoinedChunks,
+    replace_pool,
     socket_options,
 )
 from eca_protocol.testing.provider import Provider, burst, reply
@@ -88,6 +96,105 @@ async def test_chunks_that_arrive_together_are_one_and_the_connection_serves_on(
 
 
 @pytest.mark.anyio
+async def test_a_request_is_received_in_one_piece():
+    received: list[bytes] = []
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    url = f"http://127.0.0.1:{listener.extra(anyio.abc.SocketAttribute.local_port)}/"
+
+    async def answer(stream: anyio.abc.ByteStream) -> None:
+        async with stream:
+            with suppress(anyio.EndOfStream):
+                while True:
+                    received.append(await stream.receive())
+                    await stream.send(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, answer)
+        async with HTTPClient() as client:
+            for content in (b"one", b"", b"\r\n\r\n", b"two"):
+                async with client.stream("POST", url, content=content) as response:
+                    assert await response.read() == b""
+        tasks.cancel_scope.cancel()
+    assert [each.partition(b"\r\n\r\n")[2] for each in received] == [
+        b"one",
+        b"",
+        b"\r\n\r\n",
+        b"two",
+    ]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("written", [10, 0, None])
+async def test_a_socket_that_takes_a_part_of_a_request_or_fails_at_first_gets_all(
+    monkeypatch, written
+):
+    write, descriptors = os.write, set()
+
+    def write_part(descriptor: int, data: bytes) -> int:
+        descriptors.add(descriptor)
+        if written is None:
+            raise BlockingIOError
+        return write(descriptor, data[:written])
+
+    async with server() as traffic, HTTPClient() as client:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "write", write_part)
+            for _ in range(2):
+                assert await body_from(client, traffic) == b"hello"
+    assert len(traffic.heads) == 2
+    assert all(head.startswith("GET / HTTP/1.1") for head in traffic.heads)
+    assert len(descriptors) == (os.name == "posix" and trio.lowlevel.in_trio_run())
+
+
+@pytest.mark.anyio
+async def test_a_body_that_was_read_leaves_its_connection_to_the_next_even_if_cancelled():
+    async with server() as traffic, HTTPClient() as client:
+        for _ in range(3):
+            with anyio.CancelScope() as scope:
+                url = f"http://127.0.0.1:{traffic.port}/"
+                async with client.stream("GET", url) as response:
+                    assert await response.read() == b"hello"
+                    scope.cancel()
+        assert traffic.connections == 1
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("replaces_pool", [True, False])
+async def test_a_connection_serves_on_without_the_private_names_of_httpx_too(
+    monkeypatch, replaces_pool
+):
+    if not replaces_pool:
+        monkeypatch.setattr("eca_protocol.http.replace_pool", lambda _: None)
+    async with server() as traffic, HTTPClient() as client:
+        for _ in range(3):
+            assert await body_from(client, traffic) == b"hello"
+        assert traffic.connections == 1
+        (transport,) = client._transports.values()
+        assert isinstance(transport, httpx.AsyncHTTPTransport)
+        assert isinstance(transport._pool, httpcore.AsyncConnectionPool) is not replaces_pool
+
+
+def test_a_transport_without_those_names_is_left_as_it_is():
+    transport = httpx.MockTransport(lambda _: httpx.Response(200))
+    before = dict(vars(transport))
+    replace_pool(transport)
+    assert vars(transport) == before
+
+
+@pytest.mark.anyio
+async def test_many_requests_at_once_leave_few_idle_connections():
+    async with server() as traffic, HTTPClient() as client:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3 * MAX_IDLE):
+                tasks.start_soon(body_from, client, traffic)
+        assert traffic.connections > MAX_IDLE
+        (transport,) = client._transports.values()
+        assert isinstance(transport, httpx.AsyncHTTPTransport)
+        open_ones = [each for each in transport._pool.connections if not each.is_closed()]
+        assert len(open_ones) == MAX_IDLE
+
+
+@pytest.mark.anyio
 async def test_a_dead_peer_is_noticed_by_the_system(monkeypatch):
     made: list[Any] = []
     transport_class = httpx.AsyncHTTPTransport
@@ -132,3 +239,23 @@ async def test_no_connection_is_used_again_once_the_machine_has_slept(monkeypatc
 async def body_from(client: HTTPClient, traffic: Traffic) -> bytes:
     async with client.stream("GET", f"http://127.0.0.1:{traffic.port}/") as response:
         return await response.read()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("method", "content", "headers", "added"),
+    [
+        ("GET", b"", {}, ["Host: 127.0.0.1:PORT"]),
+        ("DELETE", b"", {}, ["Host: 127.0.0.1:PORT"]),
+        ("POST", b"", {}, ["Host: 127.0.0.1:PORT", "Content-Length: 0"]),
+        ("POST", b"{}", {}, ["Host: 127.0.0.1:PORT", "Content-Length: 2"]),
+        ("GET", b"", {"HOST": "other"}, ["host: other"]),
+    ],
+)
+async def test_a_request_has_its_host_and_the_length_of_its_body(method, content, headers, added):
+    async with server() as traffic, HTTPClient() as client:
+        url = f"http://127.0.0.1:{traffic.port}/"
+        async with client.stream(method, url, headers=headers, content=content) as response:
+            await response.read()
+    lines = traffic.heads[0].replace(str(traffic.port), "PORT").splitlines()
+    assert [each for each in lines if each.lower().startswith(("host:", "content-le"))] == added

@@ -278,14 +278,19 @@ async def read_events(
     body: AsyncIterator[bytes],
     position: StreamPosition,
     deliver: Callable[[bytes], Awaitable[None]],
+    *,
+    start: bytes = b"",
 ) -> None:
     """Deliver the messages of a stream of events to its end; ignore an incomplete event.
+
+    `start` is the part of the stream that was read already.
 
     Raises:
         HTTPError: the connection broke, or an event is beyond the limit.
     """
     decoder = SSEDecoder(max_event=MAX_MESSAGE)
-    async for chunk in body:
+    chunk: bytes | None = start
+    while chunk is not None:
         try:
             events = decoder.feed(chunk)
         except RemoteProtocolError as error:
@@ -295,6 +300,7 @@ async def read_events(
             if event.event == "message" and event.data:
                 position.events += 1
                 await deliver(event.data.encode())
+        chunk = await anext(body, None)
 
 
 def is_events(response: HTTPResponse) -> bool:

@@ -196,17 +196,16 @@ class StreamableHTTP(HTTPTransport):
                 break
         if not start:
             raise MCPError(f"the server sent an empty response (status {response.status})")
-        body = _again(start, chunks)
         match kind:
             case "events":
                 try:
-                    await read_events(body, position, self._inbox.deliver)
+                    await read_events(chunks, position, self._inbox.deliver, start=start)
                 except HTTPError:
                     if position.event_id is None and self._inbox.waits_for(message.id):
                         raise
                 return not self._inbox.waits_for(message.id)
             case "json":
-                await self._take_json(body, message)
+                await self._take_json(start, chunks, message)
             case "page":
                 raise MCPError(
                     "the server answered with a web page: check that the URL is that of an MCP "
@@ -219,9 +218,9 @@ class StreamableHTTP(HTTPTransport):
                 )
         return True
 
-    async def _take_json(self, body: AsyncIterator[bytes], message: Outgoing) -> None:
-        whole = bytearray()
-        async for chunk in body:
+    async def _take_json(self, start: bytes, rest: AsyncIterator[bytes], message: Outgoing) -> None:
+        whole = bytearray(start)
+        async for chunk in rest:
             whole += chunk
             if len(whole) > MAX_MESSAGE:
                 raise MCPError(f"the server's answer has more than {MAX_MESSAGE} bytes")
@@ -377,10 +376,3 @@ def _addressed(messages: list[Message], request: Outgoing) -> list[Message]:
 
 
 _OUTCOMES: Final = frozenset({"result", "error"})
-
-
-async def _again(start: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield a body whose first chunk was read already."""
-    yield start
-    async for chunk in rest:
-        yield chunk
