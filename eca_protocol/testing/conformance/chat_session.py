@@ -87,10 +87,6 @@ class ChatSession:
         """All text of the assistant, joined."""
         return self.text("assistant")
 
-    def with_marker(self, text: str) -> str:
-        """Return a prompt with the marker by which the model recognizes the chat."""
-        return f"{text} {self.model.marker}"
-
     async def send_prompt(self, text: str, *, marker: bool = True, **params: Any) -> Any:
         """Send a prompt without waiting; return the request's id.
 
@@ -99,7 +95,7 @@ class ChatSession:
             marker: False omits the marker, where an earlier prompt of the chat has it.
             params: additional members of the params, or replacements.
         """
-        message = self.with_marker(text) if marker else text
+        message = self.model.with_marker(text) if marker else text
         self.prompts.append(message)
         self._is_stopped = False
         members_sent: dict[str, Any] = {"message": message, **params}

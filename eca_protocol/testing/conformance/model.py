@@ -98,6 +98,10 @@ class ChatModel:
         names = self._model.provider.reached
         return frozenset(name.removeprefix(start) for name in names if name.startswith(start))
 
+    def with_marker(self, text: str) -> str:
+        """Return a prompt with the marker."""
+        return f"{text} {self.marker}"
+
     def open(self, gate: str) -> None:
         """Open a gate for all replies that wait, or will wait, at it."""
         self._model.provider.open(self._gate(gate))

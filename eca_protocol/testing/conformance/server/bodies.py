@@ -103,7 +103,7 @@ async def half_a_surrogate_pair_is_read(session: ClientSession) -> None:
     """Prompt with half a surrogate pair, and read the request to the model."""
     chat = session.chat(reply("Read."))
     prompt = message(
-        "chat/prompt", {"chatId": chat.id, "message": chat.with_marker("half?")}, id="x"
+        "chat/prompt", {"chatId": chat.id, "message": chat.model.with_marker("half?")}, id="x"
     )
     outcome = await try_bytes(session, frame(bytes_of(prompt).replace(b"half?", b"half \\ud83d.")))
     if is_read(outcome.to("x")):

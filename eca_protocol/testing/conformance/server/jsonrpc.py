@@ -243,7 +243,9 @@ async def a_prompt_has_no_id(session: ClientSession) -> None:
     """Send a prompt as a notification, and wait for its turn."""
     await session.take_turn("Hi.", reply("Hello."))  # one that ends without the user
     chat = session.chat(reply("Hello."))
-    await session.notify("chat/prompt", {"chatId": chat.id, "message": chat.with_marker("Hi.")})
+    await session.notify(
+        "chat/prompt", {"chatId": chat.id, "message": chat.model.with_marker("Hi.")}
+    )
     await chat.finished(shows="W-4a")
     await session.settle()
     answers = [

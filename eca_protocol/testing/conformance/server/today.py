@@ -170,7 +170,7 @@ async def a_chat_is_prompted_inline(session: ClientSession) -> None:
     """Prompt inline: a new chat that knows another one and does not show it."""
     source = await chat_with_turns(session, reply("one"))
     inline = session.chat(reply("two"), reply("three"))
-    prompt = {"message": inline.with_marker("Continue."), "contexts": [], "trust": False}
+    prompt = {"message": inline.model.with_marker("Continue."), "contexts": [], "trust": False}
     ids = {"chatId": inline.id, "sourceChatId": source.id}
     await request_result(session, "chat/inlinePrompt", **ids, **prompt)
     await inline.finished()
@@ -369,7 +369,7 @@ async def a_text_is_rewritten(session: ClientSession) -> None:
     params = {
         "id": "r1",
         "text": "x = 1",
-        "prompt": chat.with_marker("Call it y."),
+        "prompt": chat.model.with_marker("Call it y."),
         "range": RANGE,
     }
     await request_result(session, "rewrite/prompt", **params)
