@@ -38,8 +38,8 @@ from eca_server.workspace.reading import read_file
 from eca_server.workspace.writing import replace_file
 
 _MAX_NAMES: Final = 100
-_MAX_NAME: Final = 60
-_NOT_A_WORD = re.compile(r"[^a-z0-9]+")
+_MAX_NAME: Final = 50  # characters, of up to four bytes; a file name may have 255
+_NOT_A_WORD = re.compile(r"[\W_]+")
 
 MAX_BYTES: Final = 32 * 1024 * 1024
 """Maximum size of an imported file, in bytes."""

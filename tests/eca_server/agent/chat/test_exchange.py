@@ -160,17 +160,17 @@ async def test_a_chat_is_exported_and_imported_as_a_new_one(tmp_path: Path) -> N
     async with current(data=tmp_path / "data", folder=tmp_path, config=config) as ours:
         assert "nothing to export" in (await ours.turn("/export")).text
         await ours.turn(f"think hm\nsay one {key} {header}", model=SCRIPT)
-        await ours.ask("chat/update", {"chatId": "c", "title": "My Chat!"})
+        await ours.ask("chat/update", {"chatId": "c", "title": "My Chat: Größe!"})
         assert "Exported 2 messages" in (await ours.turn("/export", model=SCRIPT)).text
-        written = tmp_path / "eca-chat-my-chat.edn"
+        written = tmp_path / "eca-chat-my-chat-größe.edn"
         assert written.stat().st_mode & 0o777 == 0o600
         assert key not in written.read_text()
         assert header not in written.read_text()
         for command, phrase in (
-            ("/export", "eca-chat-my-chat-2.edn"),
+            ("/export", "eca-chat-my-chat-größe-2.edn"),
             (f"/export {written}", "already exists"),
             ("/export sub/chat.md", "chat.md`. Keys are masked in it."),
-            ("/export sub", "sub/eca-chat-my-chat.edn"),
+            ("/export sub", "sub/eca-chat-my-chat-größe.edn"),
             ("/export chat.json", "/import"),
             ("/import", "The path is missing"),
             ("/import none.edn", "No such file"),
@@ -178,7 +178,7 @@ async def test_a_chat_is_exported_and_imported_as_a_new_one(tmp_path: Path) -> N
             ("/import sub", "Expected a file"),
         ):
             assert phrase in (await ours.turn(command, model=SCRIPT)).text
-        for path in ("sub/eca-chat-my-chat.edn", "chat.json"):
+        for path in ("sub/eca-chat-my-chat-größe.edn", "chat.json"):
             begun = len(ours.received)
             assert "Imported 2 messages" in (await ours.turn(f"/import {path}")).text
             messages = since(ours, begun)
