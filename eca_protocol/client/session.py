@@ -209,7 +209,7 @@ class Session:
         with anyio.move_on_after(limit) as scope, self.keep_reading():
             await self._configured.wait()
         if scope.cancelled_caught:
-            if limit < CONFIGURED:
+            if limit == deadline:
                 raise DeadlineExceeded("the server's first config/updated", limit)
             self._held_notifications.clear()  # an older server does not know them
         if deadline is None:

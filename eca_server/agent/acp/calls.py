@@ -39,6 +39,8 @@ _LONGEST_TITLE: Final = 300
 _MOST_PLACES: Final = 100  # that an approval of one call covers
 _MOST_SEARCHED: Final = 2**16  # characters of its title and input that may name them
 _MOST_COMPARED: Final = 2**20  # characters of a call's diffs: about 0.4 s of work
+_BEFORE_NAME: Final = r"""\s\0"'`(\[{<,;:=@"""
+_AFTER_NAME: Final = r"""\s\0"'`)\]}>,;:!?"""
 _MERGED: Final = ("title", "kind", "status", "content", "locations", "raw_input", "raw_output")
 
 
@@ -51,8 +53,9 @@ class AgentCall:
         is_prepared: the text of its arguments was shown.
         is_written: its arguments are part of the answer.
         is_asking: its permission is being decided.
-        approved: the places of the call, if the policy has approved it; if the user has, those
-            that the question has shown.
+        shown: the places that a question about the prepared call names.
+        approved: the places of the call, if the policy has approved it; those shown, if the user
+            has.
         approves_changes: the approved call was one that changes its places, or has shown a change.
         command: the approved command, if it runs one.
     """
@@ -68,6 +71,7 @@ class AgentCall:
     is_prepared: bool = False
     is_written: bool = False
     is_asking: bool = False
+    shown: tuple[Place, ...] = ()
     approved: tuple[Place, ...] = ()
     approves_changes: bool = False
     command: str | None = None
@@ -116,7 +120,7 @@ class AgentCall:
         """
         diffs = {diff.path for diff in self._diffs}
         texts = sorted([shown_title(self.title), *_strings_in(self.arguments)], key=len)
-        text = "\n".join(texts)
+        text = "\0".join(["", *texts, ""])
         if len(text) > _MOST_SEARCHED:
             text = f"{text[:_MOST_SEARCHED]}-"  # the cut ends no name
         return tuple(
@@ -171,6 +175,7 @@ class AgentTool:
     """The tool of one call of an agent, for the policy and the hooks.
 
     Attributes:
+        agent_call: the call as it is asked about: updates of it may come meanwhile.
         workspace: resolves its paths.
         cap: the limit of its diff.
     """
@@ -205,7 +210,12 @@ class AgentTool:
         call = self.agent_call
         if arguments != call.arguments:
             raise ToolError(_CHANGED)
-        places = await in_thread(lambda: tuple(map(self.workspace.locate, call.paths)))
+
+        def locate() -> tuple[tuple[Place, ...], tuple[Place, ...]]:
+            places = tuple(map(self.workspace.locate, call.paths))
+            return places, call.shown_places(places)
+
+        places, call.shown = await in_thread(locate)
         return PreparedCall(
             run=_never,
             summary=self.summary(arguments),
@@ -242,7 +252,7 @@ def _is_named(place: Place, text: str) -> bool:
         names.append(str(place.real_path.relative_to(place.root.real_path)))
     return any(
         name in text
-        and re.search(rf"(?<![\w./\\-]){re.escape(name)}(?![\w/\\-]|\.\w)", text) is not None
+        and re.search(rf"(?<=[{_BEFORE_NAME}]){re.escape(name)}(?=[{_AFTER_NAME}]|\.\s)", text)
         for name in names
     )
 

@@ -143,24 +143,23 @@ class TurnRequests:
             known = self.writer.begin_again(original)
         call = known.call
         known.is_asking = True
+        snapshot = attrs.evolve(known)
         tool = AgentTool(
-            agent_call=known, workspace=self.runner.permissions.workspace, cap=self.writer.cap
+            agent_call=snapshot, workspace=self.runner.permissions.workspace, cap=self.writer.cap
         )
-        step = Step(call, _finished(call.naming.id, known.arguments))
-        changes_files = known.changes_files  # updates may come before the approval
+        step = Step(call, _finished(call.naming.id, snapshot.arguments))
         self.writer.ensure_written(known)
-        await self.runner.look_at_known(step, tool, known.arguments, PendingChanges())
-        places = () if step.prepared is None else step.prepared.places
-        if call.state is CallState.WAITING:  # updates may name more before the approval
-            places = known.shown_places(places)
+        await self.runner.look_at_known(step, tool, snapshot.arguments, PendingChanges())
+        is_waiting = call.state is CallState.WAITING
         self.turn.show_call_progress("Calling tool", only_waiting=True)
         await wait_for_approval(call, self.turn)
         known.is_asking = False
         if call.state is not CallState.RUN:
             return False
         if step.prepared is not None:
-            original.approved, original.command = places, step.prepared.command
-            original.approves_changes = changes_files
+            original.approved = snapshot.shown if is_waiting else step.prepared.places
+            original.command = step.prepared.command
+            original.approves_changes = snapshot.changes_files
         call.start()
         self.turn.show_call_progress("Calling tool")
         if known is not original:

@@ -5,7 +5,7 @@ Rule: nothing is undone unless everything can be, or a partial rollback is reque
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final, TypeGuard
 
 import attrs
@@ -15,7 +15,7 @@ from eca_server.agent.chat.chat import Chat
 from eca_server.agent.chat.history import Cut
 from eca_server.agent.chat.refreshing import replace_history
 from eca_server.agent.chat.restoring import RollbackRefused, Rollbacks
-from eca_server.agent.chat.store.rows import BeforeImageBatch, Change, ChatRecord, Rollback
+from eca_server.agent.chat.store.rows import Change, ChatRecord, Rollback
 from eca_server.agent.chat.undo import Plan, SkippedFile, skipped_lines
 from eca_server.agent.tools.output import counted
 from eca_server.client.content_formatting import NATIVE, PREFIX
@@ -155,9 +155,16 @@ async def _undo(
     unstored_changes = [
         each for each in chat.storage.unstored_changes if each.content_id in cut.content_ids
     ]
-    planned = Plan()
-    if request.files:
-        planned = await _plan(rollbacks, changes, unstored_changes, may_skip=request.allow_partial)
+    unstored = [each for each in unstored_changes if each.numbers is None]
+    lost = {path for each in unstored for path in {*each.paths} - each.directories}
+    planned = await rollbacks.plan(changes, lost) if request.files else Plan()
+    if planned.skipped and not request.allow_partial:
+        raise RollbackRefused(
+            "Nothing was undone, because these files cannot be restored:\n"
+            f"{skipped_lines(planned.skipped)}\n\n"
+            "Roll back only the messages, or repeat the rollback to restore the other files.",
+            planned.skipped,
+        )
     rollback = Rollback(
         chat=chat.id,
         cut=cut.named_by if request.messages else None,
@@ -186,31 +193,6 @@ async def _undo(
         skipped=planned.skipped + skipped,
         has_commands=has_commands,
     )
-
-
-async def _plan(
-    rollbacks: Rollbacks,
-    changes: Sequence[Change],
-    unstored_changes: Iterable[BeforeImageBatch],
-    *,
-    may_skip: bool,
-) -> Plan:
-    """Plan how to undo changes.
-
-    Raises:
-        RollbackRefused: files cannot be restored, and none may be skipped.
-    """
-    unstored = [each for each in unstored_changes if each.numbers is None]
-    lost = {path for each in unstored for path in {*each.paths} - each.directories}
-    planned = await rollbacks.plan(changes, lost)
-    if planned.skipped and not may_skip:
-        raise RollbackRefused(
-            "Nothing was undone, because these files cannot be restored:\n"
-            f"{skipped_lines(planned.skipped)}\n\n"
-            "Roll back only the messages, or repeat the rollback to restore the other files.",
-            planned.skipped,
-        )
-    return planned
 
 
 def _contain_commands(messages: Sequence[Message]) -> bool:

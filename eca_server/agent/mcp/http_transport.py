@@ -43,8 +43,6 @@ _NOTICES: Final = 16  # our notifications and answers in flight
 _CLOGGED: Final = 16 * 2**20
 """The size of the unsent messages above which no messages are received, in bytes."""
 
-_RECONNECT_FLOORS: Final = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4)  # of the usual pause
-
 _OVERHEAD: Final = 1024  # bytes that an unsent message needs besides its body
 
 
@@ -71,9 +69,9 @@ class Timeouts:
     def reconnect_floor(self, empty: int) -> float:
         """Return the least time between two connections to one stream, whatever the server names.
 
-        It grows with the number of connections in a row that had no message.
+        It doubles with each connection in a row that had no message, up to a quarter of the usual.
         """
-        return self.reconnect * _RECONNECT_FLOORS[min(empty, len(_RECONNECT_FLOORS) - 1)]
+        return self.reconnect / (64 >> min(empty, 4))
 
 
 class NotStreamable(MCPError):

@@ -8,12 +8,10 @@ from __future__ import annotations
 import importlib
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from eca_protocol.errors import ECAError
 from eca_server.secret import Secret, mask
-
-R = TypeVar("R")
 
 SECONDS: Final = 15.0
 """The deadline of one access, including a prompt to the user."""
@@ -27,12 +25,8 @@ class KeyringError(ECAError):
 
 def get(provider: str) -> str | None:
     """Return the text stored for a provider, or None; raise KeyringError."""
-
-    def read(keyring: Any) -> str | None:
-        text = keyring.get_password(_SERVICE, provider)
-        return None if text is None else str(text)
-
-    return _answer(read)
+    text = _answer(lambda keyring: keyring.get_password(_SERVICE, provider))
+    return None if text is None else str(text)
 
 
 def put(provider: str, text: str, secrets: Iterable[Secret]) -> None:
@@ -50,8 +44,8 @@ def remove_stored(provider: str) -> None:
     _answer(delete)
 
 
-def _answer(ask: Callable[[Any], R], secrets: Iterable[Secret] = ()) -> R:
-    answers: list[R] = []
+def _answer(ask: Callable[[Any], object], secrets: Iterable[Secret] = ()) -> object:
+    answers: list[object] = []
     faults: list[str] = []
 
     def run() -> None:

@@ -144,7 +144,9 @@ async def test_a_server_that_never_announces_its_edition_is_taken_for_an_older_o
         assert server.params_of("chat/promptSteer") == []
 
 
-async def test_the_deadline_of_a_request_limits_its_wait_for_the_edition():
+@pytest.mark.parametrize("configured", [0.02, 10.0])
+async def test_the_deadline_of_a_request_limits_its_wait_for_the_edition(monkeypatch, configured):
+    monkeypatch.setattr(session, "CONFIGURED", configured)
     async with connected() as (client, server):
         with pytest.raises(DeadlineExceeded, match=r"after 0.02 s .* first config/updated"):
             await client.request(CHAT_LIST, m.ChatListParams(), deadline=0.02)

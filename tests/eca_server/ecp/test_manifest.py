@@ -106,6 +106,10 @@ OF_GRADER = {
         *("{type: text_match, condition: regex, pattern: '('}", "9:53", ".pattern"),
         "expected a regular expression: missing ), unterminated subpattern at position 0",
     ),
+    "a regular expression with a number that is too long": (
+        *("{type: text_match, condition: regex, pattern: 'a{%s1}'}" % ("0" * 5000), "9:53"),
+        *(".pattern", "expected a regular expression: Exceeds the limit (4300 digits)"),
+    ),
     **{
         f"a regular expression that is too large, {number}": (
             *(f"{{type: text_match, condition: regex, pattern: '{pattern}'}}", "9:53", ".pattern"),
@@ -116,6 +120,8 @@ OF_GRADER = {
                 "(a{65000}){65000}",
                 "(?:x(?:[)]{2,}|[\\](]{99999}){0,3}){11}",
                 "(" + "ab[cd]" * 400 + "){1000,}",
+                "(?x)(a{3000}) {3000}",
+                "(a{3000})(?#c){3000}",
             )
         )
     },

@@ -206,7 +206,7 @@ async def test_an_approval_covers_no_file_that_the_question_does_not_name(tmp_pa
     work = tmp_path / "work"
     by_diff, by_title, by_input, hidden = (work / name for name in ("a.py", "b.py", "c.py", "d.py"))
     edit = ask(
-        title="Edit a.py, b.py and d.pyc",
+        title="Edit a.py, b.py, d.pyc, d.py~, d.py@2, +d.py and d.py...",
         diffs=[[str(by_diff), None, "new"]],
         input={"paths": [{"more": str(by_input)}]},
         locations=[str(each) for each in (by_diff, by_title, by_input, hidden)],
@@ -216,6 +216,30 @@ async def test_an_approval_covers_no_file_that_the_question_does_not_name(tmp_pa
         got = await turn(ours, f"{edit}\n{writes}{DONE}", True, False)
         assert [each["name"] for each in of_type(got, "toolCallRun")] == ["edit", "write_file"]
     assert [each.exists() for each in (by_diff, by_title, by_input, hidden)] == [1, 1, 1, 0]
+
+
+async def test_an_approval_covers_what_the_question_showed_whatever_updates_came(
+    tmp_path, monkeypatch
+):
+    decide_on = Permissions.decide
+    judged, approved, hidden = (tmp_path / "work" / name for name in ("judged", "go", "d.py"))
+
+    async def updated_meanwhile(self: Permissions, *arguments: Any, **options: Any) -> Decision:
+        if not judged.exists():
+            judged.touch()
+            await ours.content("text", text="updated")
+        return await decide_on(self, *arguments, **options)
+
+    monkeypatch.setattr(Permissions, "decide", updated_meanwhile)
+    edit = ask(title="Edit a.py", input={"x": "a.py"}, locations=[str(hidden)])
+    update = tool(update=True, title="Edit d.py", input={"x": "d.py"}, kind="read")
+    script = [edit.replace("ask", "leave", 1), f"until {judged}", update, "say updated"]
+    async with chatting(tmp_path) as (ours, _):
+        await begin(ours, "\n".join([*script, f"until {approved}", f"write {hidden} new", DONE]))
+        assert (await decide(ours, accept=True))["summary"] == "Edit a.py"
+        approved.touch()
+        assert (await decide(ours, accept=False))["name"] == "write_file"
+        await ours.expect_finished()
 
 
 async def test_a_call_whose_input_a_hook_changes_is_refused(tmp_path):

@@ -257,10 +257,6 @@ def test_a_keyring_that_fails_hangs_or_is_missing_is_reported(fake, tmp_path, mo
     def needs_a_module(*_: str) -> None:
         raise ModuleNotFoundError("No module named 'dbus'", name="dbus")
 
-    class Unreadable:
-        def __str__(self) -> str:
-            raise RuntimeError("it has no text")
-
     ours = in_keyring(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(fake, "set_password", refuse, raising=False)
@@ -276,10 +272,10 @@ def test_a_keyring_that_fails_hangs_or_is_missing_is_reported(fake, tmp_path, mo
         patch.setattr(fake, "get_password", leave, raising=False)
         with pytest.raises(LoginsError, match="the system's keyring: SystemExit"):
             in_keyring(tmp_path).unlock()
-    for answer in (lambda *_: "[" * 100_000, lambda *_: Unreadable(), needs_a_module):
+    for answer in (lambda *_: "[" * 100_000, needs_a_module):
         with monkeypatch.context() as patch:
             patch.setattr(fake, "get_password", answer, raising=False)
-            with pytest.raises(LoginsError, match=r"recursion|has no text|No module named"):
+            with pytest.raises(LoginsError, match=r"recursion|No module named"):
                 in_keyring(tmp_path).unlock()
     go_on = threading.Event()
     fake.get_password = lambda *_: go_on.wait(20) and None
