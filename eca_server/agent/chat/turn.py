@@ -63,7 +63,7 @@ class Prompt:
     """
 
     text: str
-    body: Body
+    body: Body = attrs.field(repr=False)  # it may hold a typed key
     unstarted: tuple[TextPart, ...] | None = None
     content_id: str = attrs.field(factory=lambda: str(uuid.uuid4()))
 
