@@ -139,11 +139,11 @@ class _RequestStream:
                     buffer = buffer[os.write(self._socket.fileno(), buffer) :]
             await self._stream.write(buffer, timeout)
 
-    async def read(self, size: int, timeout: float | None = None) -> bytes:
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Return the next received bytes."""
         if self._head:
             await self.write(b"", timeout)
-        received: bytes = await self._stream.read(size, timeout)
+        received: bytes = await self._stream.read(max_bytes, timeout)
         return received
 
     async def start_tls(self, *arguments: Any, **options: Any) -> _RequestStream:

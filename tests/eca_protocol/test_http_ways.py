@@ -1,18 +1,22 @@
 """The route of a request: proxies, certificates of both sides, an address in place of a name."""
 
 import errno
+import importlib
 import os
 import resource
 import socket
 import ssl
+import sys
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import anyio
 import anyio.abc
 import anyio.to_thread
+import httpcore
 import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization
@@ -142,6 +146,29 @@ async def test_a_proxy_that_fails_in_its_connect_is_named(monkeypatch, answer, k
         got_kind, message = await failure(f"https://{NAME}/", deadlines=limits)
     assert got_kind == kind
     assert message.startswith(f"through the proxy of the environment: {words}")
+
+
+async def test_a_request_through_a_socks_proxy_that_closes_it_is_sent_once(monkeypatch):
+    async def handshake(stream: httpcore.AsyncNetworkStream, **_: object) -> None:
+        await stream.write(b"\5\1\0")
+        assert await stream.read(max_bytes=2) == b"\5\0"
+
+    async def drop(stream: anyio.abc.ByteStream) -> None:
+        await stream.receive()
+        await stream.send(b"\5\0")
+        await read_head(stream)
+
+    monkeypatch.setitem(sys.modules, "socksio", Mock())  # an optional package
+    socks = importlib.import_module("httpcore._async.socks_proxy")
+    monkeypatch.setattr(httpcore, "AsyncSOCKSProxy", socks.AsyncSOCKSProxy)
+    monkeypatch.setattr(socks, "_init_socks5_connection", handshake)
+    async with listening(drop) as way:
+        monkeypatch.setenv("ALL_PROXY", f"socks5://127.0.0.1:{way.port}")
+        with anyio.fail_after(5):
+            kind, _ = await failure(f"http://{NAME}/")
+        assert (kind, way.connections) == ("broken", 1)
+    _, message = await failure(f"http://{NAME}/")
+    assert f"cannot connect to 127.0.0.1:{way.port}: connection refused" in message
 
 
 async def test_a_certificate_behind_a_proxy_may_be_the_proxys(authority, monkeypatch):
