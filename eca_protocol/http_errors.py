@@ -9,6 +9,7 @@ import errno
 import os
 import re
 import socket
+import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
@@ -118,6 +119,8 @@ def _reason(error: BaseException | None) -> str | None:
         for each in causes:
             if isinstance(each, socket.gaierror):
                 return each.strerror
+            if isinstance(each, ssl.SSLError):  # its number is OpenSSL's
+                return str(each)
             if isinstance(each, OSError) and each.errno is not None:
                 return os.strerror(each.errno)
         error = error.__cause__ or error.__context__

@@ -19,6 +19,7 @@ import anyio.to_thread
 import httpcore
 import pytest
 import trustme
+from anyio.streams.tls import TLSStream
 from cryptography.hazmat.primitives import serialization
 
 from eca_protocol.errors import HTTPError
@@ -281,6 +282,19 @@ async def test_a_tls_connection_stays_open_between_requests(authority):
         for _ in range(3):
             assert await ask(f"https://127.0.0.1:{peer.port}/", client) == b"hello"
     assert peer.connections == 1
+
+
+@pytest.mark.usefixtures("trusted")
+async def test_a_damaged_tls_record_is_named_as_the_reason(authority):
+    async def answer(stream: anyio.abc.ByteStream) -> None:
+        await read_head(stream)
+        assert isinstance(stream, TLSStream)
+        await stream.transport_stream.send(b"\x17\x03\x03\0\x30" + bytes(48))
+
+    async with listening(answer, tls(authority, "127.0.0.1")) as peer:
+        kind, message = await failure(f"https://127.0.0.1:{peer.port}/")
+    assert kind == "broken"
+    assert message.startswith("the connection was lost: [SSL: DECRYPTION_FAILED")
 
 
 def self_signed(folder: Path) -> ssl.SSLContext:
