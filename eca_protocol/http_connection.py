@@ -263,7 +263,9 @@ def has_surplus(response: Any) -> bool:
 
 
 def shut_down(response: Any) -> None:
-    """Shut the connection down; httpcore then drops it before the next use."""
+    """Let the connection be closed with the response, or at least before the next use."""
+    if (parser := _parser(response)) is not None:
+        parser.send_failed()  # a parser in this state is not reused
     connection = response.extensions["network_stream"].get_extra_info("socket")
     with suppress(OSError):  # the server has closed it
         connection.shutdown(socket.SHUT_RDWR)
