@@ -235,7 +235,8 @@ async def close_idle(transport: Any, *, above: int = 0) -> None:
     open_connections = [each for each in connections if not each.is_closed()]
     idle = [each for each in open_connections if each.is_idle()]
     for connection in idle[: max(0, len(open_connections) - above)]:
-        await connection.aclose()
+        if connection.is_idle():  # no request has taken it meanwhile
+            await connection.aclose()
 
 
 def join_chunks(response: Any) -> None:
