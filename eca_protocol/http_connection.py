@@ -196,15 +196,17 @@ class _Connections:
             return await self._pool.handle_async_request(request)  # it raises
         while True:
             await self.close_if(lambda each: each.is_closed() or each.has_expired())
-            for connection in self.connections:
-                if connection.is_available() and connection.can_handle_request(request.url.origin):
-                    break
-            else:
-                connection = self._pool.create_connection(request.url.origin)
+            origin = request.url.origin
+            usable = (each for each in self.connections if each.is_available())
+            idle = next((each for each in usable if each.can_handle_request(origin)), None)
+            connection = idle or self._pool.create_connection(origin)
+            if idle is None:
                 self.connections.append(connection)
             try:
                 return await connection.handle_async_request(request)
-            except Exception as error:
+            except BaseException as error:
+                if idle is None:  # it may be a tunnel that is not complete
+                    await self.close_if([connection].__contains__)
                 if type(error).__name__ != "ConnectionNotAvailable":  # another request was faster
                     raise
 

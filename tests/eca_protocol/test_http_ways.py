@@ -17,6 +17,7 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 import httpcore
+import httpx
 import pytest
 import trustme
 from anyio.streams.tls import TLSStream
@@ -147,6 +148,19 @@ async def test_a_proxy_that_fails_in_its_connect_is_named(monkeypatch, answer, k
         got_kind, message = await failure(f"https://{NAME}/", deadlines=limits)
     assert got_kind == kind
     assert message.startswith(f"through the proxy of the environment: {words}")
+
+
+async def test_a_tunnel_whose_tls_fails_leaves_no_connection(monkeypatch):
+    async def cut(stream: anyio.abc.ByteStream) -> None:
+        await read_head(stream)
+        await stream.send(b"HTTP/1.1 200 OK\r\n\r\n")
+
+    async with listening(cut) as way, HTTPClient() as client:
+        monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{way.port}")
+        assert (await failure(f"https://{NAME}/", client))[0] == "connect"
+        (transport,) = client._transports.values()
+        assert isinstance(transport, httpx.AsyncHTTPTransport)
+        assert transport._pool.connections == []
 
 
 async def test_a_request_through_a_socks_proxy_that_closes_it_is_sent_once(monkeypatch):
