@@ -35,6 +35,14 @@ CLOGGED = 64 * 2**20
 
 _TRUNCATED: Final = frozenset({FrameErrorKind.EOF_IN_HEADER, FrameErrorKind.EOF_IN_BODY})
 
+_NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
+"""An escaped U+0000 in a JSON text: an even number of backslashes is in front of it."""
+
+_MANY_DIGITS = re.compile(rb"[0-9]{19}")
+_STRING_OR_NUMBER = re.compile(
+    rb'"(?:[^"\\]+|\\.)*"|-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?', re.DOTALL
+)
+
 Reader: TypeAlias = Callable[[Frames], Sequence[Any]]
 """A function from frames to messages, with a `RemoteProtocolError` in place of an invalid one."""
 
@@ -169,15 +177,6 @@ class StreamTransport:
         """Drop the unwritten messages, and close the stream."""
         self._outbox.close()
         await self._stream.aclose()
-
-
-_NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
-"""An escaped U+0000 in a JSON text: an even number of backslashes is in front of it."""
-
-_MANY_DIGITS = re.compile(rb"[0-9]{19}")
-_STRING_OR_NUMBER = re.compile(
-    rb'"(?:[^"\\]+|\\.)*"|-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?', re.DOTALL
-)
 
 
 def _limited(text: bytes) -> bytes:
