@@ -77,6 +77,8 @@ def to_http_error(
         return _timeout_error(library, error, deadlines)
     if isinstance(error, UnicodeError):
         return HTTPError("config", f"not a valid host name: {error}")
+    if type(error).__module__.startswith("socksio."):  # httpcore passes on its errors
+        return HTTPError("proxy", f"the SOCKS proxy's reply is not valid: {error}")
     broken = (library.TransportError, OSError)  # httpcore passes on OSError from asyncio's TLS
     for name, kind, message in _LIBRARY_ERRORS:
         if isinstance(error, broken if kind == "broken" else getattr(library, name)):

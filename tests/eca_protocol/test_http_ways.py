@@ -163,14 +163,21 @@ async def test_a_tunnel_whose_tls_fails_leaves_no_connection(monkeypatch):
         assert transport._pool.connections == []
 
 
-async def test_a_request_through_a_socks_proxy_that_closes_it_is_sent_once(monkeypatch):
+class ProtocolError(Exception):
+    __module__ = "socksio.exceptions"
+
+
+@pytest.mark.parametrize(("answer", "kind"), [(b"\5\0", "broken"), (b"no", "proxy")])
+async def test_a_request_through_a_bad_socks_proxy_fails_at_once(monkeypatch, answer, kind):
     async def handshake(stream: httpcore.AsyncNetworkStream, **_: object) -> None:
         await stream.write(b"\5\1\0")
-        assert await stream.read(max_bytes=2) == b"\5\0"
+        if await stream.read(max_bytes=2) != b"\5\0":
+            await stream.aclose()
+            raise ProtocolError
 
     async def drop(stream: anyio.abc.ByteStream) -> None:
         await stream.receive()
-        await stream.send(b"\5\0")
+        await stream.send(answer)
         await read_head(stream)
 
     monkeypatch.setitem(sys.modules, "socksio", Mock())  # an optional package
@@ -180,8 +187,8 @@ async def test_a_request_through_a_socks_proxy_that_closes_it_is_sent_once(monke
     async with listening(drop) as way:
         monkeypatch.setenv("ALL_PROXY", f"socks5://127.0.0.1:{way.port}")
         with anyio.fail_after(5):
-            kind, _ = await failure(f"http://{NAME}/")
-        assert (kind, way.connections) == ("broken", 1)
+            assert (await failure(f"http://{NAME}/"))[0] == kind
+        assert way.connections == 1
     _, message = await failure(f"http://{NAME}/")
     assert f"cannot connect to 127.0.0.1:{way.port}: connection refused" in message
 
