@@ -125,7 +125,7 @@ def _reason(error: BaseException | None) -> str | None:
                 return str(each)
             if isinstance(each, OSError) and each.errno is not None:
                 return os.strerror(each.errno)
-        error = error.__cause__ or error.__context__
+        error = error.__cause__
     return None
 
 
