@@ -188,6 +188,7 @@ class _Connections:
 
     def __init__(self, pool: Any) -> None:
         self.connections: list[Any] = []
+        self._taken: set[Any] = set()  # by a request that has no response yet
         self._pool = pool
 
     async def handle_async_request(self, request: Any) -> Any:
@@ -197,18 +198,22 @@ class _Connections:
         while True:
             await self.close_if(lambda each: each.is_closed() or each.has_expired())
             origin = request.url.origin
-            usable = (each for each in self.connections if each.is_available())
-            idle = next((each for each in usable if each.can_handle_request(origin)), None)
+            free = (each for each in self.connections if each not in self._taken)
+            usable = (each for each in free if each.can_handle_request(origin))
+            idle = next((each for each in usable if each.is_available()), None)
             connection = idle or self._pool.create_connection(origin)
             if idle is None:
                 self.connections.append(connection)
+            self._taken.add(connection)
             try:
                 return await connection.handle_async_request(request)
             except BaseException as error:
                 if idle is None:  # it may be a tunnel that is not complete
                     await self.close_if([connection].__contains__)
-                if type(error).__name__ != "ConnectionNotAvailable":  # another request was faster
+                if type(error).__name__ != "ConnectionNotAvailable":  # it was closed meanwhile
                     raise
+            finally:
+                self._taken.discard(connection)
 
     async def close_if(self, condition: Callable[[Any], bool]) -> None:
         """Close the connections that meet a condition."""

@@ -15,6 +15,7 @@ from unittest.mock import Mock
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 import anyio.to_thread
 import httpcore
 import httpx
@@ -272,8 +273,8 @@ async def test_a_proxy_may_be_asked_over_tls(authority, monkeypatch):
 
 @pytest.mark.usefixtures("trusted")
 @pytest.mark.parametrize("secure", [False, True])
-@pytest.mark.parametrize("size", [64, 2**14])
-async def test_an_unasked_response_never_answers_the_next_request(authority, secure, size):
+@pytest.mark.parametrize(("size", "is_late"), [(64, False), (2**14, False), (64, True)])
+async def test_an_unasked_response_never_answers_the_next_request(authority, secure, size, is_late):
     """Send a second response in a TLS record that is received but not decrypted (2**14 bytes)."""
 
     def response(text: str) -> bytes:
@@ -288,8 +289,12 @@ async def test_an_unasked_response_never_answers_the_next_request(authority, sec
         while True:
             await read_head(stream)
             served += 1
-            unasked = b"" if served == 1 else response("unasked")
-            await stream.send(response(f"answer {served}") + unasked)
+            first = response(f"answer {served}")
+            second = b"" if served == 1 else response("unasked")
+            for piece in (first, second) if is_late else (first + second,):
+                await stream.send(piece)
+                for _ in range(10):
+                    await anyio.lowlevel.checkpoint()
 
     context = tls(authority, "127.0.0.1") if secure else None
     async with listening(answer, context) as traffic, HTTPClient() as client:
@@ -298,12 +303,16 @@ async def test_an_unasked_response_never_answers_the_next_request(authority, sec
         async def expect_answer() -> None:
             assert (await ask(url, client)).startswith(b"answer")
 
-        for _ in range(3):
-            await expect_answer()
+        if not is_late:
+            for _ in range(3):
+                await expect_answer()
+            (transport,) = client._transports.values()
+            assert isinstance(transport, httpx.AsyncHTTPTransport)
+            assert transport._pool.connections[-1].is_closed()
         served = 0
         await expect_answer()
         async with anyio.create_task_group() as tasks:
-            for _ in range(40):  # most of them wait for the one connection at first
+            for _ in range(40):  # one of them gets the idle connection
                 tasks.start_soon(expect_answer)
 
 
