@@ -159,8 +159,7 @@ class _Chunks:
     def __init__(self, response: HTTPResponse) -> None:
         self._response = response
         self._next = response._body.__anext__
-        encoding = response.headers.get("content-encoding", "identity")
-        self._decompressor = decompressor_for(encoding)
+        self._decompressor = decompressor_for(response.headers.get("content-encoding", "identity"))
         self._looked = time.perf_counter()
 
     def __aiter__(self) -> Self:
@@ -469,8 +468,7 @@ async def _send(
     scope = anyio.CancelScope(deadline=anyio.current_time() + first_byte)
     with nullcontext() if first_byte == math.inf else scope:
         while True:
-            is_reused, target = False, ""
-            started = anyio.current_time()
+            is_reused, target, started = False, "", anyio.current_time()
 
             async def trace(event: str, info: Mapping[str, Any]) -> None:
                 nonlocal is_reused, target
