@@ -159,8 +159,7 @@ class _Chunks:
     def __init__(self, response: HTTPResponse) -> None:
         self._response = response
         self._next = response._body.__anext__
-        encoding = response.headers.get("content-encoding", "identity")
-        self._decompressor = decompressor_for(encoding)
+        self._decompressor = decompressor_for(response.headers.get("content-encoding", "identity"))
         self._looked = time.perf_counter()
 
     def __aiter__(self) -> Self:
@@ -469,16 +468,16 @@ async def _send(
     scope = anyio.CancelScope(deadline=anyio.current_time() + first_byte)
     with nullcontext() if first_byte == math.inf else scope:
         while True:
-            connected, target = False, ""
-            started = anyio.current_time()
+            is_reused, target, started = False, "", anyio.current_time()
 
             async def trace(event: str, info: Mapping[str, Any]) -> None:
-                nonlocal connected, target
-                if event == "connection.connect_tcp.started":
+                nonlocal is_reused, target
+                if event.endswith(".connect_tcp.started"):  # of `connection` or of `socks`
                     host = info["host"]
                     target = f"[{host}]:{info['port']}" if ":" in host else f"{host}:{info['port']}"
-                connected = connected or event.startswith("connection.connect")
-                if event.startswith("http11.send_request_body"):  # each write has its own limit
+                elif event == "http11.send_request_headers.started":
+                    is_reused = not target
+                elif event.startswith("http11.send_request_body"):  # each write has its own limit
                     is_sending = event.endswith(".started")
                     scope.deadline = math.inf if is_sending else anyio.current_time() + first_byte
 
@@ -489,7 +488,7 @@ async def _send(
                 http_error = to_http_error(_httpx(), error, deadlines, target=target)
                 if http_error is None:
                     raise
-                is_stale = not connected and anyio.current_time() - started <= STALE
+                is_stale = is_reused and anyio.current_time() - started <= STALE
                 if resend and is_stale and http_error.kind == "broken":
                     continue
                 if "without sending a response" in str(error) and request.url.scheme == "http":

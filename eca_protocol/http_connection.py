@@ -139,11 +139,11 @@ class _RequestStream:
                     buffer = buffer[os.write(self._socket.fileno(), buffer) :]
             await self._stream.write(buffer, timeout)
 
-    async def read(self, size: int, timeout: float | None = None) -> bytes:
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Return the next received bytes."""
         if self._head:
             await self.write(b"", timeout)
-        received: bytes = await self._stream.read(size, timeout)
+        received: bytes = await self._stream.read(max_bytes, timeout)
         return received
 
     async def start_tls(self, *arguments: Any, **options: Any) -> _RequestStream:
@@ -188,6 +188,7 @@ class _Connections:
 
     def __init__(self, pool: Any) -> None:
         self.connections: list[Any] = []
+        self._taken: set[Any] = set()  # by a request that has no response yet
         self._pool = pool
 
     async def handle_async_request(self, request: Any) -> Any:
@@ -196,17 +197,23 @@ class _Connections:
             return await self._pool.handle_async_request(request)  # it raises
         while True:
             await self.close_if(lambda each: each.is_closed() or each.has_expired())
-            for connection in self.connections:
-                if connection.is_available() and connection.can_handle_request(request.url.origin):
-                    break
-            else:
-                connection = self._pool.create_connection(request.url.origin)
+            origin = request.url.origin
+            free = (each for each in self.connections if each not in self._taken)
+            usable = (each for each in free if each.can_handle_request(origin))
+            idle = next((each for each in usable if each.is_available()), None)
+            connection = idle or self._pool.create_connection(origin)
+            if idle is None:
                 self.connections.append(connection)
+            self._taken.add(connection)
             try:
                 return await connection.handle_async_request(request)
-            except Exception as error:
-                if type(error).__name__ != "ConnectionNotAvailable":  # another request was faster
+            except BaseException as error:
+                if idle is None:  # it may be a tunnel that is not complete
+                    await self.close_if([connection].__contains__)
+                if type(error).__name__ != "ConnectionNotAvailable":  # it was closed meanwhile
                     raise
+            finally:
+                self._taken.discard(connection)
 
     async def close_if(self, condition: Callable[[Any], bool]) -> None:
         """Close the connections that meet a condition."""
@@ -235,7 +242,8 @@ async def close_idle(transport: Any, *, above: int = 0) -> None:
     open_connections = [each for each in connections if not each.is_closed()]
     idle = [each for each in open_connections if each.is_idle()]
     for connection in idle[: max(0, len(open_connections) - above)]:
-        await connection.aclose()
+        if connection.is_idle():  # no request has taken it meanwhile
+            await connection.aclose()
 
 
 def join_chunks(response: Any) -> None:
@@ -263,7 +271,9 @@ def has_surplus(response: Any) -> bool:
 
 
 def shut_down(response: Any) -> None:
-    """Shut the connection down; httpcore then drops it before the next use."""
+    """Let the connection be closed with the response, or at least before the next use."""
+    if (parser := _parser(response)) is not None:
+        parser.send_failed()  # a parser in this state is not reused
     connection = response.extensions["network_stream"].get_extra_info("socket")
     with suppress(OSError):  # the server has closed it
         connection.shutdown(socket.SHUT_RDWR)

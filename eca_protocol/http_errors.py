@@ -9,6 +9,7 @@ import errno
 import os
 import re
 import socket
+import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
@@ -76,6 +77,8 @@ def to_http_error(
         return _timeout_error(library, error, deadlines)
     if isinstance(error, UnicodeError):
         return HTTPError("config", f"not a valid host name: {error}")
+    if type(error).__module__.startswith("socksio."):  # httpcore passes on its errors
+        return HTTPError("proxy", f"the SOCKS proxy's reply is not valid: {error}")
     broken = (library.TransportError, OSError)  # httpcore passes on OSError from asyncio's TLS
     for name, kind, message in _LIBRARY_ERRORS:
         if isinstance(error, broken if kind == "broken" else getattr(library, name)):
@@ -118,9 +121,11 @@ def _reason(error: BaseException | None) -> str | None:
         for each in causes:
             if isinstance(each, socket.gaierror):
                 return each.strerror
+            if isinstance(each, ssl.SSLError):  # its number is OpenSSL's
+                return str(each)
             if isinstance(each, OSError) and each.errno is not None:
                 return os.strerror(each.errno)
-        error = error.__cause__ or error.__context__
+        error = error.__cause__
     return None
 
 

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import anyio
 import httpx
@@ -92,6 +93,16 @@ async def test_the_error_of_an_answer_without_its_end_is_short():
     async with asking([reply("half", reset())]) as (_, client, url):
         text = str(await failure(client, url))
         assert text == f"the connection was lost: {os.strerror(errno.ECONNRESET)}"
+
+
+async def test_the_reason_of_an_error_is_none_that_the_caller_handles():
+    lost = httpx.MockTransport(Mock(side_effect=httpx.ReadError("lost")))
+    async with HTTPClient(transport=lost) as client:
+        try:
+            os.close(-1)
+        except OSError:
+            error = await failure(client, "http://model/")
+    assert str(error) == "the connection was lost: lost"
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import sys
 from contextlib import suppress
 from itertools import pairwise
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import anyio
 import anyio.abc
@@ -26,6 +27,7 @@ from eca_protocol.http_connection import (
     PROBES,
     UNACKNOWLEDGED,
     JoinedChunks,
+    close_idle,
     replace_pool,
     socket_options,
 )
@@ -192,6 +194,17 @@ async def test_many_requests_at_once_leave_few_idle_connections():
         assert isinstance(transport, httpx.AsyncHTTPTransport)
         open_ones = [each for each in transport._pool.connections if not each.is_closed()]
         assert len(open_ones) == MAX_IDLE
+
+
+@pytest.mark.anyio
+async def test_no_connection_is_closed_that_a_request_took_while_others_were_closed():
+    idle, taken = (
+        Mock(aclose=AsyncMock(), is_closed=lambda: False, is_idle=Mock(return_value=True))
+        for _ in range(2)
+    )
+    idle.aclose.side_effect = lambda: setattr(taken.is_idle, "return_value", False)
+    await close_idle(Mock(_pool=Mock(connections=[idle, taken])))
+    assert (idle.aclose.await_count, taken.aclose.await_count) == (1, 0)
 
 
 @pytest.mark.anyio

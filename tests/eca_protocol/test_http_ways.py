@@ -1,20 +1,27 @@
 """The route of a request: proxies, certificates of both sides, an address in place of a name."""
 
 import errno
+import importlib
 import os
 import resource
 import socket
 import ssl
+import sys
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 import anyio.to_thread
+import httpcore
+import httpx
 import pytest
 import trustme
+from anyio.streams.tls import TLSStream
 from cryptography.hazmat.primitives import serialization
 
 from eca_protocol.errors import HTTPError
@@ -144,6 +151,49 @@ async def test_a_proxy_that_fails_in_its_connect_is_named(monkeypatch, answer, k
     assert message.startswith(f"through the proxy of the environment: {words}")
 
 
+async def test_a_tunnel_whose_tls_fails_leaves_no_connection(monkeypatch):
+    async def cut(stream: anyio.abc.ByteStream) -> None:
+        await read_head(stream)
+        await stream.send(b"HTTP/1.1 200 OK\r\n\r\n")
+
+    async with listening(cut) as way, HTTPClient() as client:
+        monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{way.port}")
+        assert (await failure(f"https://{NAME}/", client))[0] == "connect"
+        (transport,) = client._transports.values()
+        assert isinstance(transport, httpx.AsyncHTTPTransport)
+        assert transport._pool.connections == []
+
+
+class ProtocolError(Exception):
+    __module__ = "socksio.exceptions"
+
+
+@pytest.mark.parametrize(("answer", "kind"), [(b"\5\0", "broken"), (b"no", "proxy")])
+async def test_a_request_through_a_bad_socks_proxy_fails_at_once(monkeypatch, answer, kind):
+    async def handshake(stream: httpcore.AsyncNetworkStream, **_: object) -> None:
+        await stream.write(b"\5\1\0")
+        if await stream.read(max_bytes=2) != b"\5\0":
+            await stream.aclose()
+            raise ProtocolError
+
+    async def drop(stream: anyio.abc.ByteStream) -> None:
+        await stream.receive()
+        await stream.send(answer)
+        await read_head(stream)
+
+    monkeypatch.setitem(sys.modules, "socksio", Mock())  # an optional package
+    socks = importlib.import_module("httpcore._async.socks_proxy")
+    monkeypatch.setattr(httpcore, "AsyncSOCKSProxy", socks.AsyncSOCKSProxy)
+    monkeypatch.setattr(socks, "_init_socks5_connection", handshake)
+    async with listening(drop) as way:
+        monkeypatch.setenv("ALL_PROXY", f"socks5://127.0.0.1:{way.port}")
+        with anyio.fail_after(5):
+            assert (await failure(f"http://{NAME}/"))[0] == kind
+        assert way.connections == 1
+    _, message = await failure(f"http://{NAME}/")
+    assert f"cannot connect to 127.0.0.1:{way.port}: connection refused" in message
+
+
 async def test_a_certificate_behind_a_proxy_may_be_the_proxys(authority, monkeypatch):
     async with server(tls(authority, NAME)) as traffic, proxy(traffic.port) as way:
         monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{way.port}")
@@ -223,8 +273,8 @@ async def test_a_proxy_may_be_asked_over_tls(authority, monkeypatch):
 
 @pytest.mark.usefixtures("trusted")
 @pytest.mark.parametrize("secure", [False, True])
-@pytest.mark.parametrize("size", [64, 2**14])
-async def test_an_unasked_response_never_answers_the_next_request(authority, secure, size):
+@pytest.mark.parametrize(("size", "is_late"), [(64, False), (2**14, False), (64, True)])
+async def test_an_unasked_response_never_answers_the_next_request(authority, secure, size, is_late):
     """Send a second response in a TLS record that is received but not decrypted (2**14 bytes)."""
 
     def response(text: str) -> bytes:
@@ -239,13 +289,31 @@ async def test_an_unasked_response_never_answers_the_next_request(authority, sec
         while True:
             await read_head(stream)
             served += 1
-            await stream.send(response(f"answer {served}") + response("unasked"))
+            first = response(f"answer {served}")
+            second = b"" if served == 1 else response("unasked")
+            for piece in (first, second) if is_late else (first + second,):
+                await stream.send(piece)
+                for _ in range(10):
+                    await anyio.lowlevel.checkpoint()
 
     context = tls(authority, "127.0.0.1") if secure else None
     async with listening(answer, context) as traffic, HTTPClient() as client:
         url = f"{'https' if secure else 'http'}://127.0.0.1:{traffic.port}/"
-        for number in range(1, 4):
-            assert await ask(url, client) == f"answer {number}".encode()
+
+        async def expect_answer() -> None:
+            assert (await ask(url, client)).startswith(b"answer")
+
+        if not is_late:
+            for _ in range(3):
+                await expect_answer()
+            (transport,) = client._transports.values()
+            assert isinstance(transport, httpx.AsyncHTTPTransport)
+            assert transport._pool.connections[-1].is_closed()
+        served = 0
+        await expect_answer()
+        async with anyio.create_task_group() as tasks:
+            for _ in range(40):  # one of them gets the idle connection
+                tasks.start_soon(expect_answer)
 
 
 @pytest.mark.usefixtures("trusted")
@@ -254,6 +322,19 @@ async def test_a_tls_connection_stays_open_between_requests(authority):
         for _ in range(3):
             assert await ask(f"https://127.0.0.1:{peer.port}/", client) == b"hello"
     assert peer.connections == 1
+
+
+@pytest.mark.usefixtures("trusted")
+async def test_a_damaged_tls_record_is_named_as_the_reason(authority):
+    async def answer(stream: anyio.abc.ByteStream) -> None:
+        await read_head(stream)
+        assert isinstance(stream, TLSStream)
+        await stream.transport_stream.send(b"\x17\x03\x03\0\x30" + bytes(48))
+
+    async with listening(answer, tls(authority, "127.0.0.1")) as peer:
+        kind, message = await failure(f"https://127.0.0.1:{peer.port}/")
+    assert kind == "broken"
+    assert message.startswith("the connection was lost: [SSL: DECRYPTION_FAILED")
 
 
 def self_signed(folder: Path) -> ssl.SSLContext:

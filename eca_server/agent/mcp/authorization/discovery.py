@@ -36,6 +36,7 @@ _OAUTH: Final = "/.well-known/oauth-authorization-server"
 _OPENID: Final = "/.well-known/openid-configuration"
 _BASIC: Final = "client_secret_basic"  # the default (RFC 8414)
 _POST: Final = "client_secret_post"
+_ADVICE: Final = "set `clientId`, or a key in `headers`"  # without a registration
 
 
 @attrs.frozen(kw_only=True)
@@ -199,9 +200,6 @@ async def find_authorization_server(
         reads_documents=document.get("client_id_metadata_document_supported") is True,
         names_itself=document.get("authorization_response_iss_parameter_supported") is True,
     )
-
-
-_ADVICE = "set `clientId`, or a key in `headers`"
 
 
 async def register(
