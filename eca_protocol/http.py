@@ -11,8 +11,8 @@ and not its client, whose redirects and cookies take half of a request's time. R
 - No cookie is stored.
 - A connection with bytes behind the end of a response is closed, not reused; an idle one is closed
   if the machine has slept. A dead peer is noticed by TCP (`socket_options`).
-- Chunks that have arrived together are returned as one, and a request leaves in one piece if it is
-  short (`http_connection`).
+- Chunks that have arrived together are returned as one (`http_connection`), and a short request
+  leaves in one piece (`http_transport`).
 - Every failure below the status line is an `HTTPError`.
 """
 
@@ -33,33 +33,25 @@ import anyio.to_thread
 from eca_protocol.decompression import decompressor_for
 from eca_protocol.errors import HTTPError, HTTPTimeout
 from eca_protocol.http_connection import (
-    MAX_IDLE,
-    ConnectionConfig,
     SleepDetector,
-    close_idle,
     has_surplus,
     join_chunks,
-    replace_pool,
     shut_down,
-    socket_options,
     with_framing,
 )
 from eca_protocol.http_errors import (
-    NO_DESCRIPTORS,
     Deadlines,
     checked_headers,
     file_errors_explained,
     idle_timeout,
-    is_out_of_descriptors,
     proxy_errors_explained,
     to_http_error,
 )
-from eca_protocol.proxies import explain_proxy_error, proxy_for
-from eca_protocol.tls import ClientCertificate, make_context
+from eca_protocol.http_transport import MAX_IDLE, ConnectionConfig, close_idle, make_transport
+from eca_protocol.proxies import proxy_for
+from eca_protocol.tls import ClientCertificate
 
 if TYPE_CHECKING:
-    import ssl
-
     import httpx
 
 __all__ = ["Deadlines", "HTTPClient", "HTTPResponse"]
@@ -315,9 +307,7 @@ class HTTPClient:
             yield http_response
         finally:
             with anyio.move_on_after(CLOSE_DEADLINE, shield=True):
-                if http_response.is_read and has_surplus(response):
-                    shut_down(response)
-                await response.aclose()
+                await _close(response, is_read=http_response.is_read)
                 await close_idle(transport, above=MAX_IDLE)
             if not http_response.is_read:
                 self._unread.append(http_response)
@@ -341,7 +331,7 @@ class HTTPClient:
             )
             if config not in self._transports:
                 transport = await anyio.to_thread.run_sync(
-                    _make_transport, config, abandon_on_cancel=True
+                    lambda: make_transport(_httpx(), config), abandon_on_cancel=True
                 )  # certificates may be on a disk that does not answer
                 if config in self._transports or self._closed:
                     await transport.aclose()  # closed, or a concurrent request made one
@@ -362,32 +352,10 @@ class HTTPClient:
             raise HTTPError("config", f"not a valid URL: {error}") from error
 
 
-def _make_transport(config: ConnectionConfig) -> httpx.AsyncBaseTransport:
-    library = _httpx()
-    context: ssl.SSLContext | bool = False
-    if config.secure:
-        try:
-            context = make_context(library.create_ssl_context, config.ca_file, config.certificate)
-        except (OSError, HTTPError) as error:
-            if is_out_of_descriptors(error):
-                raise HTTPError("resources", NO_DESCRIPTORS) from error
-            if isinstance(error, HTTPError):
-                raise
-            raise HTTPError("config", f"certificates cannot be loaded: {error}") from error
-    limits = library.Limits(max_keepalive_connections=MAX_IDLE, keepalive_expiry=30)
-    try:
-        proxy = config.proxy and _proxy(config.proxy, context)
-        transport: httpx.AsyncBaseTransport = library.AsyncHTTPTransport(
-            verify=context,
-            limits=limits,
-            proxy=proxy,
-            trust_env=False,
-            socket_options=socket_options(),
-        )
-    except (ImportError, ValueError, library.InvalidURL) as error:
-        raise HTTPError("config", explain_proxy_error(error)) from error
-    replace_pool(transport)
-    return transport
+async def _close(response: httpx.Response, *, is_read: bool) -> None:
+    if is_read and has_surplus(response):
+        shut_down(response)
+    await response.aclose()
 
 
 def _httpx() -> ModuleType:
@@ -441,12 +409,6 @@ def _url(text: str) -> httpx.URL:
     """Parse a URL; cached, since parsing takes half of the time of making a request."""
     url: httpx.URL = _httpx().URL(text)
     return url
-
-
-def _proxy(address: str, context: ssl.SSLContext | bool) -> httpx.Proxy:
-    is_secure = address.lower().startswith("https:")  # the connection to the proxy itself
-    proxy: httpx.Proxy = _httpx().Proxy(address, ssl_context=context if is_secure else None)
-    return proxy
 
 
 def _connect_to(request: httpx.Request, address: str) -> None:

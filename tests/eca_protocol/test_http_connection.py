@@ -21,16 +21,14 @@ from hypothesis import strategies as st
 from eca_protocol import platforms
 from eca_protocol.http import HTTPClient
 from eca_protocol.http_connection import (
-    MAX_IDLE,
     PROBED_AFTER,
     PROBED_EVERY,
     PROBES,
     UNACKNOWLEDGED,
     JoinedChunks,
-    close_idle,
-    replace_pool,
     socket_options,
 )
+from eca_protocol.http_transport import MAX_IDLE, close_idle, replace_pool
 from eca_protocol.testing.provider import Provider, burst, reply
 from tests.eca_protocol.http_peers import Traffic, server
 
@@ -166,7 +164,7 @@ async def test_a_connection_serves_on_without_the_private_names_of_httpx_too(
     monkeypatch, replaces_pool
 ):
     if not replaces_pool:
-        monkeypatch.setattr("eca_protocol.http.replace_pool", lambda _: None)
+        monkeypatch.setattr("eca_protocol.http_transport.replace_pool", lambda _: None)
     async with server() as traffic, HTTPClient() as client:
         for _ in range(3):
             assert await body_from(client, traffic) == b"hello"
