@@ -41,9 +41,10 @@ def speaking(message: Any) -> Any:
     return {**message, "params": {**message["params"], **late}}
 
 
-def closes_a_call(message: Any) -> bool:
+def closes_a_stopped_call(message: Any) -> bool:
     content = message.get("params", {}).get("content") if "method" in message else None
-    return isinstance(content, dict) and content.get("type") == "toolCallRejected"
+    is_rejected = isinstance(content, dict) and content.get("type") == "toolCallRejected"
+    return is_rejected and message["params"]["chatId"] in STOPPED
 
 
 def shouting(message: Any) -> Any:
@@ -53,7 +54,7 @@ def shouting(message: Any) -> Any:
 
 DELETES: set[Any] = set()
 STOPPED: set[Any] = set()
-"""The ids of the client's deletes, and the chats that it has stopped."""
+"""The ids of the client's deletes, and the chats that it has stopped since their last prompt."""
 
 FAULTS: dict[str, Break] = {
     "nothing": lambda m: [m],
@@ -61,7 +62,7 @@ FAULTS: dict[str, Break] = {
     "never_answers": lambda m: [m] if "method" in m else [],
     "never_answers_a_delete": lambda m: [m] if "method" in m or m["id"] not in DELETES else [],
     "speaks_after_a_stop": lambda m: [m, speaking(m)] if is_late(m) else [m],
-    "forgets_to_close_a_call": lambda m: [] if closes_a_call(m) else [m],
+    "forgets_to_close_a_stopped_call": lambda m: [] if closes_a_stopped_call(m) else [m],
     "shouts": lambda m: [shouting(m)] if is_finished(m) else [m],
 }
 """The planted errors of the server: what it writes instead of a message."""
@@ -71,6 +72,9 @@ def note(message: Any) -> None:
     """Remember what the client wants, as far as errors depend on it."""
     if isinstance(message, dict) and message.get("method") == "chat/delete":
         DELETES.add(message["id"])
+    if isinstance(message, dict) and message.get("method") == "chat/prompt":
+        params = message.get("params")
+        STOPPED.discard(str(params.get("chatId")) if isinstance(params, dict) else "")
     if isinstance(message, dict) and message.get("method") == "chat/promptStop":
         STOPPED.add(message["params"]["chatId"])
 

@@ -64,7 +64,7 @@ def test_a_second_end_is_found_and_replayed_without_this_package(tmp_path):
         ("finishes_twice", "W-22e", 1),
         ("never_answers_a_delete", "BASE-17", 1),
         ("speaks_after_a_stop", "W-23g", 2),
-        ("forgets_to_close_a_call", "W-30g", 3),
+        ("forgets_to_close_a_stopped_call", "W-30g", 3),
         ("shouts", "FIELD:ChatProgressContent.text", 1),
     ],
 )
