@@ -108,7 +108,7 @@ class _Connections:
     async def handle_async_request(self, request: Any) -> Any:
         """Send a request over an idle connection, or over a new one."""
         if request.url.scheme not in {b"http", b"https"}:
-            return await self._pool.handle_async_request(request)  # it raises
+            return await self._pool.handle_async_request(request)  # raises, but for ws and wss
         while True:
             await self.close_if(lambda each: each.is_closed() or each.has_expired())
             origin = request.url.origin
