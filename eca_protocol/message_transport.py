@@ -150,8 +150,9 @@ class StreamTransport:
     def send(self, message: Mapping[str, Any]) -> None:
         """Append a message to the outbox."""
         text = json.dumps(message)
-        if self.shape.limits_values:
-            text = _limited(text)
+        if self.shape.limits_values and (limited := _limited(text)) != text:
+            request_id = json.dumps(message.get("id"))  # returned unchanged: its sender reads it
+            text = limited if _limited(request_id) == request_id else text
         frame = self._frame(text)
         self._outbox.append(frame, is_answer="method" not in message)
 

@@ -34,7 +34,8 @@ class WriteShape:
         send_now: writes as many bytes as possible without waiting and returns their number; for
             protocols in which the other side waits for each message.
         limits_values: writes U+FFFD in place of U+0000, and integers of more than 64 bits as
-            strings, for clients whose JSON reader refuses them.
+            strings, for clients whose JSON reader refuses them. A response to a request whose id
+            is such a value is written unchanged.
     """
 
     size: int = 65_536

@@ -188,6 +188,9 @@ def test_values_that_the_reader_of_emacs_refuses_are_replaced(arrive, hello, sho
     [run] = contents(server.expect_finished(), "toolCallRun")
     big = [str(each) if shown != "\0" and isinstance(each, int) else each for each in numbers]
     assert run["arguments"]["max_depth"] == [numbers[0], big[1], numbers[2], *big[3:]]
+    for id_ in (2**64, "\0"):
+        query = {"jsonrpc": "2.0", "id": id_, "method": "chat/queryCommands", "params": {}}
+        answer(server, json.dumps(query).encode())
 
 
 @pytest.fixture
