@@ -68,8 +68,12 @@ class SessionMachine(RuleBasedStateMachine):
         if self.own:
             self.run.end()
             return
-        with self._noting():
-            self.run.leave(failed=self._failed)
+        try:
+            if not self._failed:
+                self._flush()  # an error may be due for a delayed message
+        finally:
+            with self._noting():
+                self.run.leave(failed=self._failed)
 
     @rule(slot=_slots, text=texts, data=st.data(), way=_ways, nameless=st.integers(0, 3))
     def prompt(self, slot: int, text: str, data: st.DataObject, way: int, nameless: int) -> None:
