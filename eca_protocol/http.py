@@ -48,6 +48,7 @@ from eca_protocol.http_errors import (
     to_http_error,
 )
 from eca_protocol.http_transport import MAX_IDLE, ConnectionConfig, close_idle, make_transport
+from eca_protocol.http_tunnel import Trace, tunnel
 from eca_protocol.proxies import proxy_for
 from eca_protocol.tls import ClientCertificate
 
@@ -297,7 +298,10 @@ class HTTPClient:
         if address is not None and proxy is None:
             _connect_to(request, address)
         with proxy_errors_explained(proxy):
-            response = await _send(transport, request, deadlines, resend=resend)
+            async with tunnel(proxy, request.url.scheme, deadlines.connect) as trace_tunnel:
+                response = await _send(
+                    transport, request, deadlines, resend=resend, trace_tunnel=trace_tunnel
+                )
         # From here on the transport limits each read of the socket, which costs far less than a
         # scope around each chunk. A test's transport may have no limits, so it gets scopes.
         request.extensions["timeout"]["read"] = idle = deadlines.idle
@@ -425,6 +429,7 @@ async def _send(
     deadlines: Deadlines,
     *,
     resend: bool,
+    trace_tunnel: Trace | None,
 ) -> httpx.Response:
     first_byte = deadlines.first_byte
     scope = anyio.CancelScope(deadline=anyio.current_time() + first_byte)
@@ -434,6 +439,8 @@ async def _send(
 
             async def trace(event: str, info: Mapping[str, Any]) -> None:
                 nonlocal is_reused, target
+                if trace_tunnel is not None:
+                    trace_tunnel(event, info)
                 if event.endswith(".connect_tcp.started"):  # of `connection` or of `socks`
                     host = info["host"]
                     target = f"[{host}]:{info['port']}" if ":" in host else f"{host}:{info['port']}"
