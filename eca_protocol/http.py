@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Deadlines", "HTTPClient", "HTTPResponse"]
 
+_OF_WEB_SOCKETS = {"ws", "wss"}  # httpcore would connect
+
 PACE = 0.0005
 """Seconds between the checkpoints while buffered chunks are read: the delay of a stop."""
 
@@ -395,6 +397,10 @@ def _request(
         host = parsed_url.netloc.decode() if parsed_url.host else None
     except (library.InvalidURL, UnicodeError) as error:  # UnicodeError: an invalid host name
         raise HTTPError("config", f"not a valid URL: {error}") from error
+    if parsed_url.scheme in _OF_WEB_SOCKETS:
+        raise HTTPError(
+            "config", f"not a valid URL: expected http or https, got {parsed_url.scheme}"
+        )
     request: httpx.Request = library.Request(
         method,
         parsed_url,
