@@ -301,9 +301,7 @@ class HTTPClient:
             _connect_to(request, address)
         with proxy_errors_explained(proxy):
             async with tunnel(proxy, request.url.scheme, deadlines.connect) as trace_tunnel:
-                response = await _send(
-                    transport, request, deadlines, resend=resend, trace_tunnel=trace_tunnel
-                )
+                response = await _send(transport, request, deadlines, trace_tunnel, resend=resend)
         # From here on the transport limits each read of the socket, which costs far less than a
         # scope around each chunk. A test's transport may have no limits, so it gets scopes.
         request.extensions["timeout"]["read"] = idle = deadlines.idle
@@ -433,9 +431,9 @@ async def _send(
     transport: httpx.AsyncBaseTransport,
     request: httpx.Request,
     deadlines: Deadlines,
+    trace_tunnel: Trace | None,
     *,
     resend: bool,
-    trace_tunnel: Trace | None,
 ) -> httpx.Response:
     first_byte = deadlines.first_byte
     scope = anyio.CancelScope(deadline=anyio.current_time() + first_byte)
