@@ -48,6 +48,7 @@ from eca_protocol.http_errors import (
     to_http_error,
 )
 from eca_protocol.http_transport import MAX_IDLE, ConnectionConfig, close_idle, make_transport
+from eca_protocol.http_tunnel import Trace, tunnel
 from eca_protocol.proxies import proxy_for
 from eca_protocol.tls import ClientCertificate
 
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
     import httpx
 
 __all__ = ["Deadlines", "HTTPClient", "HTTPResponse"]
+
+_OF_WEB_SOCKETS = {"ws", "wss"}  # httpcore would connect
 
 PACE = 0.0005
 """Seconds between the checkpoints while buffered chunks are read: the delay of a stop."""
@@ -297,7 +300,8 @@ class HTTPClient:
         if address is not None and proxy is None:
             _connect_to(request, address)
         with proxy_errors_explained(proxy):
-            response = await _send(transport, request, deadlines, resend=resend)
+            async with tunnel(proxy, request.url.scheme, deadlines.connect) as trace_tunnel:
+                response = await _send(transport, request, deadlines, trace_tunnel, resend=resend)
         # From here on the transport limits each read of the socket, which costs far less than a
         # scope around each chunk. A test's transport may have no limits, so it gets scopes.
         request.extensions["timeout"]["read"] = idle = deadlines.idle
@@ -391,6 +395,10 @@ def _request(
         host = parsed_url.netloc.decode() if parsed_url.host else None
     except (library.InvalidURL, UnicodeError) as error:  # UnicodeError: an invalid host name
         raise HTTPError("config", f"not a valid URL: {error}") from error
+    if parsed_url.scheme in _OF_WEB_SOCKETS:
+        raise HTTPError(
+            "config", f"not a valid URL: expected http or https, got {parsed_url.scheme}"
+        )
     request: httpx.Request = library.Request(
         method,
         parsed_url,
@@ -423,6 +431,7 @@ async def _send(
     transport: httpx.AsyncBaseTransport,
     request: httpx.Request,
     deadlines: Deadlines,
+    trace_tunnel: Trace | None,
     *,
     resend: bool,
 ) -> httpx.Response:
@@ -434,6 +443,8 @@ async def _send(
 
             async def trace(event: str, info: Mapping[str, Any]) -> None:
                 nonlocal is_reused, target
+                if trace_tunnel is not None:
+                    trace_tunnel(event, info)
                 if event.endswith(".connect_tcp.started"):  # of `connection` or of `socks`
                     host = info["host"]
                     target = f"[{host}]:{info['port']}" if ":" in host else f"{host}:{info['port']}"

@@ -24,6 +24,7 @@ __all__ = [
     "NO_DESCRIPTORS",
     "Deadlines",
     "checked_headers",
+    "connect_timeout",
     "file_errors_explained",
     "idle_timeout",
     "is_out_of_descriptors",
@@ -176,12 +177,16 @@ def is_out_of_descriptors(error: BaseException) -> bool:
 
 def _timeout_error(library: ModuleType, error: Exception, deadlines: Deadlines) -> HTTPTimeout:
     if isinstance(error, library.ConnectTimeout):
-        seconds = deadlines.connect
-        return HTTPTimeout("connect", seconds, f"no connection within {seconds:g} s")
+        return connect_timeout(deadlines.connect)
     if isinstance(error, library.WriteTimeout):
         seconds = deadlines.write
         return HTTPTimeout("write", seconds, f"the request was not sent within {seconds:g} s")
     return idle_timeout(deadlines.idle)
+
+
+def connect_timeout(seconds: float) -> HTTPTimeout:
+    """Return the error for a connection that was not made in time."""
+    return HTTPTimeout("connect", seconds, f"no connection within {seconds:g} s")
 
 
 def idle_timeout(idle: float) -> HTTPTimeout:

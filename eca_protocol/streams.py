@@ -334,7 +334,7 @@ def owned_stdio(*, for_good: bool = False) -> Iterator[tuple[int, int]]:
 
     Raises:
         LocalProtocolError: the standard streams are already reserved.
-        StartFailed: one of them is closed.
+        StartFailed: one of them is closed, or there is no null device.
     """
     global _stdio_is_owned  # noqa: PLW0603 - descriptors 0 and 1 are the process's own globals
     if _stdio_is_owned:
@@ -373,7 +373,10 @@ def _flush_prints() -> None:
 
 
 def _point_away() -> None:
-    null = os.open(os.devnull, os.O_RDWR)
+    try:
+        null = os.open(os.devnull, os.O_RDWR)
+    except OSError as error:
+        raise StartFailed(f"{os.devnull} cannot be opened: {error.strerror}") from error
     os.dup2(null, 0)
     os.dup2(null if sys.__stderr__ is None else 2, 1)
     if null > 2:  # otherwise stderr was closed, and the null device keeps its number occupied

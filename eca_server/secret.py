@@ -7,13 +7,14 @@ an endpoint may quote one.
 
 from __future__ import annotations
 
+import binascii
 import functools
 import heapq
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NoReturn
-from urllib.parse import urlsplit, urlunsplit
+from typing import NamedTuple, NoReturn
+from urllib.parse import quote, quote_plus, urlsplit, urlunsplit
 
 HIDDEN = "***"
 _ANYWHERE = 8  # known secrets from this length on are also hidden inside longer words
@@ -49,17 +50,52 @@ _LOOKS_LIKE_A_KEY = (
 _ODD_CASES = "\u0130\u0131\u017f\u212a"  # letters that a pattern takes for i, s or k
 
 
+class _Spellings(NamedTuple):
+    """A secret with percent signs, if it has such a spelling, and its parts in base64."""
+
+    in_percents: tuple[str, ...]
+    in_base64: tuple[str, ...]
+
+
+def _in_percents(text: str) -> tuple[str, ...]:
+    raw = text.encode("utf-8", "surrogatepass")
+    quoted = {quote(raw, safe=""), quote(raw), quote_plus(raw)}
+    in_small_letters = {re.sub("%..", lambda match: match[0].lower(), each) for each in quoted}
+    return tuple(sorted((quoted | in_small_letters) - {text}, key=len, reverse=True))
+
+
+def _in_base64(text: str) -> tuple[str, ...]:
+    """Return the characters of base64 that depend on the text alone, whatever is around it.
+
+    Three bytes are four characters, so there are three positions: `user:KEY` is as well known as
+    the key alone.
+    """
+    cores = []
+    for before, first in ((0, 0), (1, 2), (2, 3)):
+        data = bytes(before) + text.encode("utf-8", "surrogatepass")
+        core = binascii.b2a_base64(data)[first : len(data) * 8 // 6].decode()
+        cores += [core, core.replace("+", "-").replace("/", "_")]
+    return tuple(dict.fromkeys(cores))
+
+
 class Secret:
     """A text hidden from `repr`, `str`, formats and pickles; `reveal()` returns it."""
 
-    __slots__ = ("_text",)
+    __slots__ = ("_spellings", "_text")
 
     def __init__(self, text: str) -> None:
         self._text = text
+        self._spellings: _Spellings | None = None
 
     def reveal(self) -> str:
         """Return the text itself."""
         return self._text
+
+    def spellings(self) -> _Spellings:
+        """Return the other spellings in which an endpoint may quote the text."""
+        if self._spellings is None:
+            self._spellings = _Spellings(_in_percents(self._text), _in_base64(self._text))
+        return self._spellings
 
     def __repr__(self) -> str:
         return f"Secret({HIDDEN!r})"
@@ -116,12 +152,18 @@ def mask(text: str, *secrets: Secret) -> str:
     """Return `text` with the secrets, and anything that looks like a key, hidden.
 
     A secret shorter than 8 characters (local servers accept any word) is hidden only as a whole
-    word.
+    word. Longer ones are hidden in base64 and with percent signs, too.
     """
     for secret in sorted(set(secrets), key=lambda secret: -len(secret.reveal())):
         known = secret.reveal()
         if len(known) >= _ANYWHERE:
+            spellings = secret.spellings()
             text = text.replace(known, HIDDEN)
+            for spelling in spellings.in_percents:
+                text = text.replace(spelling, HIDDEN)
+            for core in spellings.in_base64:
+                if core in text:
+                    text = _hide_base64(text, core)
         elif known:
             text = re.sub(rf"(?<!\w){re.escape(known)}(?!\w)", HIDDEN, text)
     lowered: str | None = None
@@ -133,6 +175,28 @@ def mask(text: str, *secrets: Secret) -> str:
         if hidden != text:
             text, lowered = hidden, None
     return text
+
+
+def _hide_base64(text: str, core: str) -> str:
+    """Hide each word in base64 that contains these characters."""
+    pieces: list[str] = []
+    end = 0
+    for place in _places(text, core):
+        if place < end:
+            continue
+        start = place
+        while start > end and _may_be_base64(text[start - 1]):
+            start -= 1
+        pieces += (text[end:start], HIDDEN)
+        end = place + len(core)
+        while end < len(text) and (text[end] == "=" or _may_be_base64(text[end])):
+            end += 1
+    return "".join((*pieces, text[end:]))
+
+
+def _may_be_base64(character: str) -> bool:
+    """Return whether a character may be one of base64; `/` more often separates words."""
+    return character.isascii() and (character.isalnum() or character in "+-_")
 
 
 def _hide_matches(text: str, searched: str, pattern: re.Pattern[str], words: Sequence[str]) -> str:

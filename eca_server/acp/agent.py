@@ -256,6 +256,7 @@ class Agent:
             _check_found(opened)
             if replays:
                 await session.replay()
+            session.announce_usage()
         except BaseException as error:
             was_closed = session.closing.is_set()
             session.closing.set()

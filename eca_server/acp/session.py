@@ -311,6 +311,14 @@ class Session:
                     self.update(update)
                 await self._peer.transport.drain()
 
+    def announce_usage(self) -> None:
+        """Send the usage that came when the chat was opened, if there was one."""
+        usage = self._chat.usage
+        if usage is not None:
+            received = eca.ChatContentReceivedParams(chat_id=self.id, role="system", content=usage)
+            for update in self._updates.of(received):
+                self.update(update)
+
     def modes(self) -> acp.SessionModeState | None:
         """Return the agents of the server, as modes."""
         agents = self.client.config.agents or ()

@@ -59,11 +59,11 @@ def _remove_temporary(path: Path) -> None:
 
 def home_directory(environ: Mapping[str, str]) -> Path:
     """Return the user's home; `/` if there is none, as in a container with an unlisted user."""
-    home = environ.get("HOME", "")
     try:
-        return Path(home) if home else Path.home()
+        home = Path(environ.get("HOME") or Path.home())
     except RuntimeError:  # no variable and no entry in the user database
         return Path("/")
+    return home if home.is_absolute() else Path("/")
 
 
 def user_directory(environ: Mapping[str, str], home: Path | None = None) -> Path:

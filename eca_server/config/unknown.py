@@ -20,6 +20,8 @@ _Place: TypeAlias = tuple[KeyPath, Mapping[str, Any]]
 _DEEPEST: Final = 2
 """Objects between a misplaced key and the one that it belongs in."""
 
+_NO_SHELL: Final = "this server chooses the shell; `toolCall.sandbox` confines commands"
+
 UPSTREAM_KEYS: Final[Mapping[str, str | None]] = {
     "$schema": None,
     "chat.autoSyncSystemPrompt": None,
@@ -41,16 +43,22 @@ UPSTREAM_KEYS: Final[Mapping[str, str | None]] = {
     "retry.maxAutoContinues": "an interrupted answer is not continued automatically",
     "retry.prematureStopMaxRetries": "`retry.maxRetries` applies",
     "toolCall.editorNav": "use `disabledTools` to turn off the editor's tools",
-    "toolCall.shellCommand.args": "this server chooses the shell",
-    "toolCall.shellCommand.path": "this server chooses the shell",
+    "toolCall.shellCommand.args": _NO_SHELL,
+    "toolCall.shellCommand.path": _NO_SHELL,
     "variantsByModel": "set `variants` on each configured model instead",
     **{
         f"{name}.*.toolCall.{key}": why
         for name in ("agent", "behavior")
         for key, why in (
             ("editorNav", "use `disabledTools` to turn off the editor's tools"),
-            ("shellCommand.args", "this server chooses the shell"),
-            ("shellCommand.path", "this server chooses the shell"),
+            (
+                "shellCommand.args",
+                _NO_SHELL,
+            ),
+            (
+                "shellCommand.path",
+                _NO_SHELL,
+            ),
         )
     },
 }

@@ -2,6 +2,7 @@
 
 import errno
 import importlib
+import math
 import os
 import resource
 import socket
@@ -168,23 +169,30 @@ class ProtocolError(Exception):
     __module__ = "socksio.exceptions"
 
 
-@pytest.mark.parametrize(("answer", "kind"), [(b"\5\0", "broken"), (b"no", "proxy")])
-async def test_a_request_through_a_bad_socks_proxy_fails_at_once(monkeypatch, answer, kind):
+@pytest.fixture
+def scripted_socks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replace the optional package for SOCKS."""
+
     async def handshake(stream: httpcore.AsyncNetworkStream, **_: object) -> None:
         await stream.write(b"\5\1\0")
         if await stream.read(max_bytes=2) != b"\5\0":
             await stream.aclose()
             raise ProtocolError
 
+    monkeypatch.setitem(sys.modules, "socksio", Mock())
+    socks = importlib.import_module("httpcore._async.socks_proxy")
+    monkeypatch.setattr(httpcore, "AsyncSOCKSProxy", socks.AsyncSOCKSProxy)
+    monkeypatch.setattr(socks, "_init_socks5_connection", handshake)
+
+
+@pytest.mark.usefixtures("scripted_socks")
+@pytest.mark.parametrize(("answer", "kind"), [(b"\5\0", "broken"), (b"no", "proxy")])
+async def test_a_request_through_a_bad_socks_proxy_fails_at_once(monkeypatch, answer, kind):
     async def drop(stream: anyio.abc.ByteStream) -> None:
         await stream.receive()
         await stream.send(answer)
         await read_head(stream)
 
-    monkeypatch.setitem(sys.modules, "socksio", Mock())  # an optional package
-    socks = importlib.import_module("httpcore._async.socks_proxy")
-    monkeypatch.setattr(httpcore, "AsyncSOCKSProxy", socks.AsyncSOCKSProxy)
-    monkeypatch.setattr(socks, "_init_socks5_connection", handshake)
     async with listening(drop) as way:
         monkeypatch.setenv("ALL_PROXY", f"socks5://127.0.0.1:{way.port}")
         with anyio.fail_after(5):
@@ -192,6 +200,43 @@ async def test_a_request_through_a_bad_socks_proxy_fails_at_once(monkeypatch, an
         assert way.connections == 1
     _, message = await failure(f"http://{NAME}/")
     assert f"cannot connect to 127.0.0.1:{way.port}: connection refused" in message
+
+
+@pytest.mark.usefixtures("scripted_socks")
+@pytest.mark.parametrize(("scheme", "url"), [("socks5", "http"), ("http", "https")])
+async def test_a_proxy_that_opens_no_tunnel_is_a_failed_connection(monkeypatch, scheme, url):
+    was_closed = anyio.Event()
+
+    async def keep_silent(stream: anyio.abc.ByteStream) -> None:
+        with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+            while True:
+                await stream.receive()
+        was_closed.set()
+
+    deadlines = Deadlines(connect=0.2, first_byte=math.inf)
+    async with listening(keep_silent) as way, HTTPClient() as client:
+        monkeypatch.setenv("ALL_PROXY", f"{scheme}://127.0.0.1:{way.port}")
+        with anyio.fail_after(5):
+            kind, message = await failure(f"{url}://{NAME}/", client, deadlines=deadlines)
+            await was_closed.wait()
+    assert (kind, message) == (
+        "timeout",
+        "the proxy of the environment: no connection within 0.2 s",
+    )
+
+
+@pytest.mark.usefixtures("scripted_socks")
+async def test_an_answer_through_a_tunnel_may_take_longer_than_a_connection(monkeypatch):
+    async def answer_late(stream: anyio.abc.ByteStream) -> None:
+        await stream.receive()
+        await stream.send(b"\5\0")
+        await read_head(stream)
+        await anyio.sleep(0.3)
+        await stream.send(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello")
+
+    async with listening(answer_late) as way:
+        monkeypatch.setenv("ALL_PROXY", f"socks5://127.0.0.1:{way.port}")
+        assert await ask(f"http://{NAME}/", deadlines=Deadlines(connect=0.1)) == b"hello"
 
 
 async def test_a_certificate_behind_a_proxy_may_be_the_proxys(authority, monkeypatch):

@@ -347,6 +347,12 @@ def test_a_closed_standard_stream_is_named(before: str, closed: str, word: bytes
     assert b"StartFailed: the standard " + word + b" is closed" in done.stderr
 
 
+def test_a_null_device_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    done = run_owned("pass", before=f"os.devnull = {str(tmp_path / 'null')!r}")
+    assert done.returncode == 1
+    assert b"null cannot be opened: No such file or directory" in done.stderr
+
+
 def test_a_closed_error_stream_never_becomes_the_wire() -> None:
     body = """
     print("lost")

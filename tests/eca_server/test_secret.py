@@ -5,6 +5,9 @@ import logging
 import pickle
 import re
 import sys
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Callable
+from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import given, settings
@@ -55,6 +58,46 @@ def test_secrets_compare_by_text_copy_as_themselves_and_only_reveal_gives_the_te
 @given(st.text(), KEYS, st.text())
 def test_a_known_secret_never_survives_masking(before: str, key: str, after: str) -> None:
     assert key not in mask(f"{before}{key}{after}", Secret(key)).replace("***", "")
+
+
+ANY_KEYS = st.text(st.characters(codec="utf-8"), min_size=8)
+
+
+@given(st.text(), ANY_KEYS, st.text(), st.booleans(), st.sampled_from([quote, quote_plus]))
+def test_a_known_secret_survives_masking_in_no_other_spelling(
+    before: str, key: str, after: str, is_small: bool, spell: Callable[[str], str]
+) -> None:
+    spelled = spell(key)
+    if is_small:
+        spelled = re.sub("%..", lambda match: match[0].lower(), spelled)
+    assert spelled not in mask(f"{before}{spelled}{after}", Secret(key)).replace("***", "")
+
+
+@given(st.binary(max_size=9), ANY_KEYS, st.binary(max_size=9))
+def test_a_known_secret_survives_masking_in_no_base64(
+    before: bytes, key: str, after: bytes
+) -> None:
+    for encode in (b64encode, urlsafe_b64encode):
+        encoded = encode(before + key.encode() + after).decode()
+        start, end = -(-len(before) * 4 // 3), (len(before) + len(key.encode())) * 4 // 3
+        masked = mask(f"refused: {encoded}.", Secret(key))
+        assert encoded[start:end] not in masked
+        assert masked.startswith("refused: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Authorization: Basic {}", "Authorization: Basic ***"),
+        ("?token={}&a=b", "?token=***&a=b"),
+        ("https://host/{}/x", "https://host/***/x"),
+        ('"{}", "{}"', '"***", "***"'),
+        ("an unpaired \ud800", "an unpaired \ud800"),
+    ],
+)
+def test_a_key_in_base64_is_hidden_as_a_whole_word(text: str, expected: str) -> None:
+    encoded = b64encode(f"user:{KEY}".encode()).decode()
+    assert mask(text.replace("{}", encoded), Secret(KEY), Secret("\ud800" * 8)) == expected
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ _MOST_SEARCHED: Final = 2**16  # characters of its title and input that may name
 _MOST_COMPARED: Final = 2**20  # characters of a call's diffs: about 0.4 s of work
 _BEFORE_NAME: Final = r"""\s\0"'`(\[{<,;:=@"""
 _AFTER_NAME: Final = r"""\s\0"'`)\]}>,;:!?"""
+_IS_PATH: Final = re.compile(r"[/\\]|\.[A-Za-z]")  # no word of a sentence
 _MERGED: Final = ("title", "kind", "status", "content", "locations", "raw_input", "raw_output")
 
 
@@ -246,15 +247,20 @@ def _uncompared(diff: acp.DiffOfCall) -> FileChangeDetails:
 
 
 def _is_named(place: Place, text: str) -> bool:
-    """Return whether a text has a path of a place as a whole word."""
+    """Return whether a text has a path of a place as a whole word.
+
+    A name that may be a word of a sentence (`test`) must be in quotes, or the whole text.
+    """
     names = [place.text, str(place.path), str(place.real_path)]
     if place.root is not None:
         names.append(str(place.real_path.relative_to(place.root.real_path)))
-    return any(
-        name in text
-        and re.search(rf"(?<=[{_BEFORE_NAME}]){re.escape(name)}(?=[{_AFTER_NAME}]|\.\s)", text)
-        for name in names
-    )
+    return any(name in text and re.search(_pattern_of(name), text) for name in names)
+
+
+def _pattern_of(name: str) -> str:
+    if _IS_PATH.search(name):
+        return rf"(?<=[{_BEFORE_NAME}]){re.escape(name)}(?=[{_AFTER_NAME}]|\.\s)"
+    return rf"""([\0"'`]){re.escape(name)}\1"""
 
 
 def _strings_in(value: Any) -> Iterator[str]:

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import trio
 
-from eca_protocol.messages import ChatClearedParams, ChatStatus, ChatStatusChangedParams
+from eca_protocol.messages import (
+    ChatClearedParams,
+    ChatStatus,
+    ChatStatusChangedParams,
+    ChatUsageContent,
+)
 from eca_protocol.server.chat_states import STATUSES, ChatState
 from eca_protocol.server.mailbox import Mailbox
 from eca_server.agent.chat.flags import flags_within
@@ -160,11 +165,19 @@ class Chat(Outlet):
             settings=self.settings if is_restored else None,
         )
 
+    def show_usage(self) -> None:
+        """Write the usage of the last turn, after a replay; a running turn writes its own."""
+        if self.state is ChatState.IDLE:
+            is_gauge = self.services.session.writes(ChatUsageContent, "context_breakdown")
+            usage = self.usage.shown_again(self.settings.context, is_gauge=is_gauge)
+            if usage is not None:
+                self.emit("system", usage)
+
     def truncate(self, messages: int) -> None:
         """Keep the first `messages` of the history; the usage of the removed ones still counts."""
         self.history.truncate(messages)
         self.ledger = Ledger()
-        self.set(flags=flags_within(self.settings.flags, self.history))
+        self.set(flags=flags_within(self.settings.flags, self.history), context={})
         if not self.history and not self.settings.is_named_by_user:
             self.titling.rename(None)
 

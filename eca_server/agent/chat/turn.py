@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -27,11 +27,11 @@ from eca_server.agent.chat.outlet import Outlet
 from eca_server.agent.chat.pictures import picture_content
 from eca_server.agent.chat.store.rows import ChatRecord, Running, TurnUsage
 from eca_server.agent.chat.tool_call import Calls, ToolCall
-from eca_server.agent.chat.usage import taken
+from eca_server.agent.chat.usage import taken, tokens_of
 from eca_server.agent.chat.writer import Writer
 from eca_server.agent.tools.tool import FileChange
 from eca_server.models.events import Usage
-from eca_server.models.history import Message, TextPart
+from eca_server.models.history import Message, TextPart, effective_history
 
 _log = logging.getLogger("eca_server.agent.chat")
 
@@ -200,6 +200,8 @@ class Turn(Writer):
         if self._is_stored or self.is_mute or not self.messages:
             return
         self._is_stored = True
+        if self.usages:
+            self.outlet.set(context=self._context_use())
         tokens, cost = taken(self.usages)
         running = Running(turn=self.prompt.content_id, is_over=True) if self.draft.stored else None
         await self.outlet.storage.store(
@@ -334,6 +336,19 @@ class Turn(Writer):
     @property
     def _draws_a_gauge(self) -> bool:
         return self.session.writes(ChatUsageContent, "context_breakdown")
+
+    def _context_use(self) -> Mapping[str, int]:
+        """Return the use of the model's context, to store it for a later replay."""
+        if self.last_request is None:
+            used = tokens_of(self.usages[-1])
+        else:
+            history = self.outlet.history
+            messages = effective_history(self.messages, history.model_context)
+            request = attrs.evolve(self.last_request.request, messages=messages)
+            used = history.tokens(request, len(self.messages))
+        limit = self.limit or UsageLimit()
+        numbers = {"used": used, "context": limit.context, "output": limit.output}
+        return {name: number for name, number in numbers.items() if number is not None}
 
     def _write_usage(self, running: Sequence[Usage]) -> None:
         """Write the chat's usage, even if the turn was stopped (W-23, W-50)."""

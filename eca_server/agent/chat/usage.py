@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from decimal import Decimal
+
+import attrs
 
 from eca_protocol.messages import ChatUsageContent, UsageLimit
 from eca_server.models.events import Usage
@@ -67,6 +69,20 @@ class SessionUsage:
             session_cost=money(self.cost),
             limit=limit,
         )
+
+    def shown_again(self, context: Mapping[str, int], *, is_gauge: bool) -> ChatUsageContent | None:
+        """Return the usage content for a client that shows the chat again; None: it is unknown.
+
+        Args:
+            context: the use of the context at the end of the last turn; see `ChatSettings`.
+            is_gauge: the client shows that use instead of the sum of the turns (W-27).
+        """
+        if "used" not in context:
+            return None
+        limit = UsageLimit(context=context.get("context"), output=context.get("output"))
+        is_limited = limit.context is not None and (is_gauge or limit.output is not None)
+        usage = self.content(limit if is_limited else None)
+        return attrs.evolve(usage, session_tokens=context["used"]) if is_gauge else usage
 
 
 def _is_cost(amount: float | None) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from eca_protocol.messages import ChatCommand, ChatCommandType
@@ -27,6 +27,7 @@ from eca_server.agent.commands.context import (
 from eca_server.agent.commands.custom import CommandFiles, CustomCommand, TooLong
 from eca_server.agent.commands.doctor import check_setup
 from eca_server.agent.commands.exchange import export_chat, import_file
+from eca_server.agent.commands.help import help_command
 from eca_server.agent.commands.login import LOGIN, log_out
 from eca_server.agent.commands.rules import (
     list_hooks,
@@ -62,7 +63,14 @@ def hidden_skill_notes(skills: Iterable[Skill]) -> tuple[str, ...]:
     )
 
 
+async def _load_all(context: CommandContext) -> tuple[Sequence[_AnyCommand], Sequence[str]]:
+    """Return every command, and the sentences about files that are none."""
+    loaded = await _read(context.command_files, context.skill_files, context.mcp)
+    return _all(loaded, context.mcp), loaded.notes
+
+
 COMMANDS: tuple[Command, ...] = (
+    help_command(_load_all),
     write_instructions,
     LOGIN,
     log_out,

@@ -220,27 +220,30 @@ async def _store(
 
 @command(
     "logout",
-    CommandArgument(name="provider", description="Provider whose key is removed.", required=True),
+    CommandArgument(
+        name="provider", description="Provider whose login or key is removed.", required=True
+    ),
 )
 async def log_out(turn: Turn, context: CommandContext) -> None:
-    """Remove a key that /login stored."""
+    """Remove a login or a key that /login stored."""
     logins, query = context.logins, arguments_of(context.text)
-    keys = (await trio.to_thread.run_sync(logins.read)).keys
-    stored = [name for name in keys if not is_server_entry(name)]
-    provider = _match(query, stored)
+    stored = await trio.to_thread.run_sync(logins.read)
+    providers = [name for name in stored.keys if not is_server_entry(name)]
+    provider = _match(query, providers)
     if provider is None:
-        names = ", ".join(sorted(stored))
+        names = ", ".join(sorted(providers))
         advice = f"Send `/logout PROVIDER` with one of the stored logins: {names}."
         turn.fail(advice if names else "There are no stored logins.")
         return
+    kind = "login" if provider in stored.tokens else "key"
     try:
         await trio.to_thread.run_sync(logins.remove, provider)
     except LoginsError as error:
-        turn.fail(f"Could not remove the key of {provider} from {logins.path}: {error}.")
+        turn.fail(f"Could not remove the {kind} of {provider} from {logins.path}: {error}.")
         return
     source = _source_of(provider, context.refresh_models())
     rest = f" The key in {source} is used now." if source else ""
-    turn.report(f"Removed the stored key of {provider}.{rest}")
+    turn.report(f"Removed the stored {kind} of {provider}.{rest}")
 
 
 def _source_of(provider: str, models: Models) -> str | None:

@@ -89,6 +89,7 @@ class ChatViews(Feature):
             is_named_by_user=True,
             kind=None,
             acp_session=None,
+            context=chat.settings.context if len(messages) == len(chat.history) else {},
         )
         title = title or title_of_fork(chat.title, await self.chats.titles())
         return await self.begin_chat(messages, title, settings)
@@ -105,6 +106,7 @@ class ChatViews(Feature):
     async def _show_new(self, chat: Chat) -> None:
         self.announce_opened(chat)
         await chat.replayer.run(self.contents_of(chat, page_of(chat.history)))
+        chat.show_usage()
         chat.titling.announce()
 
     async def show_again(self, chat: Chat, notice: str | None = None) -> None:
@@ -112,6 +114,7 @@ class ChatViews(Feature):
         self.announce_cleared(chat)
         contents = self.contents_of(chat, page_of(chat.history))
         await chat.replayer.run(contents if notice is None else _with_notice(contents, notice))
+        chat.show_usage()
         chat.titling.announce()
 
     def show_after_turn(self, chat: Chat, notice: str | None = None) -> anyio.Event:

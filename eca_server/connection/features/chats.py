@@ -190,6 +190,7 @@ class ChatRequests(Feature):
             await chat.replayer.run(self.views.contents_of(chat, page))
             if self.chats.get(chat.id) is not chat:  # deleted meanwhile
                 return m.ChatOpenResponse(found=False)
+            chat.show_usage()
             chat.titling.announce()
         self.views.announce_status(chat)
         return m.ChatOpenResponse(

@@ -218,6 +218,9 @@ async def test_a_session_that_is_being_opened_is_closed(tmp_path: Path) -> None:
         await editor.call("session/load", load)
 
 
+REOPENINGS = {"session/load": m.LoadSessionRequest, "session/resume": m.ResumeSessionRequest}
+
+
 async def test_a_loaded_session_shows_nothing_of_a_subagent(tmp_path: Path) -> None:
     task = {"agent": "general", "activity": "x", "task": "think hm\nsay in the subagent"}
     script = f"call eca_spawn_agent {json.dumps(task)}\nsay after it"
@@ -232,6 +235,22 @@ async def test_a_loaded_session_shows_nothing_of_a_subagent(tmp_path: Path) -> N
         assert editor.text().startswith("after it\n\nThe chat was compacted here")
         assert editor.of(m.AgentThoughtChunk) == []
         assert [chunk.content.text for chunk in editor.of(m.UserMessageChunk)] == [script]
+
+
+@pytest.mark.parametrize("method", REOPENINGS)
+async def test_a_session_that_is_open_again_shows_its_last_usage(
+    tmp_path: Path, method: str
+) -> None:
+    async with editing(tmp_path, SCRIPT) as editor:
+        session = (await editor.new()).session_id
+        await editor.prompt(session, "usage 40000 2500")
+        [*_, last] = editor.of(m.UsageUpdate)
+        await editor.call("session/close", m.SessionReference(session_id=session))
+        editor.log.clear()
+        params = REOPENINGS[method](session_id=session, cwd=str(tmp_path), mcp_servers=())
+        await editor.call(method, params)
+        assert editor.of(m.UsageUpdate) == [last]
+        assert last.used == 42_500
 
 
 async def test_a_deleted_session_cancels_its_prompt(tmp_path: Path) -> None:
@@ -297,7 +316,7 @@ async def test_what_no_session_can_be_is_refused(tmp_path: Path) -> None:
             await editor.call("session/resume", unknown)
 
 
-@pytest.mark.parametrize("method", ["session/load", "session/resume"])
+@pytest.mark.parametrize("method", REOPENINGS)
 async def test_a_server_that_refuses_to_open_a_chat_is_a_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
@@ -310,8 +329,7 @@ async def test_a_server_that_refuses_to_open_a_chat_is_a_clear_error(
 
     monkeypatch.setattr(Client, "request", refuse)
     async with editing(tmp_path) as editor:
-        types = {"session/load": m.LoadSessionRequest, "session/resume": m.ResumeSessionRequest}
-        params = types[method](session_id="stored", cwd=str(tmp_path), mcp_servers=())
+        params = REOPENINGS[method](session_id="stored", cwd=str(tmp_path), mcp_servers=())
         with pytest.raises(RPCError, match="the ECA server refused: no method 'chat/open'"):
             await editor.call(method, params)
 

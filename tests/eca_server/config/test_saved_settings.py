@@ -136,7 +136,7 @@ def test_a_relative_variable_names_no_directory_and_a_user_may_have_no_home(tmp_
     assert data_directory({"XDG_DATA_HOME": "/data"}) == Path("/data/eca-python")
     monkeypatch.delenv("HOME")
     monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)  # a KeyError
-    assert home_directory({}) == Path("/")
+    assert home_directory({}) == home_directory({"HOME": "work"}) == Path("/")
 
 
 def test_our_data_is_private_and_in_no_listing_of_the_home(tmp_path):

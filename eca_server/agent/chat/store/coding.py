@@ -184,6 +184,10 @@ _FLAGS: Final[Coding] = (
     lambda flags: {name: attrs.asdict(flag) for name, flag in flags.items()},
     read_flags,
 )
+_COUNTS: Final[Coding] = (
+    dict,
+    lambda written: {name: held for name, held in written.items() if type(held) is int},
+)
 _VIEW: Final[Coding] = (
     _write,
     lambda written: history.CallView(**_read(history.CallView, written)),
@@ -228,7 +232,7 @@ _CODINGS: Final[Mapping[type[Any], Mapping[str, Coding]]] = MappingProxyType(
         history.ToolResultPart: {"parts": _NESTED, "subagent": _SUBAGENT, "view": _VIEW},
         history.CallView: {"details": (_write_details, _read_details)},
         history.Subagent: {"messages": _MESSAGES},
-        ChatSettings: {"flags": _FLAGS},
+        ChatSettings: {"flags": _FLAGS, "context": _COUNTS},
         history.ServerToolPart: {"raw": _JSON},
         history.BlockPart: {"raw": _JSON},
     }

@@ -40,6 +40,8 @@ class ChatSettings:
         kind: `inline` if its answers are shown in the text; None: an ordinary chat.
         acp_session: the session of an ACP agent with the chat's last prompt: the agent's name, the
             prompt's content id and the session's id, as JSON.
+        context: the tokens of the model's context at the end of the last turn: `used`, and where
+            they are known its limits, `context` and `output`; empty: unknown.
     """
 
     model: str | None = None
@@ -50,6 +52,7 @@ class ChatSettings:
     flags: Mapping[str, Flag] = attrs.field(factory=dict)
     kind: str | None = None
     acp_session: str | None = None
+    context: Mapping[str, int] = attrs.field(factory=dict)
 
 
 @attrs.frozen(kw_only=True)

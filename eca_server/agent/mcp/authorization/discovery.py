@@ -8,6 +8,7 @@ origin of the MCP server.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -28,6 +29,8 @@ from eca_server.models.credentials.oauth import (
 )
 from eca_server.origins import is_same_origin
 from eca_server.secret import mask
+
+_log = logging.getLogger("eca_server.agent.mcp")
 
 _BEARER: Final = re.compile(r"(?i)(?:^|,)\s*bearer\b")
 _PARAMETER: Final = re.compile(r'(?<![\w-])([\w-]++)\s*+=\s*+(?:"((?:[^"\\]|\\.)*+)"|([^\s,"]+))')
@@ -187,6 +190,8 @@ async def find_authorization_server(
     methods = _texts(document, "code_challenge_methods_supported")
     if methods and "S256" not in methods:
         raise OAuthError("the authorization server does not support PKCE with S256")
+    if not methods:  # as in the official clients: many servers that support it name none
+        _log.warning("%s does not say that it supports PKCE; it is used all the same", mask(issuer))
     auth_methods = _texts(document, "token_endpoint_auth_methods_supported")
     registration_url = _text(document, "registration_endpoint")
     return AuthorizationServer(

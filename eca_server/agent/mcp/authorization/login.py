@@ -43,6 +43,7 @@ from eca_server.models.credentials.oauth import (
 )
 from eca_server.models.credentials.redirect import PortInUse, Redirect, redirect_page
 from eca_server.models.credentials.tokens import Tokens
+from eca_server.printable import printable_line
 from eca_server.secret import Secret, mask
 
 _log = logging.getLogger("eca_server.agent.mcp")
@@ -83,6 +84,7 @@ class Login:
     _scopes: tuple[str, ...] = attrs.field(default=(), init=False)
     _logins_for: Counter[tuple[str, ...]] = attrs.field(factory=Counter, init=False)
     _page: str = attrs.field(default="", init=False)
+    _secret_to: str = attrs.field(default="", init=False)
     _waiting: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
     _asking: trio.Lock = attrs.field(factory=trio.Lock, init=False)
     _storing: trio.Lock = attrs.field(factory=trio.Lock, init=False)
@@ -202,7 +204,10 @@ class Login:
                         f"it requires a login, which is not possible: {error}", kind="start"
                     )
             host = urlsplit(self._page).hostname
-            return MCPError(f"it requires a login at {host}", kind="login", url=self._page)
+            message = f"it requires a login at {host}"
+            if self._client.client_secret is not None and self._secret_to != host:
+                message += f", and then sends your `clientSecret` to {self._secret_to}"
+            return MCPError(message, kind="login", url=self._page)
 
     async def _run(
         self,
@@ -259,6 +264,7 @@ class Login:
             query = code_query(client, challenge, redirect=page.url, state=page.state, scope=scope)
             query["resource"] = resource.identifier
             query["prompt"] = "consent" if is_offline else None
+            self._secret_to = printable_line(urlsplit(server.token_url).hostname or "")
             begin(page_url(server.authorize_url, query))
             code = await _code(page, server)
             tokens = await tokens_for_code(

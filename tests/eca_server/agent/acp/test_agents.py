@@ -218,16 +218,39 @@ async def test_an_approval_covers_no_file_that_the_question_does_not_name(tmp_pa
     assert [each.exists() for each in (by_diff, by_title, by_input, hidden)] == [1, 1, 1, 0]
 
 
+@pytest.mark.parametrize(
+    ("title", "value", "is_covered"),
+    [
+        ("Fix test", "x", False),
+        ("Fix the test: a test.", "test it", False),
+        ("Fix `test`", "x", True),
+        ("Fix 'test\"", "x", False),
+        ("test", "x", True),
+        ("Fix it", "test", True),
+    ],
+)
+async def test_a_file_whose_name_is_a_word_of_the_title_is_not_shown(
+    tmp_path, title, value, is_covered
+):
+    file = tmp_path / "work" / "test"
+    edit = ask(title=title, input={"x": value}, locations=[str(file)])
+    async with chatting(tmp_path) as (ours, _):
+        decisions = [True] if is_covered else [True, False]
+        got = await turn(ours, f"{edit}\nwrite {file} new\n{DONE}", *decisions)
+        names = [each["name"] for each in of_type(got, "toolCallRun")]
+    assert (names == ["edit"], file.exists()) == (is_covered, is_covered)
+
+
 async def test_an_approval_covers_what_the_question_showed_whatever_updates_came(
     tmp_path, monkeypatch
 ):
-    decide_on = Permissions.decide
+    decide_on, is_updated = Permissions.decide, trio.Event()
     judged, approved, hidden = (tmp_path / "work" / name for name in ("judged", "go", "d.py"))
 
     async def updated_meanwhile(self: Permissions, *arguments: Any, **options: Any) -> Decision:
         if not judged.exists():
             judged.touch()
-            await ours.content("text", text="updated")
+            await is_updated.wait()
         return await decide_on(self, *arguments, **options)
 
     monkeypatch.setattr(Permissions, "decide", updated_meanwhile)
@@ -236,6 +259,8 @@ async def test_an_approval_covers_what_the_question_showed_whatever_updates_came
     script = [edit.replace("ask", "leave", 1), f"until {judged}", update, "say updated"]
     async with chatting(tmp_path) as (ours, _):
         await begin(ours, "\n".join([*script, f"until {approved}", f"write {hidden} new", DONE]))
+        await ours.content("text", text="updated")
+        is_updated.set()
         assert (await decide(ours, accept=True))["summary"] == "Edit a.py"
         approved.touch()
         assert (await decide(ours, accept=False))["name"] == "write_file"

@@ -121,7 +121,9 @@ async def test_a_command_whose_references_stay_in_its_text_says_so_each_time(tmp
             assert (f"{name}.md: references such as ${{env:NAME}} are not" in answer) is says
 
 
-async def test_an_unknown_command_names_the_custom_ones_and_the_files_that_are_none(tmp_path):
+async def test_help_and_an_unknown_command_name_the_custom_ones_and_the_files_that_are_none(
+    tmp_path,
+):
     write_command(tmp_path, "fix", "x")
     write_command(tmp_path, "empty", "")
     write_command(tmp_path, "many", "$ARGS " * 1000)
@@ -129,6 +131,11 @@ async def test_an_unknown_command_names_the_custom_ones_and_the_files_that_are_n
         answer = (await ours.turn("/empty", model=ECHO)).text
         assert "`/fix`" in answer
         assert "the file has no text" in answer
+        listed = (await ours.turn("/help", model=ECHO)).text
+        assert "- `/help`: List all commands.\n- `/init`: " in listed
+        assert "- `/fix`: x\n" in listed
+        assert listed.count("\n- ") == listed.count("\n- `/") > 20
+        assert "the file has no text" in listed
         assert "expected at most" in (await ours.turn(f"/many {'x' * 10_000}", model=ECHO)).text
         assert not ours.connection.chats.open("c").history
 

@@ -173,7 +173,9 @@ async def resumed(ours: Editor, command: str, chat: str) -> list[str]:
     await ours.content("metadata", chat)
     assert "chat/cleared" in str(ours.received[begun])
     return [
-        each.get("text", each.get("title")) for _, each in contents(ours.received[begun:], chat)
+        each.get("text", each.get("title"))
+        for _, each in contents(ours.received[begun:], chat)
+        if each["type"] != "usage"
     ]
 
 
@@ -185,7 +187,11 @@ async def test_a_chat_is_forked_by_a_command_and_resumed_by_its_id(tmp_path, mon
         assert "This chat was forked to Mine (2)." in (await ours.turn("/fork")).text
         opened = ours.notified("chat/opened")[-1]
         assert opened["title"] == "Mine (2)"
-        shown = [each.get("text", each.get("title")) for each in ours.contents(opened["chatId"])]
+        shown = [
+            each.get("text", each.get("title"))
+            for each in ours.contents(opened["chatId"])
+            if each["type"] != "usage"
+        ]
         assert shown == ["say one", "one", "Mine (2)"]
         assert await resumed(ours, f"/resume {opened['chatId']}", "d") == shown
         monkeypatch.setattr(chats, "MAX_RESUMABLE", 1)

@@ -2,6 +2,7 @@
 
 import json
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from eca_server.models.history import Message, TextPart
 from tests.eca_protocol.wire import notification
 from tests.eca_server.agent.chat.agent_session import ALLOW
 from tests.eca_server.agent.chat.current import current, reaction, refused, reopened, since, values
-from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Content, Editor, contents
+from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Content, Editor, contents, editor
 
 
 async def test_a_turn_is_opened_runs_and_is_idle_before_it_is_finished_and_a_stop_is_stopping(
@@ -65,6 +66,7 @@ async def test_a_chat_is_listed_and_shown_again_after_a_restart(tmp_path):
             *[(f"toolCall{each}", "directory_tree")
               for each in ("Prepare", "Run", "Running", "ed")],
             ("text", "two"),
+            ("usage", None),
             ("metadata", "Mine own"),
             ("chat/statusChanged", {"chatId": "c", "status": "idle"}),  # of a lost turn, too
             ("config/updated", {"chatId": "c", "chat": {
@@ -82,6 +84,40 @@ async def test_a_chat_is_listed_and_shown_again_after_a_restart(tmp_path):
         await ours.expect_finished()
         assert await ours.ask("chat/open", {"chatId": "nobody's"}) == {"found": False}
         assert len((await ours.ask("chat/list"))["chats"]) == 2
+
+
+_NOT_STORED = {"contextBreakdown", "autoCompactPercentage"}
+
+
+@pytest.mark.requirement("W-27f", "W-43")
+@pytest.mark.parametrize("start", [current, editor])
+async def test_a_chat_that_is_shown_again_shows_its_last_usage(tmp_path, start):
+    async with start(data=tmp_path) as ours:
+        await ours.turn("usage 300 20", model=SCRIPT)
+        await ours.turn("usage 40000 2500", model=SCRIPT)
+        last = ours.contents(kind="usage")[-1]
+    async with start(data=tmp_path) as ours:
+        shown: list[list[Content]] = []
+        for chat, act in (
+            ("c", partial(ours.ask, "chat/open", {"chatId": "c"})),
+            ("c", partial(ours.ask, "chat/open", {"chatId": "c"})),
+            ("d", partial(ours.turn, "/resume 1", "d")),
+        ):
+            begun = len(ours.received)
+            await act()
+            await ours.ask("chat/queryContext", {"query": ""})
+            shown.append([each for _, each in contents(ours.received[begun:], chat)])
+        [prompt, _] = [each["contentId"] for each in shown[0] if "contentId" in each]
+        begun = len(ours.received)
+        await ours.ask("chat/rollback", {"chatId": "c", "contentId": prompt})
+        assert "usage" not in [each["type"] for _, each in contents(ours.received[begun:])]
+    expected = {name: value for name, value in last.items() if name not in _NOT_STORED}
+    usages = [[each for each in those if each["type"] == "usage"] for those in shown]
+    assert usages[:2] == [[expected], [expected]]
+    assert expected["sessionTokens"] == (42_500 if start is current else 42_820)
+    if start is current:
+        costs = {"sessionCost", "messageCost", "lastMessageCost"}
+        assert usages[2] == [{name: expected[name] for name in expected.keys() - costs}]
 
 
 async def test_a_chat_that_runs_is_opened_silently_twice(client):
@@ -259,7 +295,7 @@ async def test_an_older_client_is_sent_newer_things_only_on_request(ours):
     begun = len(ours.received)
     messages = await reaction(ours, "chat/open", {"chatId": "c"})
     names = [name for name, _ in messages]
-    assert names == ["chat/cleared", "chat/opened", "text", "text", "answer"]
+    assert names == ["chat/cleared", "chat/opened", "text", "text", "usage", "answer"]
     del ours.received[begun:]
     await ours.ask("chat/delete", {"chatId": "c"})
     methods = {message["method"] for message in ours.received if "method" in message}

@@ -173,7 +173,7 @@ async def test_a_configured_key_that_counts_before_the_login_is_named(tmp_path):
         assert "The key in providers.p.key takes precedence over it." in answer
         assert "configured-0123" not in json.dumps(ours.received)
         answer = (await ours.turn("/logout p")).text
-        assert "The key in providers.p.key is used now" in answer
+        assert "Removed the stored key of p. The key in providers.p.key is used now" in answer
 
 
 async def test_a_damaged_file_of_logins_is_reported_at_the_start_and_set_aside(tmp_path):
@@ -254,7 +254,7 @@ async def test_a_device_login_is_one_turn(server, tmp_path, caplog):
         output = json.dumps(ours.received) + caplog.text
         for secret in ("access-1", "refresh-1", "device-code-planted"):
             assert secret not in output
-        assert "Removed the stored key of p" in (await ours.turn("/logout p")).text
+        assert "Removed the stored login of p." in (await ours.turn("/logout p")).text
     assert stored(tmp_path) == {}
 
 

@@ -179,7 +179,7 @@ async def test_a_prompt_that_fails_says_why_and_ends(places, autojump_clock):
             ("/git:commit", _is_empty, missing),
             ("/git:commit x", _refuses, "the MCP server git refused the prompt: prompts/get: not"),
             ("/git:commit x", _is_empty, "returned an empty prompt"),
-            ("/git:nope", None, "There is no command `/git:nope`. Available commands: `/init`"),
+            ("/git:nope", None, "There is no command `/git:nope`. Available commands: `/help`"),
             ("/cost", None, "There is no command `/cost`; did you mean `/costs`? Available"),
             ("/off:commit x", None, "These MCP servers do not run: off (disabled)"),
         ):

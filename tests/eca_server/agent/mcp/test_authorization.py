@@ -354,6 +354,30 @@ async def test_metadata_that_lies_or_lacks_something_ends_the_login(guarded, pla
     assert guarded.forms() == []
 
 
+@pytest.mark.parametrize("methods", [["S256"], [], None])
+async def test_pkce_is_used_where_the_metadata_does_not_name_it_and_the_log_says_so(
+    guarded, caplog, methods
+):
+    guarded.change(OAUTH, code_challenge_methods_supported=methods)
+    page = await guarded.asks()
+    assert query_of(page)["code_challenge_method"] == "S256"
+    assert ("does not say that it supports PKCE" in caplog.text) is (not methods)
+
+
+@pytest.mark.parametrize("token_host", ["127.0.0.1", "localhost"])
+async def test_the_user_reads_which_other_host_gets_a_configured_secret(
+    guarded, nursery, token_host
+):
+    url = guarded.documents[OAUTH]["token_endpoint"].replace("127.0.0.1", token_host)
+    guarded.change(OAUTH, token_endpoint=url)
+    ours = OAuthClient(client_id="my id", client_secret=Secret("client/secret"))
+    for client, is_shown in ((ours, token_host != "127.0.0.1"), (OAuthClient(), False)):
+        guarded.renew_login(nursery, client=client)
+        message = (await guarded.error()).message
+        assert message.startswith("it requires a login at 127.0.0.1")
+        assert ("sends your `clientSecret` to localhost" in message) is is_shown
+
+
 async def test_without_metadata_or_with_a_configured_authorization(guarded):
     error = await guarded.error(headers={"authorization": "Bearer wrong-1234"})
     assert (error.kind, error.url) == ("start", None)  # no login is begun
