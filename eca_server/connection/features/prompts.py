@@ -279,8 +279,7 @@ class Prompts(Feature):
         self, chat: Chat, params: m.ChatPromptParams, target: Chosen, text: str
     ) -> CommandContext:
         async def make_answerer(turn: Turn, text: str) -> Agent | None:
-            contexts = params.contexts
-            return await self.agents.make(chat, turn, text, contexts=contexts, chosen=target)
+            return await self.agents.make(turn, text, contexts=params.contexts, chosen=target)
 
         def refresh_models() -> Models:
             self.models.renew()
