@@ -41,13 +41,11 @@ class Script:
     """A script and its limits.
 
     Attributes:
-        shell: the program that reads the text, from `shell_in`.
         environment: the whole environment.
         timeout: in seconds.
         may_leave: whether the model may request a run outside the sandbox.
     """
 
-    shell: str
     text: str
     directory: Path
     environment: Mapping[str, str] = attrs.field(repr=False)
@@ -55,11 +53,6 @@ class Script:
     cap: Cap
     sandbox: Sandbox | None = None
     may_leave: bool = False
-
-
-def shell_in(environment: Mapping[str, str]) -> str:
-    """Return bash on the environment's PATH, else sh; read the disk."""
-    return find_shell(environment.get("PATH"))
 
 
 @asynccontextmanager
@@ -77,10 +70,10 @@ async def ready_to_start(script: Script) -> AsyncIterator[tuple[Callable[[], Chi
     prefix, environment, leave = await _enter_sandbox(script)
     try:
         with ExitStack() as stack:
-            opened = await in_thread(_enter, stack, script.directory)
+            opened, shell = await in_thread(_look, stack, script)
             start = partial(
                 start_shell,
-                script.shell,
+                shell,
                 script.text,
                 directory=opened.path if opened.fd is None else opened.fd,
                 environment=environment,
@@ -94,14 +87,15 @@ async def ready_to_start(script: Script) -> AsyncIterator[tuple[Callable[[], Chi
         raise
 
 
-def _enter(stack: ExitStack, path: Path) -> Directory:
+def _look(stack: ExitStack, script: Script) -> tuple[Directory, str]:
+    """Open the directory, and find the shell."""
     try:
-        opened = stack.enter_context(open_directory(path))
+        opened = stack.enter_context(open_directory(script.directory))
         opened.stat(os.curdir)  # may it be entered? The shell's error would name a descriptor.
     except OSError as error:
-        error.filename = str(path)  # in place of one step of the walk
+        error.filename = str(script.directory)  # in place of one step of the walk
         raise
-    return opened
+    return opened, find_shell(script.environment)
 
 
 async def _enter_sandbox(script: Script) -> tuple[Sequence[str], Mapping[str, str], Leave]:
