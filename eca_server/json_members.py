@@ -17,6 +17,14 @@ def object_in(holder: object, name: str) -> Mapping[str, Any]:
     return value if isinstance(value, _OBJECT) else {}
 
 
+def referenced_object(root: Mapping[str, Any], reference: str) -> Mapping[str, Any]:
+    """Return the object that a reference such as `#/$defs/a` names; an absent one is empty."""
+    value = root if reference[:1] in {"", "#"} else {}
+    for step in reference.split("/")[1:]:
+        value = object_in(value, step.replace("~1", "/").replace("~0", "~"))
+    return value
+
+
 def list_in(holder: object, name: str) -> list[Any]:
     """Return a list; an absent one is empty."""
     value = holder.get(name) if isinstance(holder, _OBJECT) else None

@@ -18,7 +18,12 @@ import trio
 from eca_protocol.codec import Codec
 from eca_protocol.errors import ConnectionClosed, DeadlineExceeded, DecodeError, RequestFailed
 from eca_protocol.message_transport import StreamTransport
-from eca_protocol.messages import ClientCapabilities, ClientInfo, ShowMessageParams
+from eca_protocol.messages import (
+    ClientCapabilities,
+    ClientInfo,
+    ConfigUpdatedParams,
+    ShowMessageParams,
+)
 from eca_protocol.methods import ECA
 from eca_protocol.peer import Peer
 from eca_protocol.revisions import Revision
@@ -105,6 +110,11 @@ class Session:
     def writes(self, model: type[Any], field: str) -> bool:
         """Return whether the client's revision has this field of a message."""
         return writes(self.revision, model, field)
+
+    @property
+    def has_selections_of_chats(self) -> bool:
+        """True if the client's revision has a selection of its own for each chat."""
+        return self.writes(ConfigUpdatedParams, "chat_id")
 
     @cached_property
     def formatter(self) -> ContentFormatter:

@@ -100,7 +100,7 @@ class CommandOutputs:
     def _run(self, command: str) -> str:
         shown = command if len(command) <= _SHOWN else f"{command[:_SHOWN]}..."
         environment = harden_environment(self._environ)
-        shell = find_shell(environment.get("PATH"))
+        shell = find_shell(environment)
         try:
             with GUARD.starting():  # else it outlives a server that ends meanwhile
                 child = subprocess.Popen(

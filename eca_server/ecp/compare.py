@@ -10,6 +10,7 @@ shift the others.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from itertools import zip_longest
@@ -18,6 +19,7 @@ from typing import Any, Final, Literal, TypeAlias
 import attrs
 
 from eca_server.ecp.audit import sum_usage
+from eca_server.ecp.reports.figures import group_scenarios
 from eca_server.ecp.results import Check, RunReport, ScenarioReport, StepReport
 from eca_server.printable import printable_line
 
@@ -202,20 +204,17 @@ def _summarize(report: RunReport) -> ReportSummary:
     )
 
 
-def _by_scenario(report: RunReport) -> dict[_ScenarioKey, list[ScenarioReport]]:
+def _by_scenario(report: RunReport) -> dict[_ScenarioKey, Sequence[ScenarioReport]]:
     """Group the repetitions of each scenario; several scenarios may have one name."""
-    indices: dict[str, list[int]] = {}
-    repetitions: dict[_ScenarioKey, list[ScenarioReport]] = {}
-    for scenario in report.scenarios:
-        same_name = indices.setdefault(scenario.name, [])
-        if scenario.index not in same_name:
-            same_name.append(scenario.index)
-        key = scenario.name, same_name.index(scenario.index)
-        repetitions.setdefault(key, []).append(scenario)
+    numbers: Counter[str] = Counter()
+    repetitions: dict[_ScenarioKey, Sequence[ScenarioReport]] = {}
+    for group in group_scenarios(report.scenarios):
+        repetitions[group.name, numbers[group.name]] = group.runs
+        numbers[group.name] += 1
     return repetitions
 
 
-def _inputs(runs: list[ScenarioReport]) -> list[str]:
+def _inputs(runs: Sequence[ScenarioReport]) -> list[str]:
     """Return the inputs of a scenario's steps, by the longest of its repetitions."""
     longest = max((run.steps for run in runs), key=len, default=())
     return [step.input for step in longest]

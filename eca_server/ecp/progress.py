@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Final, TextIO
 
+from eca_server.ecp.reports.figures import group_scenarios
 from eca_server.ecp.results import Check, ScenarioReport
 from eca_server.printable import printable_line
 from eca_server.system.command_line import write_to_user
@@ -112,11 +113,8 @@ class Progress:
 
 def flaky_lines(reports: Sequence[ScenarioReport]) -> list[str]:
     """Return a line for each scenario of which some repetitions passed, and some failed."""
-    repetitions: dict[int, list[ScenarioReport]] = {}
-    for report in reports:
-        repetitions.setdefault(report.index, []).append(report)
     return [
-        f"flaky {sum(report.passed for report in group)} of {len(group)} passed: {group[0].name}"
-        for group in repetitions.values()
-        if len({report.passed for report in group}) > 1
+        f"flaky {group.passed} of {len(group.runs)} passed: {group.name}"
+        for group in group_scenarios(reports)
+        if group.flaky
     ]

@@ -66,9 +66,9 @@ def _is_opened(file: str) -> bool:
     )
 
 
-def find_shell(path: str | None) -> str:
-    """Return the program that runs shell commands, found on a value of PATH; reads the disk."""
-    return platforms.find_shell(lambda name: find_own_program(name, path))
+def find_shell(environment: Mapping[str, str]) -> str:
+    """Return the program that runs shell commands, found on the PATH; reads the disk."""
+    return platforms.find_shell(lambda name: find_own_program(name, environment.get("PATH")))
 
 
 def find_executable(path: str) -> str | None:

@@ -13,7 +13,7 @@ from eca_protocol.errors import RPCError
 from eca_protocol.process import Child, signal_name
 from eca_server.agent.jobs.output import Stream
 from eca_server.agent.jobs.shell import RunningShell
-from eca_server.agent.tools.script import Script, enter_sandbox, start_script
+from eca_server.agent.tools.script import Script, ready_to_start
 from eca_server.agent.tools.tool import ToolError, ToolOutput
 
 MOST_TERMINALS: Final = 100
@@ -105,12 +105,8 @@ class Terminals:
         self._forget_oldest()
         if len(self._terminals) >= MOST_TERMINALS:
             raise ToolError(f"{MOST_TERMINALS} terminals are in use: release one of them.")
-        to_run, leave = await enter_sandbox(script)
-        try:
-            child = await start_script(to_run)
-        except BaseException:
-            await leave()
-            raise
+        async with ready_to_start(script) as (start, leave):
+            child = start()
         terminal = self._terminals[name] = Terminal(self.limits.pop(name, None))
 
         async def run() -> None:

@@ -18,7 +18,6 @@ from eca_server.agent.chat.store.rows import Change, ChatRecord, Rollback
 from eca_server.agent.chat.store.store import Store
 from eca_server.agent.chat.undo import Disk, Plan, SkippedFile, apply_step, plan, skipped_lines
 from eca_server.config.lock import Locked, lock
-from eca_server.models.history import Message
 from eca_server.system.threads import run_in_thread, run_on_disk
 from eca_server.workspace.boundary import Workspace
 
@@ -102,13 +101,6 @@ class Rollbacks:
             is_locked = isinstance(fault, Locked)
             why = "another server is restoring files" if is_locked else fault.strerror
             raise RollbackRefused(f"Nothing was undone: {why}. Try again in a moment.") from fault
-
-    async def stored_messages(self, chat_id: str) -> Sequence[Message] | None:
-        """Return the stored messages of a chat; None: they cannot be read now."""
-        loaded = await self.store.find(chat_id)
-        if loaded is None:
-            return None
-        return () if loaded.chat is None else loaded.chat.messages
 
     async def plan(self, changes: Sequence[Change], lost: Collection[str] = ()) -> Plan:
         """Plan how to undo changes, except in files that are `lost`; write nothing."""

@@ -132,11 +132,11 @@ async def _bodies_ended(chat: Chat) -> bool:
 
 async def _reload(chat: Chat, rollbacks: Rollbacks, cut: Cut) -> None:
     """Load the stored history, from which another server has removed the messages."""
-    messages = await rollbacks.stored_messages(chat.id)
-    if messages is None:  # since just now
+    loaded = await rollbacks.store.find(chat.id)
+    if loaded is None:  # it cannot be read, since just now
         chat.truncate(cut.place)
     else:
-        replace_history(chat, messages)
+        replace_history(chat, () if loaded.chat is None else loaded.chat.messages)
     chat.storage.unstored_changes = [
         each for each in chat.storage.unstored_changes if each.content_id not in cut.content_ids
     ]

@@ -59,14 +59,6 @@ _LISTED = 200  # characters of a description, and agents of the list
 
 
 @attrs.frozen(kw_only=True)
-class Task:
-    """A task for a subagent."""
-
-    text: str
-    agent: Subagent
-
-
-@attrs.frozen(kw_only=True)
 class SpawnAgent:
     """The tool `spawn_agent`.
 
@@ -74,15 +66,15 @@ class SpawnAgent:
         agents: the agents that can be called, by name.
         model: the model, as `provider/model`, of an agent without one of its own.
         cap: the limit of an agent's answer.
-        work: runs a task, and returns its chat when the turn has ended; None: the tool is only
-            listed.
+        work: lets an agent do a task, and returns its chat when the turn has ended; None: the
+            tool is only listed.
     """
 
     agents: Mapping[str, Behavior]
     model: str = ""
     variant: str | None = None
     cap: Cap = attrs.field(factory=Cap)
-    work: Callable[[Task], Awaitable[SubagentChat]] | None = None
+    work: Callable[[str, Subagent], Awaitable[SubagentChat]] | None = None
 
     name: ClassVar = SPAWN_TOOL
     effect: ClassVar[Effect] = "read"  # what the agent does is judged call by call
@@ -140,7 +132,7 @@ class SpawnAgent:
 
         async def run() -> ToolOutput:
             assert self.work is not None
-            chat = await self.work(Task(text=arguments["task"], agent=worker))
+            chat = await self.work(arguments["task"], worker)
             return ToolOutput.of(
                 cut_middle(chat.result, self.cap),
                 is_error=chat.has_failed,
@@ -152,15 +144,15 @@ class SpawnAgent:
 
 async def run_task(
     parent: Turn,
-    task: Task,
+    task: str,
+    agent: Subagent,
     body: Callable[[SubagentChat], Awaitable[None]],
     working: MutableMapping[str, SubagentChat],
 ) -> SubagentChat:
     """Run a task inside the running call; a cancellation ends all of it."""
-    call = parent.calls[running_call.get()]
     async with trio.open_nursery() as nursery:
-        chat = SubagentChat(call, parent, nursery, task, body)
-        turn = chat.turn
+        chat = SubagentChat(parent, nursery, task, agent, body)
+        turn, call = chat.turn, chat.call
         parent.subagents.append(turn)
         working[chat.id] = chat
         call.worker = chat.done
@@ -200,26 +192,26 @@ class SubagentChat(Outlet):
 
     def __init__(
         self,
-        call: ToolCall,
         parent: Turn,
         nursery: trio.Nursery,
-        task: Task,
+        task: str,
+        agent: Subagent,
         body: Callable[[SubagentChat], Awaitable[None]],
     ) -> None:
-        agent = task.agent
+        call = parent.calls[running_call.get()]
         chat_id, outlet = chat_id_of(call.naming.id), parent.outlet
         services = attrs.evolve(outlet.services, nursery=nursery)
         super().__init__(chat_id, services, _ParentStorage(chat_id, parent), outlet.id)
         self.set(model=agent.model, variant=agent.variant, behavior=agent.name)
         self._state = ChatState.RUNNING
-        self._call = call
+        self.call = call
         self._agent = agent
         self._parent = parent
         self._steps = 0
         self._parent_waits = False
         self._approval_ids: set[str] = set()
         self._last_words = ""
-        self.turn = Turn(self, Prompt(text=task.text, body=lambda _: body(self)))
+        self.turn = Turn(self, Prompt(text=task, body=lambda _: body(self)))
 
     def stop(self) -> None:
         """End the turn; the parent's turn continues with the result so far."""
@@ -326,7 +318,7 @@ class SubagentChat(Outlet):
         worker = self.worker
         if worker.steps > self._steps and self._shows_itself:
             self._steps = worker.steps
-            self._call.show(details_of(self._call.naming.id, worker))
+            self.call.show(details_of(self.call.naming.id, worker))
 
     def _show_waiting(self) -> None:
         """Show in the parent's progress whether a call waits for the user, when that changes."""

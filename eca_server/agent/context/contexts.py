@@ -217,18 +217,20 @@ class _Gathering:
                 self._add_path(path, lines)
             case m.DirectoryContext(path=path):
                 self._add_path(path, None)
-            case m.WebContext(url=url):
-                self._add_page(url)
-            case m.TextContext():
-                self._add_text_context(context)
-            case m.ImageContext():
-                self._add_pasted(context)
             case m.McpResourceContext(uri=uri, server=server):
                 self._add_resource(server, uri)
             case m.UnknownContext(type=kind):
                 name = "A context" if kind is None else f"A context of type {kind!r}"
                 is_known = kind in _KNOWN
                 self._leave_out(name, "it is incomplete" if is_known else "this type is unknown")
+            case _ if self._is_repeated(context):
+                pass
+            case m.WebContext(url=url):
+                self._add_page(url)
+            case m.TextContext():
+                self._add_text_context(context)
+            case m.ImageContext():
+                self._add_pasted(context)
             case m.RepoMapContext():
                 self._add_outlines()
             case m.CursorContext():
@@ -262,8 +264,6 @@ class _Gathering:
         self.attachments.append(attached)
 
     def _add_page(self, url: str) -> None:
-        if self._is_repeated(url):
-            return
         page = self.pages.get(url, f"at most {len(self.pages)} pages are fetched for a prompt")
         if isinstance(page, str):
             self._leave_out(url, page)
@@ -272,15 +272,11 @@ class _Gathering:
         self._add_text("web", url, attributes, page.text, self.reader.limits.page)
 
     def _add_text_context(self, context: m.TextContext) -> None:
-        if self._is_repeated(context):
-            return
         attributes = {"label": context.label} if context.label else {}
         name, most = context.label or "A text", self.reader.limits.file
         self._add_text("text", name, attributes, context.content, most)
 
     def _add_pasted(self, context: m.ImageContext) -> None:
-        if self._is_repeated(context):
-            return
         with self._leaving_out("A picture"):
             self._attach(pasted_attachment(context, self.reader.limits))
             self._take(Section(name="picture"), 0)
@@ -324,8 +320,6 @@ class _Gathering:
             self._take_content(piece.uri, content, "its text exceeds the limit")
 
     def _add_outlines(self) -> None:
-        if self._is_repeated(m.RepoMapContext()):
-            return
         roots = self.reader.workspace.roots
         if not roots:
             self._leave_out("The repository map", "no folder is open")
@@ -335,8 +329,6 @@ class _Gathering:
                 self._take(outline, sum(len(str(part)) for part in outline.body))
 
     def _add_cursor(self, cursor: m.CursorContext) -> None:
-        if self._is_repeated(cursor):
-            return
         start, end = (
             f"{each.line}:{each.character}" for each in (cursor.position.start, cursor.position.end)
         )

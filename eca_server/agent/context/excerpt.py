@@ -29,10 +29,6 @@ _UTF_16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 _LAST_CHARACTER = re.compile(rb"[\xc0-\xff][\x80-\xbf]{0,3}\Z")
 
 
-class LinesOutOfRange(FileError):
-    """The requested lines are past the end of the file."""
-
-
 @attrs.frozen(kw_only=True)
 class Excerpt:
     r"""A part of a file's text.
@@ -71,9 +67,8 @@ def read_excerpt(
 
     Raises:
         NotText: it is binary, or its encoding is unknown.
-        LinesOutOfRange: the first line is past the end of the file.
         TooLarge: the lines are too far into the file.
-        FileError: it is not a regular file, or its path changed.
+        FileError: it is not a regular file, its path changed, or the lines are past its end.
         OSError: it cannot be read.
     """
     with open_file(place) as file:
@@ -141,7 +136,7 @@ def _lines_in(pieces: Iterator[str], lines: LinesRange, size: int) -> tuple[str,
             raise TooLarge(f"line {last} is more than {_FARTHEST >> 20} MiB into the file")
     if not held and first > 1:
         last_line = number - (ending in ("", "\n"))
-        raise LinesOutOfRange(f"expected a line up to {last_line}, the last one, got {first}")
+        raise FileError(f"expected a line up to {last_line}, the last one, got {first}")
     return "".join(parts), left_out
 
 

@@ -26,13 +26,13 @@ from eca_protocol.process import Child, signal_name, spawn
 from eca_server.agent.jobs.output import Stream
 from eca_server.agent.jobs.shell import RunningShell
 from eca_server.agent.tools.output import cut_mark
-from eca_server.agent.tools.script import shell_in
 from eca_server.config.directories import data_directory, make_data_directory, replace_file
 from eca_server.config.files import Unreadable
 from eca_server.config.hook_settings import HookAction, HookEvent
 from eca_server.config.unknown import hint, nearest_key
 from eca_server.config.workspace_files import WorkspaceFile
 from eca_server.models.calls import MAX_NESTING, is_too_deep
+from eca_server.system.child_process import find_shell
 
 LARGEST = 64 * 1024
 """Maximum number of bytes of stdout, and of stderr, that are stored."""
@@ -169,7 +169,7 @@ def _command(action: HookAction, environment: Mapping[str, str]) -> list[str]:
     Raises:
         Unreadable: a file of an opened folder was not accepted, or the copy cannot be written.
     """
-    shell = shell_in(environment)
+    shell = find_shell(environment)
     if action.shell is not None:
         return [shell, "-c", action.shell]
     assert action.file is not None

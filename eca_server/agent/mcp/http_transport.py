@@ -8,14 +8,14 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import attrs
 import trio
 
 from eca_protocol.errors import HTTPError, RemoteProtocolError
-from eca_protocol.http import HTTPResponse
+from eca_protocol.http import Deadlines, HTTPResponse
 from eca_protocol.message_transport import Reader
 from eca_protocol.sse import SSEDecoder
 from eca_server.agent.mcp.eras import Era
@@ -27,6 +27,7 @@ from eca_server.agent.mcp.server_log import ServerLog
 MAX_MESSAGE: Final = 64 * 2**20
 """Maximum size of a message from a server, in bytes."""
 
+SUCCESS: Final = range(200, 300)
 _LISTS: Final = frozenset(
     {
         "tools/list",
@@ -205,6 +206,23 @@ class HTTPTransport(ABC):
     @abstractmethod
     async def _notify(self, message: Outgoing) -> None:
         """Send a message without an answer; raise HTTPError and MCPError."""
+
+    async def _post_to(
+        self, endpoint: HTTPEndpoint, message: Outgoing, headers: Mapping[str, str]
+    ) -> None:
+        """Send a message whose response has no answer; raise HTTPError and MCPError."""
+        seconds = self._timeouts.notice
+        async with endpoint.ask(
+            "POST",
+            headers=headers,
+            content=message.body,
+            deadlines=Deadlines(first_byte=seconds, idle=seconds),
+            resend=may_be_resent(message.method),
+        ) as response:
+            if response.status not in SUCCESS:
+                refusal = await endpoint.refusal(response)
+                await self._must_log_in(refusal)
+                raise MCPError(f"the server answered with {refusal}", kind="refused")
 
     async def _end_session(self) -> None:  # noqa: B027 - not every server expects one
         """Notify the server of the end of the session."""

@@ -7,7 +7,6 @@ SSE). All answers arrive on the stream; its end is the end of the conversation.
 from __future__ import annotations
 
 import math
-from typing import Final
 
 import trio
 
@@ -21,13 +20,10 @@ from eca_server.agent.mcp.http_transport import (
     HTTPTransport,
     Timeouts,
     is_events,
-    may_be_resent,
     may_become_reachable,
 )
 from eca_server.agent.mcp.inbox import Outgoing
 from eca_server.agent.mcp.server_log import ServerLog
-
-_SUCCESS: Final = range(200, 300)
 
 
 class LegacySSE(HTTPTransport):
@@ -95,19 +91,8 @@ class LegacySSE(HTTPTransport):
         headers = {"content-type": "application/json", "accept": "application/json"}
         if self._era is not None:
             headers |= self._era.headers(message.method, message.params)
-        seconds = self._timeouts.notice
         try:
-            async with self._messages.ask(
-                "POST",
-                headers=headers,
-                content=message.body,
-                deadlines=Deadlines(first_byte=seconds, idle=seconds),
-                resend=may_be_resent(message.method),
-            ) as response:
-                if response.status not in _SUCCESS:
-                    refusal = await self._messages.refusal(response)
-                    await self._must_log_in(refusal)
-                    raise MCPError(f"the server answered with {refusal}", kind="refused")
+            await self._post_to(self._messages, message, headers)
         finally:
             if message.method == "notifications/cancelled":
                 self._inbox.cancel(message.cancelled)

@@ -155,10 +155,7 @@ class Manager:
     @property
     def newly_starting(self) -> tuple[str, ...]:
         """The names of the starting servers that no prompt has waited for."""
-        return tuple(server.name for server in self._newly_starting())
-
-    def _newly_starting(self) -> list[Server]:
-        return [each for each in self if each.is_newly_starting]
+        return tuple(server.name for server in self if server.is_newly_starting)
 
     async def settled(self, seconds: float = START_WAIT_SECONDS) -> tuple[str, ...]:
         """Wait for starting servers, once for each start; return the names of those still starting.
@@ -166,7 +163,7 @@ class Manager:
         Args:
             seconds: the longest wait.
         """
-        new = self._newly_starting()
+        new = [server for server in self if server.is_newly_starting]
         with trio.move_on_after(seconds):
             for server in new:
                 await server.settled()

@@ -15,7 +15,7 @@ import attrs
 
 from eca_protocol import json
 from eca_server.agent.mcp.schema_keywords import valid_keywords
-from eca_server.json_members import list_in, object_in
+from eca_server.json_members import list_in, object_in, referenced_object
 from eca_server.printable import visible
 
 _MAX_DEPTH = 12
@@ -210,7 +210,7 @@ class _Cleaning:
             return {}
         reference = _reference(schema)
         if reference in opened:
-            is_object = (self._resolve(reference or "") or {}).get("type") == "object"
+            is_object = referenced_object(self._root, reference or "").get("type") == "object"
             return {"type": "object"} if is_object else {}
         self._budget -= 1
         merged, opened = self._opened(schema, opened)
@@ -246,7 +246,7 @@ class _Cleaning:
         while (reference := _reference(schema)) and len(opened) < _MAX_REFERENCES:
             beside = {name: value for name, value in schema.items() if name != "$ref"}
             if reference not in opened:
-                _merge(beside, self._resolve(reference) or {})
+                _merge(beside, referenced_object(self._root, reference))
             schema, opened = beside, opened | {reference}
         merged = {name: value for name, value in schema.items() if name != "allOf"}
         for each in list_in(schema, "allOf"):
@@ -256,16 +256,6 @@ class _Cleaning:
                 part, opened = self._opened(each, opened)
                 _merge(merged, part)
         return merged, opened
-
-    def _resolve(self, reference: str) -> Schema | None:
-        """Return the target of a reference inside the schema; never fetch one."""
-        if not reference.startswith("#"):
-            return None
-        value: Any = self._root
-        for step in reference.split("/")[1:]:
-            name = step.replace("~1", "/").replace("~0", "~")
-            value = value.get(name) if isinstance(value, Mapping) else None
-        return value if isinstance(value, Mapping) else None
 
 
 def _checked(schema: Schema, made: Schema) -> dict[str, Any]:

@@ -48,25 +48,18 @@ class Session(Conversation):
 
     async def list_prompts(self) -> tuple[m.Prompt, ...]:
         """Return all prompts; raise MCPError if the server does not list them."""
-        return await self._list("prompts", "prompts/list", "prompt", attrgetter("name"))
+        return await self._list("prompts/list", "prompt", attrgetter("name"))
 
     async def list_resources(self) -> tuple[m.Resource, ...]:
         """Return all resources; raise MCPError if the server does not list them."""
-        return await self._list("resources", "resources/list", "resource", attrgetter("uri"))
+        return await self._list("resources/list", "resource", attrgetter("uri"))
 
     async def list_resource_templates(self) -> tuple[m.Resource, ...]:
         """Return all resource templates; raise MCPError if the server does not list them."""
-        return await self._list(
-            "resources",
-            "resources/templates/list",
-            "template",
-            attrgetter("uri"),
-        )
+        return await self._list("resources/templates/list", "template", attrgetter("uri"))
 
-    async def _list(
-        self, capability: str, method: str, kind: str, key: Callable[[Any], str]
-    ) -> tuple[Any, ...]:
-        if not self._declares(capability):
+    async def _list(self, method: str, kind: str, key: Callable[[Any], str]) -> tuple[Any, ...]:
+        if not self._declares(method.partition("/")[0]):
             return ()
         return self._distinct(kind, await self._pages(method), key)
 

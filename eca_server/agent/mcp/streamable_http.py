@@ -22,6 +22,7 @@ from eca_server.agent.mcp.errors import MCPError, MCPErrorKind
 from eca_server.agent.mcp.http_endpoint import BodyKind, HTTPEndpoint, Refusal, body_kind
 from eca_server.agent.mcp.http_transport import (
     MAX_MESSAGE,
+    SUCCESS,
     HTTPTransport,
     NotStreamable,
     StreamPosition,
@@ -43,7 +44,6 @@ _NEVER_SENT: Final = frozenset({"tls", "proxy", "config", "resources"})
 _GONE: Final = frozenset({404, 410})
 _PERHAPS_GONE: Final = frozenset({400, 409})
 _OLDER: Final = frozenset({400, 404, 405})
-_SUCCESS: Final = range(200, 300)
 _RESUMPTIONS: Final = 5  # consecutive connections without an event
 _TELLING: Final = 64  # bytes of a body that show its kind without a media type
 _RENEWAL: Final = "initialize again"  # the id of a request that is hidden from the session
@@ -82,17 +82,7 @@ class StreamableHTTP(HTTPTransport):
             self._inbox.cancel(message.cancelled)
 
     async def _post_notice(self, message: Outgoing) -> None:
-        seconds = self._timeouts.notice
-        async with self.endpoint.ask(
-            "POST",
-            headers=self._headers(message),
-            content=message.body,
-            deadlines=Deadlines(first_byte=seconds, idle=seconds),
-        ) as response:
-            if response.status not in _SUCCESS:
-                refusal = await self.endpoint.refusal(response)
-                await self._must_log_in(refusal)
-                raise MCPError(str(refusal), kind="refused")
+        await self._post_to(self.endpoint, message, self._headers(message))
 
     def _headers(self, message: Outgoing) -> dict[str, str]:
         headers = {"content-type": "application/json", "accept": _ACCEPTED}
@@ -173,7 +163,7 @@ class StreamableHTTP(HTTPTransport):
             deadlines=Deadlines(first_byte=math.inf, idle=idle),
             resend=may_be_resent(message.method),
         ) as response:
-            if response.status not in _SUCCESS:
+            if response.status not in SUCCESS:
                 return await self.endpoint.refusal(response)
             if message.method == "initialize":
                 self._session_id = _session_id(response)

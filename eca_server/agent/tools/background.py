@@ -13,7 +13,7 @@ from eca_server.agent.jobs.jobs import Job, JobRefused, Jobs
 from eca_server.agent.jobs.output import Line
 from eca_server.agent.tools.output import Cap, cut_end, cut_mark
 from eca_server.agent.tools.schemas import object_schema, string
-from eca_server.agent.tools.script import Script, enter_sandbox, ready_to_start
+from eca_server.agent.tools.script import Script, ready_to_start
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput, running_call
 
 _FIRST_OUTPUT = 0.5  # seconds in which most invalid commands fail
@@ -46,22 +46,18 @@ class Background:
         Raises:
             ToolError: it cannot be started.
         """
-        to_run, leave = await enter_sandbox(script)
         try:
-            async with ready_to_start(to_run) as start:
+            async with ready_to_start(script) as (start, leave):
                 job = self.jobs.start(
                     start,
-                    command=to_run.text,
+                    command=script.text,
                     name=name[:_SHOWN_NAME],
                     chat_id=self.chat_id,
                     call_id=running_call.get(None),
                     cleanup=partial(leave, sets_aside=False),
                 )
-        except BaseException as error:
-            await leave()
-            if isinstance(error, JobRefused):
-                raise ToolError(str(error)) from error
-            raise
+        except JobRefused as error:
+            raise ToolError(str(error)) from error
         with trio.move_on_after(_FIRST_OUTPUT):
             await job.ended.wait()
         output, is_complete = self.read(job, script.cap)

@@ -29,7 +29,13 @@ from eca_server.agent.tools.remembered_programs import (
 )
 from eca_server.agent.tools.shell_commands import SimpleCommand, assigned_name, simple_commands
 from eca_server.agent.tools.shell_expansion import Unsure
-from eca_server.agent.tools.shell_syntax import UNKNOWN, Unreadable, Word, tokenize
+from eca_server.agent.tools.shell_syntax import (
+    UNKNOWN,
+    Unreadable,
+    Word,
+    opens_no_file,
+    tokenize,
+)
 from eca_server.printable import printable_line
 from eca_server.system.child_process import find_program
 from eca_server.workspace.boundary import Workspace
@@ -296,11 +302,7 @@ def _is_quiet(command: SimpleCommand) -> bool:
     targets = [command.words[at] for at in sorted(command.targets)]
     if len(targets) != len(command.redirects):
         return False
-    return all(
-        (mark in {">", ">>", "&>", "&>>", "<"} and target.text == "/dev/null")
-        or (mark == ">&" and target.text in {"1", "2"} and not target.active)
-        for mark, target in zip(command.redirects, targets, strict=True)
-    )
+    return all(map(opens_no_file, command.redirects, targets))
 
 
 def _shown_words(command: SimpleCommand) -> tuple[str, ...]:

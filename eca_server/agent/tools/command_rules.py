@@ -18,6 +18,7 @@ from eca_server.agent.tools.shell_syntax import (
     Token,
     Unreadable,
     Word,
+    opens_no_file,
     tokenize,
 )
 
@@ -113,9 +114,7 @@ def _is_redirection(operator: Operator) -> bool:
 def _is_quiet(operator: Operator, target: Token | None, text: str) -> bool:
     if not isinstance(target, Word) or not text.startswith(target.text, target.at):
         return False
-    if operator.text == ">&":
-        return target.text in {"1", "2"}
-    return operator.text in {">", ">>", "&>", "&>>", "<"} and target.text == "/dev/null"
+    return opens_no_file(operator.text, target)
 
 
 def _nested_pieces(tokens: Sequence[Token]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from eca_server.agent.sandbox.sandbox import Sandbox
 from eca_server.agent.tools.command_template import CommandTemplate, TemplateError
 from eca_server.agent.tools.files import in_thread
 from eca_server.agent.tools.output import Cap
-from eca_server.agent.tools.script import Script, run_script, shell_in
+from eca_server.agent.tools.script import Script, run_script
 from eca_server.agent.tools.shell_command import default_directory, ensure_sandbox_works
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolOutput
 from eca_server.client.content_formatting import PREFIX
@@ -64,7 +64,6 @@ class CustomCommand:
             await ensure_sandbox_works(self.sandbox)
         directory = await in_thread(default_directory, self.workspace)
         script = Script(
-            shell=await in_thread(shell_in, self.environment),
             text=self.template.script,
             directory=directory,
             environment={**self.environment, **self.template.variables(arguments)},

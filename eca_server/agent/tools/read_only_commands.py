@@ -147,20 +147,8 @@ def _reads_sed(options: Sequence[str]) -> bool:
     return re.fullmatch(r"\d+(,(\d+|\$))?p", options[1], re.ASCII) is not None
 
 
-def _reads_tree(options: Sequence[str]) -> bool:
-    return all(
-        re.fullmatch(r"-[adfiLPIpsuhgDFrtcUCnNqSAl]+|--(dirsfirst|noreport|gitignore|du)", text)
-        for text in options
-        if _is_option(text)
-    )
-
-
-def _reads_file(options: Sequence[str]) -> bool:
-    return all(
-        re.fullmatch(r"-[bhikLNnprsv0]+|--(brief|mime|mime-type|mime-encoding|dereference)", text)
-        for text in options
-        if _is_option(text)
-    )
+def _only(pattern: str) -> Callable[[Sequence[str]], bool]:
+    return lambda options: all(re.fullmatch(pattern, text) for text in options if _is_option(text))
 
 
 def _reads_git(options: Sequence[str]) -> bool:
@@ -194,12 +182,12 @@ _GIT_LISTS = {
 }
 
 _CHECKS: dict[str, Callable[[Sequence[str]], bool]] = {
-    "file": _reads_file,
+    "file": _only(r"-[bhikLNnprsv0]+|--(brief|mime|mime-type|mime-encoding|dereference)"),
     "find": _reads_find,
     "git": _reads_git,
     "rg": _reads_rg,
     "sed": _reads_sed,
     "sort": _reads_sort,
-    "tree": _reads_tree,
+    "tree": _only(r"-[adfiLPIpsuhgDFrtcUCnNqSAl]+|--(dirsfirst|noreport|gitignore|du)"),
     "uniq": _reads_uniq,
 }

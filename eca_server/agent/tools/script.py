@@ -7,10 +7,11 @@ cancelled; see `RunningShell`. A process with a session of its own (`setsid`, a 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import attrs
 import trio
@@ -29,6 +30,9 @@ from eca_server.models.history import TextPart
 from eca_server.system.child_process import find_shell
 from eca_server.workspace.opening import Directory, open_directory
 
+Leave: TypeAlias = Callable[..., Awaitable[str]]
+"""`SandboxedCommand.leave`, or a function that does nothing."""
+
 _HINT = "request less output, or write it to a file and read that in parts"
 
 
@@ -37,14 +41,11 @@ class Script:
     """A script and its limits.
 
     Attributes:
-        shell: the program that reads the text, from `shell_in`.
         environment: the whole environment.
         timeout: in seconds.
         may_leave: whether the model may request a run outside the sandbox.
-        prefix: the command that starts the shell; empty: it is started directly.
     """
 
-    shell: str
     text: str
     directory: Path
     environment: Mapping[str, str] = attrs.field(repr=False)
@@ -52,81 +53,64 @@ class Script:
     cap: Cap
     sandbox: Sandbox | None = None
     may_leave: bool = False
-    prefix: tuple[str, ...] = ()
-
-
-def shell_in(environment: Mapping[str, str]) -> str:
-    """Return bash on the environment's PATH, else sh; read the disk."""
-    return find_shell(environment.get("PATH"))
 
 
 @asynccontextmanager
-async def ready_to_start(script: Script) -> AsyncIterator[Callable[[], Child]]:
-    """Open the checked directory of a script, whose sandbox is prepared.
+async def ready_to_start(script: Script) -> AsyncIterator[tuple[Callable[[], Child], Leave]]:
+    """Prepare the sandbox of a script, if it has one, and open its checked directory.
 
     Yields:
-        A function that starts the script there at once.
+        A function that starts the script there at once, and `SandboxedCommand.leave`, which the
+        caller calls when the script has ended; after an error in the block it was called.
 
     Raises:
-        ToolError: the path leads to a different directory now, or cannot be opened, or the script
-            cannot be started.
+        ToolError: the sandbox cannot be prepared; the path leads to a different directory now, or
+            cannot be opened; or the script cannot be started.
     """
-    with ExitStack() as stack:
-        opened = await in_thread(_enter, stack, script.directory)
-        try:
-            yield partial(
+    prefix, environment, leave = await _enter_sandbox(script)
+    try:
+        with ExitStack() as stack:
+            opened, shell = await in_thread(_look, stack, script)
+            start = partial(
                 start_shell,
-                script.shell,
+                shell,
                 script.text,
                 directory=opened.path if opened.fd is None else opened.fd,
-                environment=script.environment,
-                prefix=script.prefix,
+                environment=environment,
+                prefix=prefix,
             )
-        except StartFailed as error:
+            yield start, leave
+    except BaseException as error:
+        await leave()
+        if isinstance(error, StartFailed):
             raise ToolError(str(error)) from error
+        raise
 
 
-def _enter(stack: ExitStack, path: Path) -> Directory:
+def _look(stack: ExitStack, script: Script) -> tuple[Directory, str]:
+    """Open the directory, and find the shell."""
     try:
-        opened = stack.enter_context(open_directory(path))
+        opened = stack.enter_context(open_directory(script.directory))
         opened.stat(os.curdir)  # may it be entered? The shell's error would name a descriptor.
     except OSError as error:
-        error.filename = str(path)  # in place of one step of the walk
+        error.filename = str(script.directory)  # in place of one step of the walk
         raise
-    return opened
+    return opened, find_shell(script.environment)
 
 
-async def enter_sandbox(script: Script) -> tuple[Script, Callable[..., Awaitable[str]]]:
-    """Prepare the sandbox of a script, if it has one.
-
-    Returns:
-        The script to run, and `SandboxedCommand.leave`, which the caller calls at the end.
-
-    Raises:
-        ToolError: the sandbox cannot be prepared.
-    """
+async def _enter_sandbox(script: Script) -> tuple[Sequence[str], Mapping[str, str], Leave]:
+    """Return the command before the shell, the environment, and what ends the sandbox."""
     if script.sandbox is None:
-        return script, _leave_nothing
+        return (), script.environment, _leave_nothing
     try:
         visit = await script.sandbox.enter(script.directory)
     except (TooLarge, OSError) as error:
         raise ToolError(f"The command cannot run in the sandbox: {error}.") from error
-    environment = visit.environment(script.environment)
-    return attrs.evolve(script, prefix=visit.prefix, environment=environment), visit.leave
+    return visit.prefix, visit.environment(script.environment), visit.leave
 
 
 async def _leave_nothing(**_: bool) -> str:
     return ""
-
-
-async def start_script(script: Script) -> Child:
-    """Start a script, whose sandbox is prepared.
-
-    Raises:
-        ToolError: it cannot be started.
-    """
-    async with ready_to_start(script) as start:
-        return start()
 
 
 async def run_script(script: Script) -> ToolOutput:
@@ -143,9 +127,10 @@ async def run_script(script: Script) -> ToolOutput:
 
 
 async def _run_in_sandbox(script: Script) -> ToolOutput:
-    to_run, leave = await enter_sandbox(script)
+    async with ready_to_start(script) as (start, leave):
+        child = start()
     try:
-        output = await _run(to_run)
+        output = await _run(script, child)
     except BaseException:
         await leave()
         raise
@@ -153,9 +138,8 @@ async def _run_in_sandbox(script: Script) -> ToolOutput:
     return attrs.evolve(output, parts=(*output.parts, TextPart(note))) if note else output
 
 
-async def _run(script: Script) -> ToolOutput:
-    """Run a script to its end, in a sandbox that is already prepared."""
-    child = await start_script(script)
+async def _run(script: Script, child: Child) -> ToolOutput:
+    """Return the output of a started script, read to its end."""
     outputs: dict[Stream, OutputBuffer] = {
         "stdout": OutputBuffer(script.cap),
         "stderr": OutputBuffer(script.cap),

@@ -15,7 +15,7 @@ from eca_server.agent.tools.command_keys import CommandPart, command_parts
 from eca_server.agent.tools.files import in_thread
 from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.schemas import boolean, integer, object_schema, string
-from eca_server.agent.tools.script import Script, run_script, shell_in
+from eca_server.agent.tools.script import Script, run_script
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.config.directories import home_directory
 from eca_server.workspace.boundary import Place, Workspace
@@ -163,9 +163,8 @@ class ShellCommand:
         else:
             directory = await in_thread(default_directory, self.workspace)
         sandbox = await self._sandbox_of(arguments)
-        shell, parts = await in_thread(self._look, command, str(directory))
+        parts = await in_thread(self._parts_of, command, str(directory))
         script = Script(
-            shell=shell,
             text=command,
             directory=directory,
             environment=self.environment,
@@ -194,11 +193,10 @@ class ShellCommand:
             is_sandboxed=sandbox is not None,
         )
 
-    def _look(self, command: str, folder: str) -> tuple[str, tuple[CommandPart, ...]]:
-        """Return the shell and the parts of a command; read the disk."""
+    def _parts_of(self, command: str, folder: str) -> tuple[CommandPart, ...]:
+        """Return the parts of a command; read the disk."""
         path = self.environment.get("PATH")
-        parts = command_parts(command, folder=folder, workspace=self.workspace, path=path)
-        return shell_in(self.environment), parts
+        return command_parts(command, folder=folder, workspace=self.workspace, path=path)
 
     async def _sandbox_of(self, arguments: Mapping[str, Any]) -> Sandbox | None:
         """Return the sandbox of a call, or None; without one the call needs approval as usual."""

@@ -105,6 +105,13 @@ def tokenize(command: str, variables: Variables | None = None) -> list[Token]:
     return _tokenize(command, variables or Variables(values={}, is_known=False), 0)
 
 
+def opens_no_file(redirection: str, target: Word) -> bool:
+    """Return True if a redirection leads to another output or to `/dev/null`."""
+    if redirection == ">&":
+        return target.text in {"1", "2"} and not target.active
+    return redirection in {">", ">>", "&>", "&>>", "<"} and target.text == "/dev/null"
+
+
 def _tokenize(text: str, variables: Variables, depth: int) -> list[Token]:
     tokenizer = _Tokenizer(text, variables, depth=depth)
     while tokenizer.at < len(text):

@@ -25,7 +25,7 @@ from eca_server.agent.chat.instructions import (
     template_note,
 )
 from eca_server.agent.chat.outlet import Outlet
-from eca_server.agent.chat.subagents import SpawnAgent, SubagentChat, Task, run_task
+from eca_server.agent.chat.subagents import SpawnAgent, SubagentChat, run_task
 from eca_server.agent.chat.title import MakeTitle, make_title
 from eca_server.agent.commands import hidden_skill_notes
 from eca_server.agent.context.contexts import PromptContext, build_context
@@ -54,7 +54,7 @@ from eca_server.connection.features.selection import Chosen
 from eca_server.models.acp import ACPBackend
 from eca_server.models.answer import Answer
 from eca_server.models.backend import BackendError
-from eca_server.models.history import Message, TextPart
+from eca_server.models.history import Message, Subagent, TextPart
 from eca_server.models.models import Model
 from eca_server.system.child_process import chat_environment
 from eca_server.system.threads import THREAD_SECONDS, run_on_disk
@@ -70,9 +70,8 @@ SUBAGENT_INSTRUCTIONS: Final = (
 
 @attrs.frozen
 class ParentTurn:
-    """The parent of a subagent: the turn that waits for it, its chat and its policy."""
+    """The parent of a subagent: the turn that waits for it, and its policy."""
 
-    chat: Outlet
     turn: Turn
     policy: Policy
 
@@ -82,7 +81,6 @@ class Agents(Feature):
 
     async def make(
         self,
-        chat: Outlet,
         turn: Turn,
         text: str,
         *,
@@ -100,16 +98,16 @@ class Agents(Feature):
         except BackendError as error:
             turn.fail(f"{chosen.model} cannot be used: {error.message}.")
             return None
-        behavior = chosen.behavior
+        chat, behavior = turn.outlet, chosen.behavior
         config = apply_behavior(self.settings.config, behavior)
         policy = policy_of(config, behavior, within=None if parent is None else parent.policy)
         gitignore = self.settings.follows_gitignore
         gather = partial(self._gather, chat, behavior, text, contexts, gitignore)
-        owner = parent or ParentTurn(chat, turn, policy)
-        native = self._native_tools(chat, owner, config, chosen)
+        owner = parent or ParentTurn(turn, policy)
+        native = self._native_tools(turn, owner, config, chosen)
         if not model.capabilities.images:
             native = native.without(ViewImage.name)
-        permissions = self._permissions(chat, policy, owner.chat)
+        permissions = self._permissions(chat, policy, owner.turn.outlet)
         system = chat.systems.get(behavior)
         if system is None or system.model not in {None, chosen.model}:
             system = chat.systems[behavior] = await self._system(turn, config, policy, chosen)
@@ -194,11 +192,11 @@ class Agents(Feature):
         return attrs.evolve(built, parts=(*map(TextPart, filter(None, news)), *built.parts))
 
     def _native_tools(
-        self, chat: Outlet, owner: ParentTurn, config: Config, chosen: Chosen
+        self, turn: Turn, owner: ParentTurn, config: Config, chosen: Chosen
     ) -> NativeTools:
-        """Return the tools of a chat; `owner` is its own turn, or the parent of a subagent."""
-        behavior, chat_id = chosen.behavior, owner.chat.id
-        if owner.chat is not chat:
+        """Return the tools of a turn; `owner` is the turn itself, or the parent of a subagent."""
+        chat, behavior, chat_id = turn.outlet, chosen.behavior, owner.turn.outlet.id
+        if owner.turn is not turn:
             native = self.tools.make(chat.ledger, chat_id, reader=chat.id, behavior=behavior)
             return native.without(AskUser.name).without(TASK_TOOL)
         return self.tools.make(
@@ -213,18 +211,18 @@ class Agents(Feature):
         """Return the tool that starts subagents, if the agent of a turn has any."""
         agents = self.tools.subagents(chosen.behavior)
 
-        async def work(task: Task) -> SubagentChat:
-            agent, text = task.agent, task.text
-            target = Chosen(model=agent.model, variant=agent.variant, behavior=agent.name)
+        async def body(chat: SubagentChat) -> None:
+            turn, of = chat.turn, chat.worker
+            target = Chosen(model=of.model, variant=of.variant, behavior=of.name)
+            text = turn.prompt.text
+            agent = await self.make(turn, text, contexts=(), chosen=target, parent=parent)
+            if agent is not None:
+                await agent.run(turn)
 
-            async def body(chat: SubagentChat) -> None:
-                turn = chat.turn
-                agent = await self.make(chat, turn, text, contexts=(), chosen=target, parent=parent)
-                if agent is not None:
-                    await agent.run(turn)
-
+        async def work(task: str, worker: Subagent) -> SubagentChat:
             async with self.parts.subagents:
-                return await run_task(parent.turn, task, body, self.chats.working_subagents)
+                working = self.chats.working_subagents
+                return await run_task(parent.turn, task, worker, body, working)
 
         cap = Cap.of(config.tool_call.output_truncation)
         model, variant = chosen.model, chosen.variant

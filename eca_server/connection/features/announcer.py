@@ -234,8 +234,8 @@ class Announcer:
         """
         session, tools = self.session, self._announced_tools
         forgets = session.profile.forgets_announcements and self.is_introduced
-        by_chat = session.writes(m.ConfigUpdatedParams, "chat_id")
-        if not (forgets and by_chat) or self._repeated_for == chat_id or tools is None:
+        repeats = forgets and session.has_selections_of_chats
+        if not repeats or self._repeated_for == chat_id or tools is None:
             return False
         self._repeated_for = chat_id
         model = self._sent.select_model or ""
@@ -252,7 +252,7 @@ class Announcer:
 
     def announce_trust(self, chat_id: str, *, trust: bool) -> None:
         """Confirm a chat's trust: the web page shows the announced one, not its user's choice."""
-        if self.session.writes(m.ConfigUpdatedParams, "chat_id"):
+        if self.session.has_selections_of_chats:
             self.announce_selection(m.ChatConfig(select_trust=trust), chat_id)
 
 

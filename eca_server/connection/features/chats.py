@@ -218,7 +218,7 @@ class ChatRequests(Feature):
         variants = self.models.current.variants(chosen.model)
         variant = chosen.variant if chosen.variant in variants else None
         agent = self.session.profile.agent_name(chosen.behavior)
-        if self.session.writes(m.ConfigUpdatedParams, "chat_id"):
+        if self.session.has_selections_of_chats:
             selected = m.ChatConfig(
                 variants=variants,
                 select_model=chosen.model,

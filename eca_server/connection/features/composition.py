@@ -239,7 +239,7 @@ class Composition:
         def mode_selected(chat: Outlet, agent: str, mode: str) -> None:
             model = f"{ACP}/{agent}"
             if chat.settings.model == model and chat.state is not ChatState.DELETED:
-                of_chat = chat if self.session.writes(m.ConfigUpdatedParams, "chat_id") else None
+                of_chat = chat if self.session.has_selections_of_chats else None
                 self.selection.select_model(of_chat, model, mode)
                 chat_id = None if of_chat is None else of_chat.id
                 self.announcer.announce_variants(model, mode, chat_id, is_own=False)

@@ -279,8 +279,7 @@ class Prompts(Feature):
         self, chat: Chat, params: m.ChatPromptParams, target: Chosen, text: str
     ) -> CommandContext:
         async def make_answerer(turn: Turn, text: str) -> Agent | None:
-            contexts = params.contexts
-            return await self.agents.make(chat, turn, text, contexts=contexts, chosen=target)
+            return await self.agents.make(turn, text, contexts=params.contexts, chosen=target)
 
         def refresh_models() -> Models:
             self.models.renew()
@@ -312,19 +311,17 @@ class Prompts(Feature):
         )
 
     @property
-    def _knows_more_chats(self) -> bool:
-        return self.session.writes(m.ConfigUpdatedParams, "chat_id")
-
-    @property
     def _shows_more_chats(self) -> bool:
-        return self._knows_more_chats and self.session.profile.display.shows_other_chats
+        session = self.session
+        return session.has_selections_of_chats and session.profile.display.shows_other_chats
 
     def _chat_actions(self) -> ChatActions:
         async def find_title(chat_id: str) -> str | None:
             chat = await self.chats.find(chat_id)
             return None if chat is None else chat.title or chat.id
 
-        knows_more_chats, shows_more_chats = self._knows_more_chats, self._shows_more_chats
+        knows_more_chats = self.session.has_selections_of_chats
+        shows_more_chats = self._shows_more_chats
         return ChatActions(
             select_model=self.selecting.select_model,
             select_agent=self.selecting.select_agent,

@@ -42,7 +42,7 @@ class Selecting(Feature):
         """
         chat.set(model=model, variant=None)
         selected = m.ChatConfig(select_model=model)
-        if self._has_selections_of_chats:
+        if self.session.has_selections_of_chats:
             variants = self.models.current.variants(model)
             selected = attrs.evolve(selected, variants=variants, select_variant="")
         self._select_for_client(chat, model, None, selected)
@@ -52,7 +52,7 @@ class Selecting(Feature):
 
         A client with one selection for all chats gets it for all of them.
         """
-        if self._has_selections_of_chats:
+        if self.session.has_selections_of_chats:
             before = self.selection.choose(chat)
             chat.selection.behavior = agent
             selected = m.ChatConfig(select_agent=self.session.profile.agent_name(agent))
@@ -63,14 +63,10 @@ class Selecting(Feature):
             selected = m.ChatConfig(select_agent=agent, select_behavior=behavior)
             self.announcer.announce_selection(selected, None)
 
-    @property
-    def _has_selections_of_chats(self) -> bool:
-        return self.session.writes(m.ConfigUpdatedParams, "chat_id")
-
     def _select_for_client(
         self, chat: Chat, model: str, variant: str | None, selected: m.ChatConfig
     ) -> None:
-        scope = chat if self._has_selections_of_chats else None
+        scope = chat if self.session.has_selections_of_chats else None
         self.selection.select_model(scope, model, variant)
         self.announcer.announce_selection(selected, None if scope is None else scope.id)
 
@@ -108,7 +104,7 @@ class Selecting(Feature):
 
         A chat with history keeps its model.
         """
-        if not self._has_selections_of_chats:
+        if not self.session.has_selections_of_chats:
             return
         chosen, config = self.selection.choose(chat), self.settings.config
         own = self.selection.own_settings(chosen.behavior)

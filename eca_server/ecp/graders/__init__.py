@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -29,19 +29,13 @@ __all__ = ["GraderSettings", "Graders", "SettingsInvalid", "read_settings"]
 _log = logging.getLogger("eca_server.ecp")
 
 
-class Graders:
+class Graders(AsyncExitStack):
     """The graders of a run; a context manager around it."""
 
     def __init__(self, settings: GraderSettings) -> None:
+        super().__init__()
         self._settings = settings
         self._judge: Judge | None = None
-        self._stack = AsyncExitStack()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self._stack.aclose()
 
     async def grade(
         self, step: Step, result: Result, *, seconds: float = math.inf
@@ -80,7 +74,7 @@ class Graders:
             from eca_protocol.http import HTTPClient  # noqa: PLC0415 - an HTTP stack
             from eca_server.ecp.graders.llm_judge import Judge  # noqa: PLC0415 - an HTTP stack
 
-            http = await self._stack.enter_async_context(HTTPClient())
+            http = await self.enter_async_context(HTTPClient())
             self._judge = Judge(self._settings.judge, http)
         return self._judge
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from eca_server.json_members import list_in
+from eca_server.json_members import list_in, referenced_object
 
 _DEPTH = 16
 _MOST = 2_000
@@ -110,21 +110,14 @@ class _Conversion:
         """
         while isinstance(reference := schema.get("$ref"), str):
             siblings = {name: value for name, value in schema.items() if name != "$ref"}
-            target = None if reference in opened else self._target(reference)
-            schema, opened = {**(target or {}), **siblings}, (*opened, reference)
+            target = {} if reference in opened else referenced_object(self._root, reference)
+            schema, opened = {**target, **siblings}, (*opened, reference)
         merged: dict[str, Any] = {name: value for name, value in schema.items() if name != "allOf"}
         for each in list_in(schema, "allOf"):
             if isinstance(each, Mapping) and each.get("$ref") not in opened:
                 part, opened = self.opened(each, opened)
                 _merge(merged, part)
         return merged, opened
-
-    def _target(self, reference: str) -> Schema | None:
-        target: Any = self._root
-        for step in reference.removeprefix("#").split("/")[1:]:
-            name = step.replace("~1", "/").replace("~0", "~")
-            target = target.get(name) if isinstance(target, Mapping) else None
-        return target if isinstance(target, Mapping) else None
 
 
 def _merge(merged: dict[str, Any], part: Schema) -> None:

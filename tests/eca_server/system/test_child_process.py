@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from eca_protocol import platforms
 from eca_server.agent.tools.ripgrep import find_ripgrep
-from eca_server.agent.tools.script import shell_in
 from eca_server.system.child_process import (
     absolute_entries,
     chat_environment,
     find_own_program,
     find_program,
+    find_shell,
     harden_environment,
     note_opened_folders,
 )
@@ -46,9 +46,9 @@ def test_a_program_of_the_current_folder_is_never_meant_by_name(tmp_path, monkey
     monkeypatch.setenv("PATH", entry)
     assert find_program("git", entry) is None
     assert find_ripgrep() is None
-    assert shell_in(only) == "/bin/sh"
+    assert find_shell(only) == "/bin/sh"
     real = a_program(tmp_path / "real", "bash")
-    assert shell_in({"PATH": os.pathsep.join([entry, str(real.parent)])}) == str(real)
+    assert find_shell({"PATH": os.pathsep.join([entry, str(real.parent)])}) == str(real)
 
 
 def test_the_server_itself_runs_no_program_of_an_opened_folder(tmp_path, monkeypatch):
@@ -65,7 +65,7 @@ def test_the_server_itself_runs_no_program_of_an_opened_folder(tmp_path, monkeyp
     note_opened_folders([folder], home)
     assert find_own_program("git", path) is None
     assert find_ripgrep() is None
-    assert shell_in({"PATH": path}) == "/bin/sh"
+    assert find_shell({"PATH": path}) == "/bin/sh"
     real = a_program(tmp_path / "real", "git")
     assert find_own_program("git", os.pathsep.join([path, str(real.parent)])) == str(real)
     assert find_program("git", path) == str(environment / "git")  # one that the user has named

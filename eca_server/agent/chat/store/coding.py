@@ -140,6 +140,10 @@ def _read(kind: type[Any], written: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _object(kind: type[Any]) -> Coding:
+    return _write, lambda written: kind(**_read(kind, written))
+
+
 def _read_part(written: dict[str, Any]) -> Any:
     kind = _PARTS[written["type"]]
     return kind(**_read(kind, written))
@@ -188,14 +192,6 @@ _COUNTS: Final[Coding] = (
     dict,
     lambda written: {name: held for name, held in written.items() if type(held) is int},
 )
-_VIEW: Final[Coding] = (
-    _write,
-    lambda written: history.CallView(**_read(history.CallView, written)),
-)
-_SUBAGENT: Final[Coding] = (
-    _write,
-    lambda written: history.Subagent(**_read(history.Subagent, written)),
-)
 _MESSAGES: Final[Coding] = (
     lambda messages: [_write(message) for message in messages],
     lambda written: tuple(history.Message(**_read(history.Message, each)) for each in written),
@@ -229,7 +225,11 @@ _CODINGS: Final[Mapping[type[Any], Mapping[str, Coding]]] = MappingProxyType(
         history.FilePart: {"data": _BYTES},
         history.ReasoningPart: {"opaque": _JSON},
         history.ToolCallPart: {"opaque": _JSON, "arguments": _JSON},
-        history.ToolResultPart: {"parts": _NESTED, "subagent": _SUBAGENT, "view": _VIEW},
+        history.ToolResultPart: {
+            "parts": _NESTED,
+            "subagent": _object(history.Subagent),
+            "view": _object(history.CallView),
+        },
         history.CallView: {"details": (_write_details, _read_details)},
         history.Subagent: {"messages": _MESSAGES},
         ChatSettings: {"flags": _FLAGS, "context": _COUNTS},

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol.messages import LinesRange
-from eca_server.agent.context.excerpt import Excerpt, LinesOutOfRange, read_excerpt
+from eca_server.agent.context.excerpt import Excerpt, read_excerpt
 from eca_server.workspace.boundary import Place, Workspace
-from eca_server.workspace.errors import NotRegularFile, NotText, TooLarge
+from eca_server.workspace.errors import FileError, NotRegularFile, NotText, TooLarge
 
 
 def excerpt_of(path: Path, **options: object) -> Excerpt:
@@ -85,9 +85,9 @@ TOO_LATE = "expected a line up to {}, the last one, got 3"
 @pytest.mark.parametrize(
     ("data", "requested", "error", "why"),
     [
-        (b"1\n2", (3, 5), LinesOutOfRange, TOO_LATE.format(2)),
-        (b"1\n2\n", (3, 5), LinesOutOfRange, TOO_LATE.format(2)),
-        (b"", (3, 5), LinesOutOfRange, TOO_LATE.format(0)),
+        (b"1\n2", (3, 5), FileError, TOO_LATE.format(2)),
+        (b"1\n2\n", (3, 5), FileError, TOO_LATE.format(2)),
+        (b"", (3, 5), FileError, TOO_LATE.format(0)),
         (b"x" * (1 << 20), (9, 9), TooLarge, "line 9 is more than"),
         (b"a\0b", None, NotText, "binary"),
         (b"x" * (1 << 17) + b"\0", None, NotText, "binary"),
@@ -143,7 +143,7 @@ def test_an_excerpt_is_a_beginning_and_what_is_missing_is_counted(
         must_begin(excerpt_of(path, size=size), text, size)
         try:
             excerpt = excerpt_of(path, size=size, lines=lines(first, first + length))
-        except LinesOutOfRange:
+        except FileError:
             assert not requested
         else:
             must_begin(excerpt, "".join(requested), size)
