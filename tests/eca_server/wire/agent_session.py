@@ -46,16 +46,6 @@ class Agent(Stranger):
 StartAgent = Callable[..., Agent]
 
 
-def order(contents: Sequence[Content]) -> list[str]:
-    """Return the contents of calls, with consecutive pieces of arguments joined."""
-    kinds = [each["type"] for each in contents if str(each.get("type")).startswith("toolCall")]
-    return [
-        kind
-        for before, kind in zip(["", *kinds], kinds, strict=False)
-        if (before, kind) != ("toolCallPrepare", "toolCallPrepare")
-    ]
-
-
 def ends(contents: Sequence[Content]) -> list[Content]:
     """The contents that end calls."""
     return [each for each in contents if each.get("type") in {"toolCalled", "toolCallRejected"}]
