@@ -39,11 +39,7 @@ async def providers(ours: Editor) -> dict[str, Any]:
 
 async def updated(ours: Editor, provider: str) -> dict[str, Any]:
     """Read until the provider is announced again."""
-    message = await ours.until(
-        lambda each: each.get("method") == "providers/updated" and each["params"]["id"] == provider
-    )
-    params: dict[str, Any] = message["params"]
-    return params
+    return await ours.notice("providers/updated", id=provider)
 
 
 async def test_each_provider_is_listed_with_its_key_s_place_and_its_models(tmp_path):
@@ -86,9 +82,7 @@ async def test_a_key_is_typed_in_counts_at_once_and_is_forgotten_again(tmp_path)
         assert kind == "secret"
         login_input = {"provider": "openai", "data": {key: f" {KEY}\n"}}
         assert await ours.ask("providers/loginInput", login_input) == {"action": "done"}
-        news = [
-            each["params"] for each in ours.received if each.get("method") == "providers/updated"
-        ]
+        news = ours.notified("providers/updated")
         assert [(each["id"], each["auth"]) for each in news] == [
             ("openai", {"status": "authenticated", "type": "api-key", "source": "login"})
         ]
