@@ -2,11 +2,21 @@
 
 import os
 import select
+import subprocess
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from tests import promises
+
+
+def run_to_end(command: Sequence[Any], **options: Any) -> subprocess.CompletedProcess[Any]:
+    """Run a command without input; return its exit code and its outputs, which are texts."""
+    check = options.pop("check", False)
+    usual = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": 120}
+    return subprocess.run(command, check=check, **{**usual, **options})
 
 
 def children(pid: int) -> set[int]:

@@ -3,7 +3,6 @@
 import gzip
 import json
 import re
-import subprocess
 import sys
 import threading
 import time
@@ -22,6 +21,7 @@ from eca_server.secret import Secret
 from eca_server.system import telemetry
 from tests import promises
 from tests.eca_server import fork_server
+from tests.eca_server.processes import run_to_end
 from tests.eca_server.stranger import environment
 
 SECRET_WORDS = "planted words of a prompt"
@@ -194,15 +194,8 @@ def test_unless_it_is_asked_for_nothing_of_the_library_is_imported(tmp_path, var
         "run(['chat', 'hi'])\n"
         "print([name for name in sys.modules if name.startswith('opentelemetry')])\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=environment(tmp_path) | variables,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=True,
-    )
+    environ = environment(tmp_path) | variables
+    done = run_to_end([sys.executable, "-c", program], env=environ, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
 
 
