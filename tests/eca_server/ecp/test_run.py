@@ -18,7 +18,7 @@ from eca_server.ecp.cli import run
 from tests.eca_protocol.ecp.agents import SCRIPT
 from tests.eca_server import fork_server
 from tests.eca_server.ecp.runs import OBEDIENT
-from tests.eca_server.processes import processes_in, run_to_end
+from tests.eca_server.processes import processes_in, run_to_end, wait_until
 from tests.promises import within
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -163,10 +163,7 @@ def test_workers_end_with_a_killed_run(tmp_path):
             assert running.poll() is None
             time.sleep(0.01)
         running.kill()
-    deadline = time.monotonic() + 20
-    while processes_in(tmp_path):
-        assert time.monotonic() < deadline, processes_in(tmp_path)
-        time.sleep(0.02)
+    wait_until(lambda: not processes_in(tmp_path), lambda: processes_in(tmp_path))
 
 
 def test_a_starter_is_written_once_and_passes_or_leaves_nothing(tmp_path):

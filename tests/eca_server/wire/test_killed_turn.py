@@ -29,6 +29,7 @@ from eca_server.agent.chat.store.running import UNKNOWN_RESULT
 from eca_server.models.history import TextPart
 from tests.eca_server.agent.chat.editor import provider_config
 from tests.eca_server.conftest import Start
+from tests.eca_server.processes import wait_until
 from tests.eca_server.stranger import Stranger, content_of
 from tests.eca_server.wire.real_job import call
 
@@ -59,10 +60,11 @@ def rows(home: Path, table: str) -> list[tuple[Any, ...]]:
 
 def until_stored(home: Path, table: str, text: str = "") -> None:
     """Wait until a row of a running turn on disk holds a text."""
-    deadline = time.monotonic() + SECONDS
-    while not any(text.encode() in repr(row).encode() for row in rows(home, table)):
-        assert time.monotonic() < deadline, f"{text!r} was not stored: {rows(home, table)}"
-        time.sleep(0.02)
+    wait_until(
+        lambda: any(text.encode() in repr(row).encode() for row in rows(home, table)),
+        lambda: f"{text!r} was not stored: {rows(home, table)}",
+        SECONDS,
+    )
 
 
 def kill(server: Stranger) -> None:
@@ -188,10 +190,7 @@ def test_finished_calls_are_left_with_their_results_and_the_cut_off_one_says_so(
         trust = waits_for == "the tool"
         server.send_prompt("look", trust=trust)
         until_stored(tmp_path, "running_piece", "what is in the file")
-        deadline = time.monotonic() + SECONDS
-        while trust and not pid.exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_until(lambda: pid.exists() or not trust, lambda: "the tool was not started")
         kill(server)
         second = opened(start_server, project, **config)
         contents = shown(second)
