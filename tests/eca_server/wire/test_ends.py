@@ -18,7 +18,10 @@ from tests.eca_server.wire.broken_server import BROKEN
 from tests.promises import within
 
 
-@pytest.mark.requirement("W-13a", "LIFE-19")
+@pytest.mark.requirement(
+    *("W-13a", "LIFE-19", "ARROW:initialization-1", "ARROW:initialization-3"),
+    *("ARROW:shutdown-1", "ARROW:shutdown-3"),
+)
 def test_shutdown_ends_all_turns_before_its_answer_and_nothing_follows_exit(server):
     server.initialize()
     chats = {server.start_endless_turn() for _ in range(20)}
