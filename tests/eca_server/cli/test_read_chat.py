@@ -3,7 +3,6 @@
 import json
 import os
 import sqlite3
-import subprocess
 import sys
 from contextlib import closing
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ import pytest
 from eca_server.cli.link import change_link
 from eca_server.cli.read_chat import parse_time
 from tests.eca_server.cli.running import eca
+from tests.eca_server.processes import run_to_end
 from tests.eca_server.stranger import environment
 
 SCRIPT = ("--model", "simulator/script")
@@ -105,9 +105,7 @@ def test_a_link_is_made_on_request_and_replaces_nothing(tmp_path, capsys):
     program.chmod(0o755)
     assert change_link(program, removes=False) == 0
     assert link.readlink() == Path("eca-server")
-    done = subprocess.run(
-        [link, "--version"], env=environment(tmp_path), capture_output=True, text=True, check=True
-    )
+    done = run_to_end([link, "--version"], env=environment(tmp_path))
     assert done.stdout.startswith("eca 0.")
     assert change_link(program, removes=False) == 0
     assert change_link(program, removes=True) == 0
