@@ -114,19 +114,18 @@ def watchers() -> list[str]:
     return [line for line in shown.stdout.decode().splitlines() if NAME in line]
 
 
-async def test_a_call_that_is_lost_at_a_stop_says_so():
+async def test_a_call_that_is_lost_at_a_stop_says_so_at_once():
     errors: list[str] = []
 
     async def call_it(session: Session) -> None:
         errors.append((await error_of(call(session, deadline=20))).message)
 
-    async with (
-        trio.open_nursery() as nursery,
-        session_with({"on": {"tools/call": [["hang"]]}}) as session,
-    ):
-        nursery.start_soon(call_it, session)
+    async with trio.open_nursery() as nursery:
+        async with session_with({"on": {"tools/call": [["hang"]]}}) as session:
+            nursery.start_soon(call_it, session)
+            await trio.testing.wait_all_tasks_blocked()
         await trio.testing.wait_all_tasks_blocked()
-    assert errors == ["it was stopped"]
+        assert errors == ["it was stopped"]
 
 
 async def test_ten_servers_stop_at_once_within_a_second_and_their_watcher_leaves():
