@@ -1,7 +1,8 @@
 """`python -m eca_protocol.testing.sessions -- COMMAND...`: test a server with random sessions.
 
 Exit codes: 0 no violation was found, 1 one was found (a script that replays it is printed, or
-written to `--replay FILE`), 2 usage error, 3 the command could not be started.
+written to `--replay FILE`), 2 usage error, 3 the command could not be started, 130 Ctrl-C before a
+violation was found. Ctrl-C after that ends the shrinking: the script has all steps then.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ except ModuleNotFoundError as error:
     raise SystemExit(2) from None
 
 
+SHRINK_SECONDS = 60.0
+"""The time in which a violation's steps are shrunk."""
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     options = _parser().parse_args(arguments)
@@ -44,6 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
             seconds=options.seconds,
             seed=options.seed,
             step_seconds=options.step_seconds,
+            shrink_seconds=SHRINK_SECONDS,
             known=known,
             on_progress=progress.show,
         )
@@ -89,15 +95,25 @@ def _parser() -> argparse.ArgumentParser:
 
 
 class Progress:
-    """A live line on a terminal; nothing elsewhere."""
+    """A live line on a terminal; elsewhere only the violation, as soon as it is found."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._is_live = out.isatty()
+        self._is_found = False
 
     def show(self, run: Run) -> None:
         """Show how far a run is."""
-        shrinking = ", one violation, which is shrunk" if run.failure else ""
+        if run.first_failure is not None and not self._is_found:
+            self._is_found = True
+            self.clear()
+            self._out.write(
+                f"A violation after {run.steps} steps: {run.first_failure.violation}\n"
+                f"Shrinking its steps, for at most {SHRINK_SECONDS:g} s; "
+                "Ctrl-C prints them as they are\n"
+            )
+            self._out.flush()
+        shrinking = ", shrinking" if run.first_failure else ""
         self._write(f"{run.steps} steps in {run.examples} sessions{shrinking}")
 
     def clear(self) -> None:
@@ -115,7 +131,11 @@ def _summary(outcome: Outcome) -> str:
     done = f"{outcome.steps} steps, {outcome.processes} processes, {rate:.0f} steps/s: "
     if outcome.failure is None:
         return f"{done}no violation\n"
-    where = "" if outcome.replays else "\nThese steps alone do not show it in a new process."
+    where = {
+        True: "",
+        False: "\nThese steps alone do not show it in a new process.",
+        None: "\nInterrupted: the steps are not shrunk to the end and were not repeated.",
+    }[outcome.replays]
     steps = len(outcome.failure.steps)
     return f"{done}a violation in {steps} steps\n{outcome.failure.violation}{where}\n"
 
