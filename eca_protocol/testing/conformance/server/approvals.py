@@ -263,7 +263,8 @@ async def what_configuration_denies_is_rejected(session: ClientSession) -> None:
     session.tool(WRITE)
     path = session.workspace / "planned.txt"
     file = {"path": str(path), "content": "x"}
-    ends_by_call, tool_sets, ended_turns = {}, set(), []
+    ends_by_call: dict[str, list[Any]] = {}
+    tool_sets, ended_turns = set(), []
     tries: tuple[tuple[str, tuple[str, Any], dict[str, Any]], ...] = (
         ("denied", ("move_file", {"source": str(path), "destination": f"{path}2"}), {}),
         ("planned", (WRITE, file), {behavior(session): "plan"}),
@@ -299,7 +300,7 @@ async def a_denial_counts_although_more_is_allowed(session: ClientSession) -> No
         SHELL: {"command": f"touch {file}"},
     }
     known = set(map(bare_name, session.native_tools))
-    ends_by_tool = {}
+    ends_by_tool: dict[str, list[Any]] = {}
     for tool, arguments in tries.items():
         if tool in known:
             chat = session.chat(calls((tool, arguments)), reply("x"))
