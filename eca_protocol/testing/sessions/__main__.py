@@ -8,12 +8,15 @@ violation was found. Ctrl-C after that ends the shrinking: the script has all st
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.known import known_failures
+from eca_protocol.testing.requirements import REQUIREMENTS
 
 try:
     from eca_protocol.testing.sessions.check import Outcome, check_sessions
@@ -60,17 +63,21 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
     finally:
         progress.clear()
-    sys.stderr.write(_summary(outcome))
-    if outcome.failure is None:
-        return 0
+    if outcome.failure is not None:
+        _write_script(outcome.script, options.replay)
+    sys.stderr.write(_summary(outcome, options.replay, command))
+    return 0 if outcome.failure is None else 1
+
+
+def _write_script(script: str, file: Path | None) -> None:
     try:
-        if options.replay is not None:
-            options.replay.write_text(outcome.script, "utf-8")
-            return 1
+        if file is not None:
+            file.write_text(script, "utf-8")
+            return
     except OSError as error:
         sys.stderr.write(f"Could not write the script, so it follows here: {error}\n")
-    sys.stdout.write(outcome.script)
-    return 1
+    sys.stdout.write(script)
+    sys.stdout.flush()
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -126,18 +133,19 @@ class Progress:
             self._out.flush()
 
 
-def _summary(outcome: Outcome) -> str:
+def _summary(outcome: Outcome, file: Path | None, command: Sequence[str]) -> str:
     rate = outcome.steps / outcome.seconds
     done = f"{outcome.steps} steps, {outcome.processes} processes, {rate:.0f} steps/s: "
     if outcome.failure is None:
         return f"{done}no violation\n"
     where = {
-        True: "",
-        False: "\nThese steps alone do not show it in a new process.",
-        None: "\nInterrupted: the steps are not shrunk to the end and were not repeated.",
+        True: f"Repeat it: python {file or 'THE_SCRIPT'} -- {shlex.join(command)}",
+        False: "These steps alone do not show it in a new process.",
+        None: "Interrupted: the steps are not shrunk to the end and were not repeated.",
     }[outcome.replays]
-    steps = len(outcome.failure.steps)
-    return f"{done}a violation in {steps} steps\n{outcome.failure.violation}{where}\n"
+    violation, steps = outcome.failure.violation, len(outcome.failure.steps)
+    rule = f"Rule: {REQUIREMENTS[violation.requirement].statement}"
+    return "\n".join((f"{done}a violation in {steps} steps", str(violation), rule, where, ""))
 
 
 if __name__ == "__main__":

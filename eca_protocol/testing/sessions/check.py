@@ -15,7 +15,7 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing.requirements import REQUIREMENTS
 from eca_protocol.testing.sessions.machine import machine_for
 from eca_protocol.testing.sessions.replaying import script_of
-from eca_protocol.testing.sessions.run import Failure, OutOfTime, Run
+from eca_protocol.testing.sessions.run import Failure, OutOfTime, Run, is_like
 from eca_protocol.testing.sessions.session import Step, Watch, play
 from eca_protocol.testing.sessions.signatures import Signatures, signature_finder
 from eca_protocol.testing.sessions.wire import DeadlineMissed, Violation, frame
@@ -150,7 +150,7 @@ def _replay(run: Run, shrink_seconds: float) -> bool:
     for failure in (run.failure, run.first_failure):
         assert failure is not None
         again = _again(run, failure.steps, seconds=run.seconds)
-        if again is not None and again.requirement == failure.violation.requirement:
+        if again is not None and is_like(again, failure.violation):
             break
     else:
         return False
@@ -158,7 +158,7 @@ def _replay(run: Run, shrink_seconds: float) -> bool:
     _without_unnecessary_steps(run, until=time.monotonic() + shrink_seconds)
     if isinstance(run.failure.violation, DeadlineMissed):  # of a short deadline
         violation = _again(run, run.failure.steps, seconds=run.seconds)
-        if violation is None or violation.requirement != again.requirement:
+        if violation is None or not is_like(violation, again):
             run.failure = confirmed
     return _is_found_by_script(run, run.failure)
 
@@ -204,7 +204,7 @@ def _without_unnecessary_steps(run: Run, *, until: float) -> None:
     Large parts are tried first, single actions at the end.
     """
     assert run.failure is not None
-    requirement, actions = run.failure.violation.requirement, _actions(run.failure.steps)
+    sought, actions = run.failure.violation, _actions(run.failure.steps)
     size = len(actions) // 2
     while size:
         for place in range(len(actions) - 1 - size, 0, -size):
@@ -213,7 +213,7 @@ def _without_unnecessary_steps(run: Run, *, until: float) -> None:
             fewer = [*actions[:place], *actions[place + size :]]
             steps = tuple(step for action in fewer for step in action)
             violation = _again(run, steps, seconds=run.step_seconds)
-            if violation is not None and violation.requirement == requirement:
+            if violation is not None and is_like(violation, sought):
                 actions, run.failure = fewer, Failure(violation=violation, steps=steps)
         size //= 2
 

@@ -13,9 +13,9 @@ import attrs
 
 from eca_protocol.testing.sessions.actions import hello
 from eca_protocol.testing.sessions.session import Session, Step, Watch
-from eca_protocol.testing.sessions.wire import Violation
+from eca_protocol.testing.sessions.wire import DeadlineMissed, Violation
 
-__all__ = ["Failure", "KnownViolation", "OutOfTime", "Run"]
+__all__ = ["Failure", "KnownViolation", "OutOfTime", "Run", "is_like"]
 
 _SHRINKING_SECONDS = 1.0
 """The least deadline of a step while a failure is shrunk: a message comes soon or never."""
@@ -35,6 +35,12 @@ class Failure:
 
     violation: Violation
     steps: tuple[Step, ...]
+
+
+def is_like(one: Violation, other: Violation) -> bool:
+    """Return whether both are a wrong message, or both a missing one, by the same row."""
+    are_missing = {isinstance(each, DeadlineMissed) for each in (one, other)}
+    return one.requirement == other.requirement and len(are_missing) == 1
 
 
 @attrs.define(kw_only=True)
@@ -139,10 +145,10 @@ class Run:
         self._longest_step = max(self._longest_step, time.monotonic() - started)
 
     def _is_sought(self, violation: Violation) -> bool:
-        """Return whether this is a find; after the first, only violations of its requirement."""
+        """Return whether this is a find; after the first, only one like it."""
         if self.first_failure is None:
             return violation.requirement not in self.known
-        return violation.requirement == self.first_failure.violation.requirement
+        return is_like(violation, self.first_failure.violation)
 
     def _store(self, failure: Failure) -> None:
         """Store a failed example unless a smaller one is stored."""

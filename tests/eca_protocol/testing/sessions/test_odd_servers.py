@@ -14,6 +14,7 @@ import pytest
 
 from eca_protocol.testing.sessions import session
 from eca_protocol.testing.sessions.__main__ import Progress, main
+from eca_protocol.testing.sessions.actions import NONSENSE
 from eca_protocol.testing.sessions.model import ScriptedModel
 from eca_protocol.testing.sessions.replaying import script_of
 from eca_protocol.testing.sessions.run import Failure, Run
@@ -126,6 +127,17 @@ def test_a_violation_is_shown_when_it_is_found_on_a_terminal_and_elsewhere():
     first, second = out.getvalue().splitlines()
     assert first == "A violation after 7 steps: CHAT-2: Expected the chat c; got none"
     assert second == "Shrinking its steps, for at most 60 s; Ctrl-C prints them as they are"
+
+
+def test_a_missing_error_is_one_of_the_body_that_deserved_it(model):
+    state = State(model, draft=False)
+    state.null_errors_due += NONSENSE
+    rows = []
+    while missing := state.missing():
+        assert repr(state.null_errors_due[0]) in missing.expected
+        rows.append(missing.requirement)
+        state.on_received({"id": None, "error": {"code": -32600, "message": "no"}})
+    assert rows == ["BASE-23", "BASE-24", "W-5a", "BASE-20"]
 
 
 @pytest.mark.parametrize(("before", "after"), [(0.0, 1.0), (2.0, 4.0), (9.0, 10.0)])
