@@ -493,3 +493,11 @@ async def test_a_target_that_writes_no_messages_is_shown_what_it_writes():
     lines = "print('ready'); print('{}')"
     with pytest.raises(StartFailed, match=r"its output is no message: 'ready.n\{\}"):
         await verdicts(target=Target(command=(sys.executable, "-S", "-c", lines)))
+
+
+async def test_a_frame_that_the_end_of_a_target_cuts_is_not_shown_as_no_message():
+    frame = encode_frame(b'{"jsonrpc":"2.0","method":"x"}')
+    code = f"import sys; sys.stdout.buffer.write({frame + frame[:-3]!r})"
+    with pytest.raises(StartFailed) as raised:
+        await verdicts(target=Target(command=(sys.executable, "-S", "-c", code)))
+    assert "no message" not in str(raised.value)
