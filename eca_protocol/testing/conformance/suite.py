@@ -58,8 +58,9 @@ SECONDS: Final = 150.0
 
 _LEAST_INTRODUCTION: Final = 3.0  # the least time for announcements, if the first server sent them
 _SHORT_INTRODUCTION: Final = 0.5
-_STARTS: Final = 6  # servers that a case starts, at most
 """The time for announcements, if the first server did not send them."""
+
+_STARTS: Final = 6  # servers that a case starts, at most
 
 _STDERR_LINES: Final = 20  # lines of stderr in the error of a server that does not start
 _SHOWN_BYTES: Final = 80  # bytes of the output in that error, if they are no message
