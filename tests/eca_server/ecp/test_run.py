@@ -362,6 +362,19 @@ def test_a_terminal_shows_the_progress_beside_the_results(tmp_path, capsys, monk
     assert heads[:2] == ["passed s0", "FAILED s1"]
 
 
+@pytest.mark.parametrize("verbose", [False, True])
+def test_scenarios_without_time_to_start_share_a_line(verbose, tmp_path, capsys, monkeypatch):
+    manifest(tmp_path, *["good"] * 40)
+    monkeypatch.chdir(tmp_path)
+    options = ["--max-duration", "0.0001", "--json-out", "r.json", *["--verbose"] * verbose]
+    assert run(["run", "m.yaml", *options]) == 2
+    lines = capsys.readouterr().out.splitlines()
+    late = "scenarios: not started within the run's time limit, max_duration_exceeded"
+    assert ([line for line in lines if line.endswith(late)] == []) == verbose
+    assert (len(lines) >= 40) == verbose
+    assert len(json.loads((tmp_path / "r.json").read_text())["scenarios"]) == 40
+
+
 LOADED = """
 import json, sys
 from eca_server.ecp.cli import run
