@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -55,6 +56,8 @@ _HINT = "Ctrl-C stops an answer, Ctrl-D exits."
 _EDITOR_HINT = "/ completes commands and @ files, Alt-Enter begins a new line."
 _LOAD_SECONDS: Final = 60.0
 """Longest wait for the whole configuration, whose commands (`${cmd:...}`) may take a while."""
+_ID_BEGINNING: Final = re.compile(r"[0-9a-f-]+")
+_MESSAGE_FIRST: Final = "A message goes before the option: `eca-server chat MESSAGE --resume`.\n"
 _QUIET = m.InitializationOptions(extras={"chat": {"title": False}})
 
 
@@ -117,7 +120,7 @@ async def _chat(options: Options, command: ChatCommand, contexts: Sequence[m.Cha
     ) as local:
         await local.client.wait_for_config(deadline=None)
         is_ready = _can_work(local, command)
-        chat_id = await _resumed(local.client, command.resumed) if is_ready else ""
+        chat_id = await _resumed(local.client, command) if is_ready else ""
         if not is_ready or chat_id == "" or not await _has_a_model(local, command):
             return 1
         async with trio.open_nursery() as nursery:
@@ -175,11 +178,9 @@ async def _has_a_model(local: LocalPair, command: ChatCommand) -> bool:
     return True
 
 
-async def _resumed(client: Client, prefix: str | None) -> str | None:
-    """Return the id of the chat to continue; None: a new chat; empty: an error was printed.
-
-    `prefix` is an id or its beginning; empty: the latest chat of this folder.
-    """
+async def _resumed(client: Client, command: ChatCommand) -> str | None:
+    """Return the id of the chat to continue; None: a new chat; empty: an error was printed."""
+    prefix = command.resumed
     if prefix is None:
         return None
     stored = [c for c in (await client.request(CHAT_LIST, m.ChatListParams())).chats if not c.kind]
@@ -200,6 +201,8 @@ async def _resumed(client: Client, prefix: str | None) -> str | None:
     many = "several chats have ids that begin with" if matches else "there is no stored chat"
     wrong = printable_line(prefix, longest=_TITLE)
     sys.stderr.write(f"eca-server: {many} {wrong!r}; the latest of this folder:\n{latest}")
+    if command.message is None and not _ID_BEGINNING.fullmatch(prefix):
+        sys.stderr.write(_MESSAGE_FIRST)
     return ""
 
 

@@ -32,7 +32,12 @@ class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line, a suggestion, and the command that prints the help.
 
     Lines of its texts stay as they are written, and no option can be abbreviated.
+
+    Attributes:
+        surplus_hint: what to do about an argument too many.
     """
+
+    surplus_hint = ""
 
     def __init__(self, **settings: Any) -> None:
         settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
@@ -55,9 +60,10 @@ class Parser(argparse.ArgumentParser):
 
     def refuse(self, rest: Sequence[str]) -> NoReturn:
         """Report the first of the arguments that cannot be parsed, and exit with code 2."""
-        kind = "unknown option" if rest[0].startswith("-") else "unexpected argument"
+        if not rest[0].startswith("-"):
+            self.error(f"unexpected argument {rest[0]!r}{self.surplus_hint}")
         near = nearest(rest[0].partition("=")[0], self._option_string_actions)
-        self.error(f"{kind} {rest[0]!r}{near}")
+        self.error(f"unknown option {rest[0]!r}{near}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:

@@ -226,6 +226,9 @@ def test_a_chat_is_continued_by_another_process(tmp_path: Path) -> None:
     unknown = eca(tmp_path, "chat", "--resume", "nonsense", "hi")
     assert (unknown.returncode, unknown.stdout) == (1, "")
     assert chat_id in unknown.stderr
+    assert "A message goes before" not in unknown.stderr
+    swapped = eca(tmp_path, "chat", "--resume", "say five")
+    assert "A message goes before the option: `eca-server chat MESSAGE --resume`." in swapped.stderr
     assert eca(tmp_path, "chat", "--model", "simulator/none", "hi").returncode == 1
     resumed = eca(tmp_path, "chat", "--resume", stdin="hi\n/model simulator/echo\nsay five")
     assert "simulator/none cannot be used" in resumed.stderr
