@@ -74,7 +74,9 @@ def read_chat(
         if selection.chat_id is None:
             key = workspace_key(workspace) if workspace else None
             listed = chats.read(partial(queries.latest, workspace=key, limit=_ALL, by="updated"))
-            ids = [each.id for each in listed or ()]
+            if listed is None:  # the store has said why
+                return 1
+            ids = [each.id for each in listed]
             loaded = (chats.read(partial(queries.load, chat_id=each)) for each in ids)
             _print(_summaries((each.chat for each in loaded if each and each.chat), selection))
             return 0

@@ -241,7 +241,7 @@ async def _doctor(options: Options, online: bool, prints_json: bool) -> int:
         await local.client.wait_for_config(deadline=None)
         errors = errors_of(local)
         if prints_json and not online:
-            facts = to_json(local, errors, await warnings_of(local))
+            facts = to_json(local, errors, await warnings_of(local, options.environ))
             values = json.dumps(facts, indent=2, ensure_ascii=False)
             sys.stdout.write(f"{printable_json(values)}\n")
             return int(bool(errors))
