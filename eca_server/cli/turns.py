@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Container
 from pathlib import Path
 from textwrap import shorten
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import attrs
 
@@ -21,11 +21,13 @@ from eca_protocol.draft import codec_for
 from eca_protocol.methods import CHAT_CONTENT_RECEIVED
 from eca_protocol.revisions import Revision
 from eca_server.agent.tools.output import Cap, cut_middle
-from eca_server.cli.approval_view import call_rows, change_rows, question_of
+from eca_server.cli.approval_view import call_rows, change_rows, may_be_remembered, question_of
 from eca_server.cli.reading import Reader
 from eca_server.cli.screen import is_capable, make_output, write_rows
 from eca_server.cli.wait_notice import WaitNotice
 from eca_server.printable import printable_json, printable_line, printable_lines
+
+Decision: TypeAlias = Literal["allow", "allow_session", "reject"]
 
 _NOTE = 200  # characters of the reason of a failed tool call
 _OUTPUT = Cap(lines=40, size=4000)  # of an approved call
@@ -62,7 +64,7 @@ class Approvals:
     reader: Reader | None = None
     end_line: Callable[[], None] = lambda: None
 
-    async def decide(self, call: m.ChatToolCallRunContent) -> Literal["allow", "reject"]:
+    async def decide(self, call: m.ChatToolCallRunContent) -> Decision:
         """Ask the user about a call; without a terminal, reject it."""
         if self.approves:
             return "allow"
@@ -78,8 +80,12 @@ class Approvals:
         directory = next(iter(workspace()), None)
         write_rows(call_rows(call, directory=directory, width=_width()))
         assert self.reader is not None
-        answer = await self.reader.answer(f"{question_of(call)} [y/N] ")
-        return "allow" if answer.strip().lower() in {"y", "yes"} else "reject"
+        remembers = may_be_remembered(call)
+        choices = "[y/N/a]" if remembers else "[y/N]"
+        answer = (await self.reader.answer(f"{question_of(call)} {choices} ")).strip().lower()
+        if remembers and answer in {"a", "always"}:
+            return "allow_session"
+        return "allow" if answer in {"y", "yes"} else "reject"
 
 
 async def print_turn(turn: Turn, approvals: Approvals, notice: WaitNotice) -> str:

@@ -74,11 +74,11 @@ def test_a_terminal_edits_lines_and_shows_markdown(editor: Terminal, tmp_path: P
     editor.type(b"\t\r", b"@notes.txt", PROMPT)
     call = b'call write_file {"path": "a", "content": "new\\n"}'
     editor.type(b"\x1b[200~" + call + b"\nsay\twritten\x1b[201~")
-    editor.type(b"\r", b"\x1b[32m    +new", b"Write `a`? [y/N]")
+    editor.type(b"\r", b"\x1b[32m    +new", b"Write `a`? [y/N/a]")
     editor.type(b"y\r", b"written", PROMPT)
     assert (tmp_path / "a").read_text() == "new\n"
     assert b"^I" not in editor.all_shown
-    editor.type(b'call shell_command {"command": "touch made"}\r', b"Run `touch made`? [y/N]")
+    editor.type(b'call shell_command {"command": "touch made"}\r', b"Run `touch made`? [y/N/a]")
     editor.type(b"\x03", b"Stopped.", PROMPT)
     assert not (tmp_path / "made").exists()
     editor.type(b"say **bye**\r", b"\x1b[1mbye", PROMPT)
@@ -100,7 +100,7 @@ def test_keys_typed_during_an_answer_wait_for_the_next_prompt_and_answer_no_ques
     editor.type(
         b'say b\x1b\rwait 1\x1b\rcall shell_command {"command": "touch made"}\r', b"?25lb\x1b"
     )
-    editor.type(b"y\r", b"Run `touch made`? [y/N]")
+    editor.type(b"y\r", b"Run `touch made`? [y/N/a]")
     editor.type(b"\r", PROMPT)
     assert not (tmp_path / "made").exists()
     editor.type(b"say c\x1b\rwait 1\r", b"?25lc\x1b")
@@ -141,7 +141,7 @@ def test_the_calls_of_a_subagent_are_the_users_decision(editor: Terminal, tmp_pa
     for answer, is_made in ((b"n\r", False), (b"y\r", True)):
         editor.until(PROMPT)
         editor.type(b"\x1b[200~" + ASKING_SUBAGENT.encode() + b"\x1b[201~\r")
-        editor.until(b"Run `touch made`? [y/N]")
+        editor.until(b"Run `touch made`? [y/N/a]")
         editor.type(answer, b"done")
         assert (tmp_path / "made").exists() is is_made
     done = eca(tmp_path, "chat", *SCRIPT, ASKING_SUBAGENT)
