@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 import sys
+import textwrap
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, Literal
@@ -52,8 +54,12 @@ _NO_USABLE_MODEL = (
     "error: no model can be used: {}\n"
     "eca-server: `eca-server doctor --online` checks keys and addresses\n"
 )
-_HINT = "Ctrl-C stops an answer, Ctrl-D exits."
-_EDITOR_HINT = "/ completes commands and @ files, Alt-Enter begins a new line."
+_HINT: Final = "Ctrl-C stops an answer, Ctrl-D exits."
+_EDITOR_HINT: Final = "/ completes commands and @ files, Alt-Enter begins a new line."
+_LINES_HINT: Final = (
+    "Each line is one prompt, also of a paste: pip install 'eca-protocol[terminal]' adds pastes of "
+    "many lines, editing and completion."
+)
 _LOAD_SECONDS: Final = 60.0
 """Longest wait for the whole configuration, whose commands (`${cmd:...}`) may take a while."""
 _ID_BEGINNING: Final = re.compile(r"[0-9a-f-]+")
@@ -130,7 +136,8 @@ async def _chat(options: Options, command: ChatCommand, contexts: Sequence[m.Cha
             if model is None and served is not None:
                 model = served.settings.model
             conversation = local.client.chat(chat_id, model=model)
-            reader = _make_reader(nursery, conversation, options, command)
+            model = conversation.model or local.client.config.select_model
+            reader = _make_reader(nursery, conversation, options, command, model)
             questions.read_line, approvals.reader = reader.answer, reader
             if is_terminal and local.connection.settings.loaded.withheld:
                 await local.connection.parts.get().trust.ask(questions.ask, questions.say)
@@ -212,20 +219,33 @@ def _shown(chat_id: str, title: str | None) -> str:
 
 
 def _make_reader(
-    nursery: trio.Nursery, conversation: Chat, options: Options, command: ChatCommand
+    nursery: trio.Nursery,
+    conversation: Chat,
+    options: Options,
+    command: ChatCommand,
+    model: str | None,
 ) -> Reader:
     """Return a line editor for a conversation in a terminal, or a plain reader."""
-    if command.message is None and is_capable(sys.stdin, sys.stdout, sys.stderr):
+    if command.message is not None or not sys.stdin.isatty():
+        return Lines(nursery)
+    about = [_HINT if model is None else f"Model: {printable_line(model)}. {_HINT}"]
+    if is_capable(sys.stdin, sys.stdout, sys.stderr):
         try:
             from eca_server.cli.line_editor import LineEditor  # noqa: PLC0415
         except ModuleNotFoundError:  # without the extra `terminal`
-            pass
+            about.append(_LINES_HINT)
         else:
-            sys.stderr.write(f"{_HINT}\n{_EDITOR_HINT}\n")
+            _greet([*about, _EDITOR_HINT])
             return LineEditor(conversation, options.environ, next(iter(workspace()), None))
-    if command.message is None and sys.stdin.isatty():
-        sys.stderr.write(f"{_HINT}\n")
+    _greet(about)
     return Lines(nursery)
+
+
+def _greet(lines: Sequence[str]) -> None:
+    """Write lines to the terminal, broken between words."""
+    columns = max(shutil.get_terminal_size().columns - 1, 20)
+    wrapper = textwrap.TextWrapper(columns, break_long_words=False, break_on_hyphens=False)
+    sys.stderr.write("".join(f"{wrapper.fill(line)}\n" for line in lines))
 
 
 def _lacks_a_model(local: LocalPair) -> bool:

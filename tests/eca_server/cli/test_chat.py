@@ -191,7 +191,7 @@ TOUCH = b'call eca_shell_command {"command": "touch made"}\n'
 
 def test_a_conversation_in_a_terminal(tty: Terminal, tmp_path: Path) -> None:
     made = tmp_path / "made"
-    tty.until(b"Ctrl-C stops", b"> ")
+    tty.until(b"Model: simulator/script. Ctrl-C stops an answer, Ctrl-D exits.\r\n> ")
     tty.type(b"say first answer\n", b"\nfirst answer\r\n", b"> ")
     tty.type(b"repeat 99999999 word\n", b"wordword")
     tty.type(b"\x03", b"\nStopped.\r\n> ")

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyte
 import pytest
@@ -21,7 +22,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from eca_protocol.messages import FileContext
-from eca_server.cli import screen
+from eca_server.cli import screen, terminal
 from eca_server.cli.markdown import MarkdownOutput
 from eca_server.cli.output import Output
 from eca_server.cli.reading import piped_context
@@ -88,6 +89,29 @@ def test_a_terminal_edits_lines_and_shows_markdown(editor: Terminal, tmp_path: P
     assert "+say first\n+say second\n" in history.read_text()
     assert "wrong" not in history.read_text()
     assert stat.S_IMODE(history.stat().st_mode) == 0o600
+
+
+def test_a_conversation_begins_with_its_model_in_the_columns_of_the_terminal(
+    tmp_path: Path,
+) -> None:
+    narrow = {**CAPABLE, "COLUMNS": "40"}
+    with contextlib.closing(Terminal(tmp_path, "chat", *SCRIPT, **narrow)) as editor:
+        editor.until(
+            b"Model: simulator/script. Ctrl-C stops\r\nan answer, Ctrl-D exits.\r\n", PROMPT
+        )
+
+
+def test_without_the_extra_a_terminal_says_what_the_extra_adds(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "eca_server.cli.line_editor", None)
+    monkeypatch.setattr(terminal, "is_capable", lambda *_: True)
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    nothing: Any = None
+    terminal._make_reader(nothing, nothing, nothing, terminal.ChatCommand(), "local/m")
+    shown = capsys.readouterr().err
+    assert shown.startswith("Model: local/m. Ctrl-C stops an answer, Ctrl-D exits.\n")
+    assert "pip install 'eca-protocol[terminal]'" in shown
 
 
 @pytest.mark.long
