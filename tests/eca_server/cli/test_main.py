@@ -99,6 +99,17 @@ def test_each_help_has_examples_and_exit_codes(
     assert "Exit codes:" in output
 
 
+@pytest.mark.parametrize("columns", [70, 80, 120])
+def test_the_help_fits_the_terminal_except_for_commands_to_copy(columns, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for command in ("", "chat", "conformance", "ecp run", "trust"):
+        with pytest.raises(SystemExit, match="0"):
+            run([*command.split(), "--help"])
+        for line in capsys.readouterr().out.splitlines():
+            is_whole = line.lstrip().startswith("$ ") or " " not in line.strip()
+            assert is_whole or len(line) <= columns, line
+
+
 @pytest.mark.parametrize(
     ("arguments", "near"),
     [
