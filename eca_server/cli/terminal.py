@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import signal
 import sys
-import textwrap
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, Literal
@@ -23,7 +21,7 @@ from eca_server.agent.chat import Chat as ServedChat
 from eca_server.agent.commands import runs_without_model
 from eca_server.cli.checks import errors_of, to_json, warnings_of
 from eca_server.cli.reading import Lines, Reader, piped_context
-from eca_server.cli.screen import is_capable, make_output
+from eca_server.cli.screen import fitted, is_capable, make_output
 from eca_server.cli.terminal_questions import Questions
 from eca_server.cli.turns import (
     Approvals,
@@ -181,7 +179,7 @@ async def _has_a_model(local: LocalPair, command: ChatCommand) -> bool:
             sys.stderr.write(_NO_USABLE_MODEL.format(printable_lines("; ".join(reasons))))
             return False
         if sys.stderr.isatty():
-            sys.stderr.write(_NO_MODEL)
+            sys.stderr.write(fitted(_NO_MODEL))
     return True
 
 
@@ -235,17 +233,10 @@ def _make_reader(
         except ModuleNotFoundError:  # without the extra `terminal`
             about.append(_LINES_HINT)
         else:
-            _greet([*about, _EDITOR_HINT])
+            sys.stderr.write(fitted("".join(f"{line}\n" for line in (*about, _EDITOR_HINT))))
             return LineEditor(conversation, options.environ, next(iter(workspace()), None))
-    _greet(about)
+    sys.stderr.write(fitted("".join(f"{line}\n" for line in about)))
     return Lines(nursery)
-
-
-def _greet(lines: Sequence[str]) -> None:
-    """Write lines to the terminal, broken between words."""
-    columns = max(shutil.get_terminal_size().columns - 1, 20)
-    wrapper = textwrap.TextWrapper(columns, break_long_words=False, break_on_hyphens=False)
-    sys.stderr.write("".join(f"{wrapper.fill(line)}\n" for line in lines))
 
 
 def _lacks_a_model(local: LocalPair) -> bool:
@@ -356,7 +347,7 @@ class _Conversation:
             self.chat.model = served.settings.model  # `/model` may have selected a different one
         is_note = not message.lstrip().startswith("/")  # else it answers a command
         if system_text and (failed or turn.stopped or (is_note and not self.prints_json)):
-            sys.stderr.write(f"{printable_lines(system_text.strip())}\n")
+            sys.stderr.write(fitted(f"{printable_lines(system_text.strip())}\n"))
         elif system_text and not self.prints_json:
             out = make_output()
             out.write(system_text.strip())

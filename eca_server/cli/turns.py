@@ -23,7 +23,7 @@ from eca_protocol.revisions import Revision
 from eca_server.agent.tools.output import Cap, cut_middle
 from eca_server.cli.approval_view import call_rows, change_rows, may_be_remembered, question_of
 from eca_server.cli.reading import Reader
-from eca_server.cli.screen import is_capable, make_output, write_rows
+from eca_server.cli.screen import fitted, is_capable, make_output, write_rows
 from eca_server.cli.wait_notice import WaitNotice
 from eca_server.printable import printable_json, printable_line, printable_lines
 
@@ -117,7 +117,7 @@ async def print_turn(turn: Turn, approvals: Approvals, notice: WaitNotice) -> st
             else:
                 if last:  # a note, such as one about a context that was cut
                     out.end_line()
-                    sys.stderr.write(f"{printable_lines(last.strip())}\n")
+                    sys.stderr.write(fitted(f"{printable_lines(last.strip())}\n"))
                     last, text = "", text.lstrip("\n")  # the paragraph break behind the note
                 out.write(text)
         if turn.stopped and out.ended_line:

@@ -101,6 +101,19 @@ def test_a_conversation_begins_with_its_model_in_the_columns_of_the_terminal(
         )
 
 
+def test_long_notes_are_broken_between_words_and_addresses_stay_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = "- a note of many words\n\nhttps://example.com/a/long-path/of/one-word\n"
+    monkeypatch.setenv("COLUMNS", "21")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: False, raising=False)
+    assert screen.fitted(text) == text
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    shown = screen.fitted(text)
+    assert shown.startswith("- a note of many\n  words\n\nhttps://example.com/a/long-path/of/one-w")
+    assert shown.endswith("one-word\n")
+
+
 def test_without_the_extra_a_terminal_says_what_the_extra_adds(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
