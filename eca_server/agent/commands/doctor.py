@@ -20,6 +20,7 @@ from eca_server.agent.chat import Turn
 from eca_server.agent.chat.store.inspection import describe as describe_store
 from eca_server.agent.chat.store.place import STORE_NAME
 from eca_server.agent.commands.command import CommandContext, command, mask_keys, source_lines
+from eca_server.agent.commands.network_report import describe_network
 from eca_server.agent.commands.setup_warnings import setup_warnings
 from eca_server.agent.commands.trust import report_trust
 from eca_server.agent.sandbox.detect import capability
@@ -77,6 +78,7 @@ def report(
     sandbox: str = "off",
     trust: Iterable[str] = (),
     chats: str = "none yet",
+    network: Iterable[str] = (),
 ) -> str:
     """Return the whole report, readable in a terminal and as Markdown."""
     of_providers = (problem for provider in providers for problem in provider.problems)
@@ -88,6 +90,7 @@ def report(
         *(_section("Problems", [f"- {problem}" for problem in detected]) if detected else ()),
         *_section("Workspace trust", tuple(trust) or ["- no folder is open"]),
         *_section("Providers", (line for provider in providers for line in _provider(provider))),
+        *_section("Network", [f"- {line}" for line in network]),
         "",
         f"Stored logins: {', '.join(sorted(logins)) or 'none'}",
         f"Stored chats: {chats}",
@@ -207,6 +210,7 @@ async def check_setup(turn: Turn, context: CommandContext) -> None:
         chats=await trio.to_thread.run_sync(
             describe_store, context.logins.path.with_name(STORE_NAME)
         ),
+        network=describe_network(context.loaded.config.network),
     )
     text = f"{text}\n\n{await _built_in_model(context.models)}"
     if arguments_of(context.text).lower() != ONLINE:
