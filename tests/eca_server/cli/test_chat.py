@@ -196,8 +196,15 @@ def test_a_conversation_in_a_terminal(tty: Terminal, tmp_path: Path) -> None:
     tty.type(b"repeat 99999999 word\n", b"wordword")
     tty.type(b"\x03", b"\nStopped.\r\n> ")
     tty.type(b"say after the stop\n", b"\nafter the stop\r\n", b"> ")
-    tty.type(TOUCH, b": `touch`\r\nRun `touch made`? [y/N/a] ")
+    tty.type(
+        TOUCH,
+        b"answer a to allow in this session: `touch`\r\n",
+        b"any other answer rejects the call, and is sent to the model\r\n",
+        b"Run `touch made`? [y/N/a] ",
+    )
     tty.type(b"\n", b"> ")
+    tty.type(TOUCH, b": `touch`\r\nRun `touch made`? [y/N/a] ")
+    tty.type(b"say Use a different NAME.\n", b"\nUse a different NAME.\r\n", b"> ")
     tty.type(TOUCH, b"? [y/N/a]")
     tty.type(b"\x04", b" \r\n", b"> ")
     tty.type(TOUCH, b"? [y/N/a] ")
