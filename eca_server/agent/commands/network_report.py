@@ -20,7 +20,9 @@ def describe_network(settings: Network) -> Iterator[str]:
     used = [(scheme, proxies[scheme]) for scheme in _SCHEMES if proxies.get(scheme)]
     for scheme, address in used:
         whole = address if "://" in address else f"http://{address}"
-        yield f"proxy ({scheme.upper()}_PROXY): {mask_url(whole)}"
+        variable = f"{scheme.upper()}_PROXY"
+        is_set = os.environ.get(variable) or os.environ.get(variable.lower())
+        yield f"proxy ({variable if is_set else 'of the system'}): {mask_url(whole)}"
     if not used:
         yield "proxy: none"
     elif proxies.get("no"):
