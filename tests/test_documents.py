@@ -302,3 +302,10 @@ def test_every_link_to_a_file_or_heading_leads_somewhere(path):
 
 def test_the_readme_is_short():
     assert len(README.read_text("utf-8").split()) <= 900
+
+
+def test_each_module_that_contributing_names_by_its_path_exists() -> None:
+    text = (REPOSITORY / "CONTRIBUTING.md").read_text("utf-8")
+    paths = set(re.findall(r"(?:tests|docs|eca_protocol|eca_server|\.ci)/[\w/]+\.py\b", text))
+    assert paths
+    assert [path for path in sorted(paths) if not (REPOSITORY / path).is_file()] == []

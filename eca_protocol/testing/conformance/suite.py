@@ -64,6 +64,10 @@ _STARTS: Final = 6  # servers that a case starts, at most
 
 _STDERR_LINES: Final = 20  # lines of stderr in the error of a server that does not start
 _SHOWN_BYTES: Final = 80  # bytes of the output in that error, if they are no message
+_NO_CONFIG: Final = (
+    "the server does not use the suite's configuration; if it asks a model, pass --config-template "
+    "or --env"
+)
 _NO_MESSAGE: Final = "it did not occur in any message"
 
 _COMMON: Final = "CHAT-39"  # the row that a common history of chats breaks
@@ -290,7 +294,7 @@ async def _absent_needs(session: ClientSession) -> Mapping[str, str]:
     has_ended = await comes(chat.take_turn("Hello."))
     absent: dict[str, str] = {}
     if (has_ended or models) and not chat.model.requests and MODEL not in models:
-        absent["model"] = absent["config"] = "the server does not use the suite's configuration"
+        absent["model"] = absent["config"] = _NO_CONFIG
     if absent and not session.native_tools:
         absent["native-tools"] = "the server announces no tools, and offers none to a model"
     if absent:

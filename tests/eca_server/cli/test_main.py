@@ -92,6 +92,17 @@ def test_each_help_has_examples_and_exit_codes(
     assert "Exit codes:" in output
 
 
+@pytest.mark.parametrize("columns", [70, 80, 120])
+def test_the_help_fits_the_terminal_except_for_commands_to_copy(columns, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for command in ("", "chat", "conformance", "ecp run", "trust"):
+        with pytest.raises(SystemExit, match="0"):
+            run([*command.split(), "--help"])
+        for line in capsys.readouterr().out.splitlines():
+            is_whole = line.lstrip().startswith("$ ") or " " not in line.strip()
+            assert is_whole or len(line) <= columns, line
+
+
 @pytest.mark.parametrize(
     ("arguments", "near"),
     [
@@ -104,7 +115,7 @@ def test_each_help_has_examples_and_exit_codes(
         ("server --log-level", "--log-level"),
         ("serve --protocol-revision tomorrow", "--protocol-revision"),
         ("chat --protocol-revision 2025-10 hi", "--protocol-revision"),
-        ("chat two messages", "messages"),
+        ("chat two messages", "unexpected argument 'messages': put the whole message in quotes"),
         ("chat ", "expected a message"),
         ("chat hi --config-file missing.json", "missing.json"),
         ("chat hi --config-file .", "."),
@@ -132,6 +143,8 @@ def test_what_is_unknown_is_refused_on_stderr(arguments, near, capsys):
         (["--verbose", "serv"], "serv", "; did you mean `serve`?"),
         (["caht"], "caht", "; did you mean `chat`?"),
         (["models"], "models", "; a chat lists them: try `eca-server chat /model`"),
+        (["logout"], "logout", "; a chat does it: try `eca-server chat /logout`"),
+        (["logs"], "logs", "; the log goes to stderr: see `eca-server serve --help`"),
         (["--log-level", "info", "write-chat", "-x"], "write-chat", "; did you mean `read-chat`?"),
     ],
 )

@@ -71,6 +71,25 @@ def test_wrong_options_are_named(tmp_path: Path, arguments: list[str], code: int
     assert why in done.stderr
 
 
+def test_a_file_of_a_newer_server_is_reported_by_read_chat_and_doctor(tmp_path: Path) -> None:
+    assert eca(tmp_path, "chat", "hi").returncode == 0
+    before = eca(tmp_path, "doctor")
+    assert "chats.sqlite: present" in before.stdout
+    (file,) = tmp_path.rglob("chats.sqlite")
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("PRAGMA user_version = 1000")
+    done = eca(tmp_path, "read-chat", "--workspace", ".")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.count("a newer server has written it") == 1
+    assert "stay only in memory" not in done.stderr  # it stores none
+    report = eca(tmp_path, "doctor")
+    assert f"{file}: a newer server has written it (version 1000, expected " in report.stdout
+    facts = json.loads(eca(tmp_path, "doctor", "--json").stdout)
+    assert any("a newer server has written it" in each for each in facts["warnings"])
+    file.write_text("no database")
+    assert f"{file}: it is damaged" in eca(tmp_path, "doctor").stdout
+
+
 @pytest.mark.parametrize("kind", ["text", "empty", "other-database"])
 def test_a_named_file_without_chats_stays_as_it_is(tmp_path: Path, kind: str) -> None:
     file = tmp_path / "file"
