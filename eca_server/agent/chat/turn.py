@@ -359,9 +359,16 @@ class Turn(Writer):
         if limit is not None and limit.output is None and not self._draws_a_gauge:
             limit = None
         usage = self.outlet.usage.content(limit, running)
-        if self.last_request is not None and self._draws_a_gauge:
+        if self._draws_a_gauge:
             try:
-                usage = with_breakdown(usage, self.last_request, self.outlet.history, self.messages)
+                usage = self._as_gauge(usage)
             except Exception:  # noqa: BLE001 - the turn is being closed, and ends all the same
                 _log.exception("the context breakdown of chat %s failed", self.outlet.id)
+        self.outlet.usage.last_content = usage
         self.write("system", usage)
+
+    def _as_gauge(self, usage: ChatUsageContent) -> ChatUsageContent:
+        """Return a usage content with the use of the context in place of the sum of the turns."""
+        if self.last_request is None:
+            return attrs.evolve(usage, session_tokens=tokens_of(self.usages[-1]))
+        return with_breakdown(usage, self.last_request, self.outlet.history, self.messages)

@@ -33,6 +33,7 @@ class SessionUsage:
     Attributes:
         last_cost: US dollars of the last turn; None: unknown.
         cost: US dollars of all turns; None: no turn's cost is known.
+        last_content: the last usage content that was written; None: none.
     """
 
     def __init__(self) -> None:
@@ -40,6 +41,7 @@ class SessionUsage:
         self.last_tokens = 0
         self.last_cost: Decimal | None = None
         self.cost: Decimal | None = None
+        self.last_content: ChatUsageContent | None = None
 
     def add(self, usages: Sequence[Usage]) -> None:
         """Count a turn's requests."""
@@ -79,6 +81,9 @@ class SessionUsage:
         """
         if "used" not in context:
             return None
+        last = self.last_content
+        if is_gauge and last is not None and last.session_tokens == context["used"]:
+            return last  # with its breakdown, which is not stored
         limit = UsageLimit(context=context.get("context"), output=context.get("output"))
         is_limited = limit.context is not None and (is_gauge or limit.output is not None)
         usage = self.content(limit if is_limited else None)

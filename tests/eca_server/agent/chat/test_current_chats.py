@@ -96,6 +96,8 @@ async def test_a_chat_that_is_shown_again_shows_its_last_usage(tmp_path, start):
         await ours.turn("usage 300 20", model=SCRIPT)
         await ours.turn("usage 40000 2500", model=SCRIPT)
         last = ours.contents(kind="usage")[-1]
+        await ours.ask("chat/open", {"chatId": "c"})
+        assert ours.contents(kind="usage")[-1] == last  # with what is not stored, too
     async with start(data=tmp_path) as ours:
         shown: list[list[Content]] = []
         for chat, act in (
