@@ -104,6 +104,7 @@ async def test_a_chat_that_is_shown_again_shows_its_last_usage(tmp_path, start):
             ("c", partial(ours.ask, "chat/open", {"chatId": "c"})),
             ("c", partial(ours.ask, "chat/open", {"chatId": "c"})),
             ("d", partial(ours.turn, "/resume 1", "d")),
+            ("d", partial(ours.turn, "/resume 1", "d")),  # now it has more than that chat had
         ):
             begun = len(ours.received)
             await act()
@@ -119,6 +120,7 @@ async def test_a_chat_that_is_shown_again_shows_its_last_usage(tmp_path, start):
     assert expected["sessionTokens"] == (42_500 if start is current else 42_820)
     if start is current:
         costs = {"sessionCost", "messageCost", "lastMessageCost"}
+        assert usages[3] == []
         assert usages[2] == [{name: expected[name] for name in expected.keys() - costs}]
 
 
