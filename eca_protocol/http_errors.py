@@ -46,7 +46,7 @@ class Deadlines:
     """The limits of one request's waits, in seconds; `math.inf`: no limit."""
 
     connect: float = 10
-    """The limit of the TCP connection, and of the TLS handshake."""
+    """The limit of the TCP connection, of the TLS handshake, and of opening a proxy's tunnel."""
     write: float = 30
     """The limit of each write of the request, whose body is written in small pieces."""
     first_byte: float = 60

@@ -51,14 +51,8 @@ UPSTREAM_KEYS: Final[Mapping[str, str | None]] = {
         for name in ("agent", "behavior")
         for key, why in (
             ("editorNav", "use `disabledTools` to turn off the editor's tools"),
-            (
-                "shellCommand.args",
-                _NO_SHELL,
-            ),
-            (
-                "shellCommand.path",
-                _NO_SHELL,
-            ),
+            ("shellCommand.args", _NO_SHELL),
+            ("shellCommand.path", _NO_SHELL),
         )
     },
 }

@@ -49,15 +49,22 @@ def with_breakdown(
 
     `history`: the messages before the turn.
     """
-    messages = effective_history(running, history.model_context)
-    request = attrs.evolve(last.request, messages=messages)
-    used = history.tokens(request, len(running))
+    request, used = next_request(last, history, running)
     return attrs.evolve(
         usage,
         session_tokens=used,
         auto_compact_percentage=last.compact_at,
         context_breakdown=breakdown(request, used, last.context),
     )
+
+
+def next_request(
+    last: LastRequest, history: History, running: Sequence[Message]
+) -> tuple[Request, int]:
+    """Return the next request so far, and its tokens; for the arguments see `with_breakdown`."""
+    messages = effective_history(running, history.model_context)
+    request = attrs.evolve(last.request, messages=messages)
+    return request, history.tokens(request, len(running))
 
 
 def breakdown(request: Request, used: int, limit: int | None) -> ContextBreakdown:

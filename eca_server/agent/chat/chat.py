@@ -216,9 +216,7 @@ class Chat(Outlet):
         self.created = stored.created
         if turn is None:
             self.updated = stored.updated
-        self.usage = SessionUsage()  # the turns of an unread chat are stored, too
-        for usage in stored.usages:
-            self.usage.add_turn(usage.tokens, usage.cost)
+        self.usage = SessionUsage(stored.usages)  # the turns of an unread chat are stored, too
         if was_cleared and not self.history:
             self._forget()
         if title and title != self.title:

@@ -81,11 +81,12 @@ def _take(chat: Chat, loaded: LoadResult) -> None:
     messages = () if stored is None else stored.messages
     if stored is None:
         chat.set(is_named_by_user=False)
-        chat.usage = SessionUsage()
         chat.systems.clear()
+    chat.usage = SessionUsage(() if stored is None else stored.usages)
     replace_history(chat, messages)
-    if stored is not None and stored.title:
-        chat.titling.title = stored.title
+    if stored is not None:
+        chat.set(context=stored.settings.context)
+        chat.titling.title = stored.title or chat.titling.title
     content_ids = {each.content_id for each in messages}
     chat.storage.unstored_changes = [
         each for each in chat.storage.unstored_changes if each.content_id in content_ids

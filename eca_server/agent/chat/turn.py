@@ -21,7 +21,7 @@ from eca_protocol.errors import describe_internal_error
 from eca_protocol.messages import ChatProgressContent, ChatTextContent, ChatUsageContent, UsageLimit
 from eca_protocol.server.calls import CallState, Reason
 from eca_protocol.server.texts import closing_text
-from eca_server.agent.chat.breakdown import LastRequest, with_breakdown
+from eca_server.agent.chat.breakdown import LastRequest, next_request, with_breakdown
 from eca_server.agent.chat.draft import Draft
 from eca_server.agent.chat.outlet import Outlet
 from eca_server.agent.chat.pictures import picture_content
@@ -31,7 +31,7 @@ from eca_server.agent.chat.usage import taken, tokens_of
 from eca_server.agent.chat.writer import Writer
 from eca_server.agent.tools.tool import FileChange
 from eca_server.models.events import Usage
-from eca_server.models.history import Message, TextPart, effective_history
+from eca_server.models.history import Message, TextPart
 
 _log = logging.getLogger("eca_server.agent.chat")
 
@@ -339,16 +339,19 @@ class Turn(Writer):
 
     def _context_use(self) -> Mapping[str, int]:
         """Return the use of the model's context, to store it for a later replay."""
-        if self.last_request is None:
-            used = tokens_of(self.usages[-1])
-        else:
-            history = self.outlet.history
-            messages = effective_history(self.messages, history.model_context)
-            request = attrs.evolve(self.last_request.request, messages=messages)
-            used = history.tokens(request, len(self.messages))
+        try:
+            used = self._context_used()
+        except Exception:  # noqa: BLE001 - as in `_write_usage`
+            _log.exception("the context of chat %s cannot be counted", self.outlet.id)
+            return {}
         limit = self.limit or UsageLimit()
         numbers = {"used": used, "context": limit.context, "output": limit.output}
         return {name: number for name, number in numbers.items() if number is not None}
+
+    def _context_used(self) -> int:
+        if self.last_request is None:
+            return tokens_of(self.usages[-1])
+        return next_request(self.last_request, self.outlet.history, self.messages)[1]
 
     def _write_usage(self, running: Sequence[Usage]) -> None:
         """Write the chat's usage, even if the turn was stopped (W-23, W-50)."""
@@ -356,9 +359,16 @@ class Turn(Writer):
         if limit is not None and limit.output is None and not self._draws_a_gauge:
             limit = None
         usage = self.outlet.usage.content(limit, running)
-        if self.last_request is not None and self._draws_a_gauge:
+        if self._draws_a_gauge:
             try:
-                usage = with_breakdown(usage, self.last_request, self.outlet.history, self.messages)
+                usage = self._as_gauge(usage)
             except Exception:  # noqa: BLE001 - the turn is being closed, and ends all the same
                 _log.exception("the context breakdown of chat %s failed", self.outlet.id)
+        self.outlet.usage.last_content = usage
         self.write("system", usage)
+
+    def _as_gauge(self, usage: ChatUsageContent) -> ChatUsageContent:
+        """Return a usage content with the use of the context in place of the sum of the turns."""
+        if self.last_request is None:
+            return attrs.evolve(usage, session_tokens=tokens_of(self.usages[-1]))
+        return with_breakdown(usage, self.last_request, self.outlet.history, self.messages)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from decimal import Decimal
 
 import attrs
 
 from eca_protocol.messages import ChatUsageContent, UsageLimit
+from eca_server.agent.chat.store.rows import TurnUsage
 from eca_server.models.events import Usage
 
 
@@ -30,16 +31,23 @@ def taken(usages: Sequence[Usage]) -> tuple[int, Decimal | None]:
 class SessionUsage:
     """The sum over a chat's turns.
 
+    Args:
+        stored: its turns so far.
+
     Attributes:
         last_cost: US dollars of the last turn; None: unknown.
         cost: US dollars of all turns; None: no turn's cost is known.
+        last_content: the last usage content that was written; None: none.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, stored: Iterable[TurnUsage] = ()) -> None:
         self.tokens = 0
         self.last_tokens = 0
         self.last_cost: Decimal | None = None
         self.cost: Decimal | None = None
+        self.last_content: ChatUsageContent | None = None
+        for turn in stored:
+            self.add_turn(turn.tokens, turn.cost)
 
     def add(self, usages: Sequence[Usage]) -> None:
         """Count a turn's requests."""
@@ -79,6 +87,9 @@ class SessionUsage:
         """
         if "used" not in context:
             return None
+        last = self.last_content
+        if is_gauge and last is not None and last.session_tokens == context["used"]:
+            return last  # with its breakdown, which is not stored
         limit = UsageLimit(context=context.get("context"), output=context.get("output"))
         is_limited = limit.context is not None and (is_gauge or limit.output is not None)
         usage = self.content(limit if is_limited else None)

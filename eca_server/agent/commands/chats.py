@@ -74,8 +74,8 @@ async def resume_chat(turn: Turn, context: CommandContext) -> None:
         stored = await _stored(numbered.get(arguments[0], arguments[0]), context, memory)
         if stored is not None:
             messages = appendable(stored.messages)
-            if not context.chat.history:
-                context.chat.set(context=stored.settings.context)
+            chat = context.chat
+            chat.set(context={} if chat.history else stored.settings.context)
             turn.messages.extend(messages)
             count, show = counted(len(messages), "message"), context.chats.show_after_turn
             added = f"Added {count} to this chat{'' if show else ' (not shown again)'}."

@@ -203,9 +203,9 @@ class Login:
                     return MCPError(
                         f"it requires a login, which is not possible: {error}", kind="start"
                     )
-            host = urlsplit(self._page).hostname
+            host, ours = urlsplit(self._page).hostname, self._client
             message = f"it requires a login at {host}"
-            if self._client.client_secret is not None and self._secret_to != host:
+            if ours.client_id and ours.client_secret and self._secret_to != host:
                 message += f", and then sends your `clientSecret` to {self._secret_to}"
             return MCPError(message, kind="login", url=self._page)
 

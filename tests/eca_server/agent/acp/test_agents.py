@@ -138,6 +138,7 @@ async def test_plans_usage_title_and_modes(tmp_path):
         assert await ours.title() == "Robots"
         last = of_type(await turn(ours, "usage 150 0.75"), "usage")[-1]
         assert (last["lastMessageCost"], last["sessionCost"]) == ("0.25", "0.75")
+        assert last["sessionTokens"] == 150  # of its context, not the sum of the turns (W-27)
         assert [c["variants"] for c in announced(ours) if "variants" in c][-1] == ["ask", "plan"]
         for script in ("say x", "say x", "mode ask"):
             await turn(ours, script, variant="plan")

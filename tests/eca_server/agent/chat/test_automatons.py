@@ -52,6 +52,9 @@ class Recorder:
     def take_unshown(self) -> list[str]:
         return []
 
+    def writes(self, *_: Any) -> bool:
+        return False
+
     def notify(self, method: str, params: Any, *, newest: bool = False) -> None:
         assert params.chat_id == "c"
         if method == "chat/statusChanged":

@@ -96,12 +96,15 @@ async def test_a_chat_that_is_shown_again_shows_its_last_usage(tmp_path, start):
         await ours.turn("usage 300 20", model=SCRIPT)
         await ours.turn("usage 40000 2500", model=SCRIPT)
         last = ours.contents(kind="usage")[-1]
+        await ours.ask("chat/open", {"chatId": "c"})
+        assert ours.contents(kind="usage")[-1] == last  # with what is not stored, too
     async with start(data=tmp_path) as ours:
         shown: list[list[Content]] = []
         for chat, act in (
             ("c", partial(ours.ask, "chat/open", {"chatId": "c"})),
             ("c", partial(ours.ask, "chat/open", {"chatId": "c"})),
             ("d", partial(ours.turn, "/resume 1", "d")),
+            ("d", partial(ours.turn, "/resume 1", "d")),  # now it has more than that chat had
         ):
             begun = len(ours.received)
             await act()
@@ -117,6 +120,7 @@ async def test_a_chat_that_is_shown_again_shows_its_last_usage(tmp_path, start):
     assert expected["sessionTokens"] == (42_500 if start is current else 42_820)
     if start is current:
         costs = {"sessionCost", "messageCost", "lastMessageCost"}
+        assert usages[3] == []
         assert usages[2] == [{name: expected[name] for name in expected.keys() - costs}]
 
 

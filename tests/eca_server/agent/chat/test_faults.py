@@ -7,7 +7,7 @@ import trio.testing
 
 from eca_protocol.server.texts import Role
 from eca_protocol.testing.provider import Provider, burst, provider_in_thread, reply
-from eca_server.agent.chat import breakdown
+from eca_server.agent.chat import breakdown, turn
 from eca_server.agent.chat.store.rows import ChatRecord
 from eca_server.agent.chat.store.store import Store
 from eca_server.client.session import Session
@@ -97,12 +97,15 @@ async def test_what_fails_at_its_end_ends_a_turn_too(lost, tmp_path, monkeypatch
         await assert_goes_on(ours)
 
 
-async def test_a_context_that_cannot_be_announced_delays_no_end(monkeypatch, caplog):
-    monkeypatch.setattr(breakdown, "breakdown", lambda *_: 1 / 0)
+@pytest.mark.parametrize("place", [(breakdown, "breakdown"), (turn, "next_request")])
+async def test_a_context_that_cannot_be_announced_or_stored_delays_no_end(
+    monkeypatch, caplog, place
+):
+    monkeypatch.setattr(*place, lambda *_: 1 / 0)
     async with current() as ours:
         *_, usage, end = await ours.turn("say a", model=SCRIPT)
         assert (usage["type"], end["state"]) == ("usage", "finished")
-        assert "contextBreakdown" not in usage
+        assert ("contextBreakdown" in usage) is (place[0] is turn)
         assert [each.levelname for each in caplog.records] == ["ERROR"]
         await assert_goes_on(ours)
 

@@ -177,6 +177,21 @@ async def test_a_chat_that_is_opened_again_shows_what_another_server_added(tmp_p
         assert "two" in ours.model_context()
 
 
+@pytest.mark.parametrize("start", [current, editor])
+async def test_a_chat_that_is_opened_again_shows_the_usage_of_another_servers_turn(tmp_path, start):
+    async with start(data=tmp_path) as ours, current(data=tmp_path) as theirs:
+        await ours.turn("usage 300 20", model=SCRIPT)
+        await theirs.ask("chat/open", {"chatId": "c"})
+        await theirs.turn("usage 40000 2500", model=SCRIPT)
+        await ours.ask("chat/open", {"chatId": "c"})
+        await ours.ask("chat/update", {"chatId": "c", "title": "ours"})  # stores the settings
+        used = 42_500 if start is current else 42_820
+        assert ours.contents(kind="usage")[-1]["sessionTokens"] == used
+    async with start(data=tmp_path) as ours:
+        await ours.ask("chat/open", {"chatId": "c"})
+        assert ours.contents(kind="usage")[-1]["sessionTokens"] == used
+
+
 async def test_what_came_while_an_opened_chat_was_read_again_stays(tmp_path, monkeypatch):
     async with current(data=tmp_path) as ours, current(data=tmp_path) as theirs:
         await send_prompt(ours, "one", model=ECHO)

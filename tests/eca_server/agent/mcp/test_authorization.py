@@ -371,7 +371,8 @@ async def test_the_user_reads_which_other_host_gets_a_configured_secret(
     url = guarded.documents[OAUTH]["token_endpoint"].replace("127.0.0.1", token_host)
     guarded.change(OAUTH, token_endpoint=url)
     ours = OAuthClient(client_id="my id", client_secret=Secret("client/secret"))
-    for client, is_shown in ((ours, token_host != "127.0.0.1"), (OAuthClient(), False)):
+    unused = OAuthClient(client_secret=Secret("client/secret"))  # of no `clientId`
+    for client, is_shown in ((ours, token_host != "127.0.0.1"), (unused, False)):
         guarded.renew_login(nursery, client=client)
         message = (await guarded.error()).message
         assert message.startswith("it requires a login at 127.0.0.1")
