@@ -19,7 +19,6 @@ import anyio.abc
 import anyio.lowlevel
 import anyio.to_thread
 import httpcore
-import httpx
 import pytest
 import trustme
 from anyio.streams.tls import TLSStream
@@ -27,6 +26,7 @@ from cryptography.hazmat.primitives import serialization
 
 from eca_protocol.errors import HTTPError
 from eca_protocol.http import Deadlines, HTTPClient
+from eca_protocol.http_transport import ConnectionPool
 from eca_protocol.proxies import PROXY_LOGIN
 from eca_protocol.tls import ClientCertificate, make_context
 from tests.eca_protocol.http_peers import (
@@ -161,8 +161,8 @@ async def test_a_tunnel_whose_tls_fails_leaves_no_connection(monkeypatch):
         monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{way.port}")
         assert (await failure(f"https://{NAME}/", client))[0] == "connect"
         (transport,) = client._transports.values()
-        assert isinstance(transport, httpx.AsyncHTTPTransport)
-        assert transport._pool.connections == []
+        assert isinstance(transport, ConnectionPool)
+        assert transport.connections == []
 
 
 class ProtocolError(Exception):
@@ -352,8 +352,8 @@ async def test_an_unasked_response_never_answers_the_next_request(authority, sec
             for _ in range(3):
                 await expect_answer()
             (transport,) = client._transports.values()
-            assert isinstance(transport, httpx.AsyncHTTPTransport)
-            assert transport._pool.connections[-1].is_closed()
+            assert isinstance(transport, ConnectionPool)
+            assert transport.connections == []
         served = 0
         await expect_answer()
         async with anyio.create_task_group() as tasks:

@@ -1,0 +1,144 @@
+"""The connections of the HTTP client: which are used again, which are closed, and their options."""
+
+import socket
+import sys
+
+import anyio
+import anyio.abc
+import anyio.lowlevel
+import pytest
+
+from eca_protocol import http_transport, platforms
+from eca_protocol.http import HTTPClient
+from eca_protocol.http_network import (
+    PROBED_AFTER,
+    PROBED_EVERY,
+    PROBES,
+    UNACKNOWLEDGED,
+    socket_options,
+)
+from eca_protocol.http_transport import MAX_IDLE, ConnectionPool
+from tests.eca_protocol.http_peers import body_from, listening, read_head, server
+
+
+@pytest.mark.anyio
+async def test_a_body_that_was_read_leaves_its_connection_to_the_next_even_if_cancelled():
+    async with server() as traffic, HTTPClient() as client:
+        for _ in range(3):
+            with anyio.CancelScope() as scope:
+                url = f"http://127.0.0.1:{traffic.port}/"
+                async with client.stream("GET", url) as response:
+                    assert await response.read() == b"hello"
+                    scope.cancel()
+        assert traffic.connections == 1
+
+
+@pytest.mark.anyio
+async def test_many_requests_at_once_leave_few_idle_connections():
+    async with server() as traffic, HTTPClient() as client:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3 * MAX_IDLE):
+                tasks.start_soon(body_from, client, traffic)
+        assert traffic.connections > MAX_IDLE
+        (transport,) = client._transports.values()
+        assert isinstance(transport, ConnectionPool)
+        assert len(transport.connections) == MAX_IDLE
+
+
+@pytest.mark.anyio
+async def test_a_connection_that_was_idle_for_too_long_is_closed(monkeypatch):
+    async with server() as traffic, HTTPClient() as client:
+        for seconds, connections in ((30, 1), (-1, 1), (30, 2)):
+            monkeypatch.setattr(http_transport, "IDLE_SECONDS", seconds)
+            assert await body_from(client, traffic) == b"hello"
+            assert traffic.connections == connections
+
+
+@pytest.mark.anyio
+async def test_a_connection_that_the_server_has_closed_is_found_before_it_is_used():
+    closed = anyio.Event()
+
+    async def answer_once(stream: anyio.abc.ByteStream) -> None:
+        await read_head(stream)
+        await stream.send(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello")
+        await stream.aclose()
+        closed.set()
+
+    async with listening(answer_once) as traffic, HTTPClient() as client:
+        for _ in range(3):
+            url = f"http://127.0.0.1:{traffic.port}/"
+            async with client.stream("POST", url, resend=False) as response:
+                assert await response.read() == b"hello"
+            await closed.wait()
+            closed = anyio.Event()
+        assert traffic.connections == 3
+
+
+@pytest.mark.anyio
+async def test_requests_at_the_same_time_share_no_connection():
+    async with server() as traffic, HTTPClient() as client:
+        assert await body_from(client, traffic) == b"hello"
+        url = f"http://127.0.0.1:{traffic.port}/"
+        async with client.stream("GET", url) as first, client.stream("GET", url) as second:
+            assert traffic.connections == 2
+            assert await first.read() == await second.read() == b"hello"
+
+
+@pytest.mark.anyio
+async def test_a_cancelled_request_leaves_no_connection_wherever_it_is():
+    async def answer(stream: anyio.abc.ByteStream) -> None:
+        while True:
+            await read_head(stream)
+            for piece in (b"HTTP/1.1 200 OK\r\n", b"content-length: 5\r\n\r\n", b"hel", b"lo"):
+                await stream.send(piece)
+                await anyio.lowlevel.checkpoint()
+
+    async with listening(answer) as traffic, HTTPClient() as client:
+        await body_from(client, traffic)
+        (pool,) = client._transports.values()
+        assert isinstance(pool, ConnectionPool)
+        await pool.aclose()
+        for ticks in range(40):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(body_from, client, traffic)
+                for _ in range(ticks):
+                    await anyio.lowlevel.checkpoint()
+                tasks.cancel_scope.cancel()
+            assert pool.connections == []  # since the pool is closed
+
+
+@pytest.mark.anyio
+async def test_no_connection_is_used_again_once_the_machine_has_slept(monkeypatch):
+    asleep, uptime = 0.0, platforms.uptime
+    monkeypatch.setattr(platforms, "uptime", lambda: uptime() + asleep)
+    async with server() as traffic, HTTPClient() as client:
+        for slept in (0.0, 0.0, 3_600.0, 0.0):
+            asleep += slept
+            assert await body_from(client, traffic) == b"hello"
+        assert traffic.connections == 2
+        (transport,) = client._transports.values()
+        assert isinstance(transport, ConnectionPool)
+        assert len(transport.connections) == 1
+
+
+@pytest.mark.anyio
+async def test_a_dead_peer_is_noticed_by_the_system():
+    async with server() as traffic, HTTPClient() as client:
+        assert await body_from(client, traffic) == b"hello"
+        (pool,) = client._transports.values()
+        assert isinstance(pool, ConnectionPool)
+        raw = pool.connections[0]._socket
+        assert raw.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        if sys.platform == "linux":
+            unacknowledged = raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+            assert unacknowledged == UNACKNOWLEDGED * 1000
+    last_probe = PROBED_AFTER + (PROBES - 1) * PROBED_EVERY
+    assert last_probe < UNACKNOWLEDGED <= last_probe + PROBED_EVERY
+
+
+def test_an_option_that_the_system_does_not_have_is_left_out(monkeypatch):
+    monkeypatch.setattr(socket, "TCP_KEEPINTVL", 9_999, raising=False)
+    monkeypatch.delattr(socket, "TCP_KEEPCNT", raising=False)
+    options = socket_options()
+    assert options[0] == (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    assert not [each for each in options if each[2] in {PROBED_EVERY, PROBES}]
