@@ -58,7 +58,7 @@ class HTTPRequest:
     address: str | None
     resend: bool
 
-    def framed_headers(self, host: str | None, added: Mapping[str, str]) -> dict[str, str]:
+    def framed_headers(self, host: str, added: Mapping[str, str]) -> dict[str, str]:
         """Return the headers, `Host` and added ones first, with the length of the body.
 
         Raises:
@@ -67,9 +67,7 @@ class HTTPRequest:
         headers, size = self.headers, str(len(self.content))
         if headers.get("content-length", size) != size or "transfer-encoding" in headers:
             raise HTTPError("config", "not a valid request: its headers name a different framing")
-        framed = {"host": headers["host"]} if "host" in headers else {}
-        if host is not None and not framed:
-            framed["Host"] = host
+        framed = {"host": headers["host"]} if "host" in headers else {"Host": host}
         framed |= {name: added[name] for name in added if name.lower() not in headers}
         has_length = "content-length" in headers
         if not self.content and self.method in _WITH_BODY and not has_length:

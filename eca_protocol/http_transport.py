@@ -101,7 +101,7 @@ class _Target:
     url: httpx.URL
     text: str
     server: _Server
-    netloc: str | None
+    netloc: str
     path: str
     login: str | None
 
@@ -111,14 +111,22 @@ def _target(text: str) -> _Target:
     """Parse a URL; cached, since it takes longer than the rest of a short request."""
     try:
         url = httpx.URL(text)
-        is_secure, netloc = url.scheme == "https", url.netloc.decode() if url.host else None
+        fault = "" if url.host else "has no host."
+        if url.scheme not in {"http", "https"}:
+            fault = f"has an unsupported protocol '{url.scheme}://'."
+        if not url.scheme:
+            fault = "is missing an 'http://' or 'https://' protocol."
+        if fault:
+            raise HTTPError("config", f"not a valid URL: Request URL {fault}")
+        is_secure = url.scheme == "https"
         port = url.port or (443 if is_secure else 80)
         server = _Server(is_secure, url.raw_host.decode("ascii"), port)
         login = f"{url.username}:{url.password}".encode() if url.userinfo else b""
     except (httpx.InvalidURL, UnicodeError) as error:  # UnicodeError: an invalid host name
         raise HTTPError("config", f"not a valid URL: {error}") from error
     basic = f"Basic {base64.b64encode(login).decode()}" if login else None
-    return _Target(url, str(url), server, netloc, url.raw_path.decode("ascii"), basic)
+    path = url.raw_path.decode("ascii")
+    return _Target(url, str(url), server, url.netloc.decode("ascii"), path, basic)
 
 
 def _headers(
@@ -155,8 +163,6 @@ class ConnectionPool:
             HTTPError: there is no response.
         """
         target, limits = _target(request.url), request.deadlines
-        if target.url.scheme not in {"http", "https"} or target.netloc is None:
-            raise HTTPError("config", "not a valid URL: expected http:// or https:// and a host")
         if self._proxy is None or target.server.is_secure:
             headers, path = _headers(request, target), target.path
         else:
