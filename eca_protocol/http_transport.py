@@ -82,7 +82,7 @@ def make_transport(config: ConnectionConfig) -> Transport:
             httpx.AsyncHTTPTransport(verify=verify, limits=limits, proxy=proxy, trust_env=False),
             _address(proxy.url.host, proxy.url.port or 1080),
         )
-    except (ImportError, ValueError, httpx.InvalidURL) as error:
+    except (ImportError, ValueError, HTTPError, httpx.InvalidURL) as error:
         raise HTTPError("config", explain_proxy_error(error)) from error
 
 
