@@ -9,6 +9,7 @@ import anyio.lowlevel
 import pytest
 
 from eca_protocol import http_transport, platforms
+from eca_protocol.errors import HTTPError
 from eca_protocol.http import HTTPClient
 from eca_protocol.http_network import (
     PROBED_AFTER,
@@ -142,3 +143,68 @@ def test_an_option_that_the_system_does_not_have_is_left_out(monkeypatch):
     options = socket_options()
     assert options[0] == (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     assert not [each for each in options if each[2] in {PROBED_EVERY, PROBES}]
+
+
+OK = b"HTTP/1.1 200 OK\r\n"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("method", "answer", "body", "is_reused"),
+    [
+        ("HEAD", OK + b"content-length: 9\r\n\r\n", b"", True),
+        ("GET", b"HTTP/1.1 204 Empty\r\n\r\n", b"", True),
+        ("GET", b"HTTP/1.1 304 Same\r\ncontent-length: 9\r\n\r\n", b"", True),
+        ("GET", OK + b"content-length: 0\r\n\r\n", b"", True),
+        ("GET", OK + b"content-length: 2\r\n\r\nok", b"ok", True),
+        (
+            "GET",
+            OK + b"transfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nx: 1\r\n\r\n",
+            b"ok",
+            True,
+        ),
+        ("GET", b"HTTP/1.1 103 Hints\r\n\r\n" + OK + b"content-length: 2\r\n\r\nok", b"ok", True),
+        ("GET", OK + b"content-length: 2\r\nconnection: close\r\n\r\nok", b"ok", False),
+        ("GET", b"HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nok", b"ok", False),
+        ("GET", OK + b"content-length: 2\r\n\r\nokHTTP/1.1 200 OK\r\n", b"ok", False),
+        ("GET", OK + b"\r\nok", b"ok", False),
+    ],
+)
+async def test_the_framing_of_a_response_decides_whether_its_connection_is_used_again(
+    method, answer, body, is_reused
+):
+    async def serve(stream: anyio.abc.ByteStream) -> None:
+        while True:
+            await read_head(stream)
+            await stream.send(answer)
+            if not is_reused:
+                return
+
+    async with listening(serve) as traffic, HTTPClient() as client:
+        for _ in range(2):
+            url = f"http://127.0.0.1:{traffic.port}/"
+            async with client.stream(method, url) as response:
+                assert await response.read() == body
+        assert traffic.connections == (1 if is_reused else 2)
+
+
+@pytest.mark.anyio
+async def test_headers_of_any_bytes_are_read_and_repeated_ones_are_joined():
+    async def serve(stream: anyio.abc.ByteStream) -> None:
+        await read_head(stream)
+        head = OK + b"A: 1\r\na: 2\r\nB: \xc3\xa9\r\nC: \xe9\r\ncontent-length: 0\r\n\r\n"
+        for byte in head:
+            await stream.send(bytes([byte]))
+        await read_head(stream)
+        await stream.send(OK + b"x: " + bytes(200_000))
+
+    async with listening(serve) as traffic, HTTPClient() as client:
+        url = f"http://127.0.0.1:{traffic.port}/"
+        async with client.stream("GET", url) as response:
+            assert await response.read() == b""
+            assert (response.headers["a"], response.headers["b"]) == ("1, 2", "\u00e9")
+            assert response.headers["c"] == "\u00e9"
+        with pytest.raises(HTTPError, match="not an HTTP response") as caught:
+            async with client.stream("GET", url):
+                pass
+        assert caught.value.kind == "protocol"
