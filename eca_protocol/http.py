@@ -18,7 +18,7 @@ The first request imports the modules that use httpx and h11, in a worker thread
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Self
 
@@ -67,7 +67,7 @@ class HTTPResponse:
         self.headers: Mapping[str, str] = exchange.headers
         self.url: str = url
         self.idle = idle
-        self._read = exchange.read
+        self._read: Callable[[float], Awaitable[bytes]] = exchange.read
 
     def chunks(self) -> AsyncIterator[bytes]:
         """Return an iterator over the decompressed body; call it once.
@@ -109,7 +109,6 @@ class HTTPResponse:
 class _Chunks:
     def __init__(self, response: HTTPResponse) -> None:
         self._response = response
-        self._read = response._read
         self._decompressor = decompressor_for(response.headers.get("content-encoding", "identity"))
         self._looked = time.perf_counter()
 
@@ -124,7 +123,7 @@ class _Chunks:
         decompressor = self._decompressor
         if decompressor is not None and decompressor.has_more:
             return decompressor.decompress()
-        chunk = await self._read(self._response.idle)
+        chunk = await self._response._read(self._response.idle)
         if not chunk:
             if decompressor is not None and decompressor.is_cut:
                 raise HTTPError("broken", CUT)
@@ -231,9 +230,11 @@ class HTTPClient:
         )
         with proxy_errors_explained(proxy):
             exchange = await transport.exchange(request)
+        response = HTTPResponse(exchange, exchange.url, idle=deadlines.idle)
         try:
-            yield HTTPResponse(exchange, exchange.url, idle=deadlines.idle)
+            yield response
         finally:
+            response._read = _refuse_to_read  # the connection may serve the next request
             await exchange.release()
 
     async def _transport_for(
@@ -274,6 +275,10 @@ class HTTPClient:
             return proxy_for(url, self._environment)
         except ValueError as error:
             raise HTTPError("config", f"not a valid URL: {error}") from error
+
+
+async def _refuse_to_read(_: float) -> bytes:
+    raise HTTPError("broken", "the response was closed")
 
 
 def make_transport(config: ConnectionConfig) -> Transport:

@@ -86,6 +86,20 @@ async def test_requests_at_the_same_time_share_no_connection():
 
 
 @pytest.mark.anyio
+async def test_a_response_that_was_left_does_not_read_the_next_one():
+    async with server() as traffic, HTTPClient() as client:
+        url = f"http://127.0.0.1:{traffic.port}/"
+        async with client.stream("GET", url) as first:
+            chunks = first.chunks()
+            assert await first.read() == b"hello"
+        async with client.stream("GET", url) as second:
+            with pytest.raises(HTTPError, match="the response was closed"):
+                await anext(chunks)
+            assert await second.read() == b"hello"
+        assert traffic.connections == 1
+
+
+@pytest.mark.anyio
 async def test_a_cancelled_request_leaves_no_connection_wherever_it_is():
     async def answer(stream: anyio.abc.ByteStream) -> None:
         while True:
