@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import attrs
 
@@ -203,6 +203,10 @@ class Reply:
 Event: TypeAlias = RequestReceived | NotificationReceived | RequestCancelled | CallAnswered | Reply
 
 
+MAX_RUNNING: Final = 65_536
+"""The default limit of the other side's unanswered requests."""
+
+
 class Endpoint:
     """The requests of one side of a connection, in both directions.
 
@@ -225,7 +229,7 @@ class Endpoint:
         *,
         dialect: Dialect = LSP_DIALECT,
         gate: Gate | None = None,
-        max_running: int = 65_536,
+        max_running: int = MAX_RUNNING,
     ) -> None:
         self.side: Side = side
         self.table = table

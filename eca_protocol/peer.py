@@ -21,6 +21,7 @@ import attrs
 from eca_protocol.calls import PendingCall
 from eca_protocol.endpoint import (
     LSP_DIALECT,
+    MAX_RUNNING,
     CallAnswered,
     Dialect,
     Endpoint,
@@ -77,6 +78,7 @@ class Peer:
         dialect: the protocol's rules for cancellation and invalid messages.
         gate: the protocol's lifecycle.
         before_reading: awaited before each read; while it waits, so does the other side.
+        max_running: the limit of the other side's unanswered requests; one more is refused.
 
     Attributes:
         transport: the messages in both directions.
@@ -100,6 +102,7 @@ class Peer:
         dialect: Dialect = LSP_DIALECT,
         gate: Gate | None = None,
         before_reading: Callable[[], Awaitable[None]] | None = None,
+        max_running: int = MAX_RUNNING,
     ) -> None:
         if isinstance(handlers, dict):  # to iterate over a lazy mapping may load its handlers
             check_names(handlers, table, side)
@@ -107,7 +110,7 @@ class Peer:
         self.end: End | None = None
         self.first_unreadable: RemoteProtocolError | None = None
         self.pending_calls: dict[Id, PendingCall[Any]] = {}
-        self._endpoint = Endpoint(side, table, dialect=dialect, gate=gate)
+        self._endpoint = Endpoint(side, table, dialect=dialect, gate=gate, max_running=max_running)
         self._runner = HandlerRunner(handlers, self._endpoint, transport, codec, self._release)
         self._before_reading = before_reading
         self._reading = anyio.CancelScope()

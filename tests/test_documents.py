@@ -215,11 +215,17 @@ def test_every_key_of_the_configuration_reference_has_a_meaning_and_an_example(p
     assert not missing, f"give each an example in a guide or in {EXAMPLES}"
 
 
+def own_files(root: Path) -> Iterator[Path]:
+    """Yield the files below a directory, without entering those of other packages."""
+    for directory, names, files in os.walk(root):
+        names[:] = [name for name in names if name not in {"node_modules", "__pycache__"}]
+        yield from (Path(directory, name) for name in files)
+
+
 def test_the_map_of_the_code_names_files_and_constants_that_exist() -> None:
     text = (REPOSITORY / "CONTRIBUTING.md").read_text("utf-8")
     roots = ("eca_protocol", "eca_server", "tests", "docs", "fuzz", ".ci", ".github")
-    paths = [path for root in roots for path in (REPOSITORY / root).rglob("*")]
-    files = [path for path in paths if path.is_file() and "node_modules" not in path.parts]
+    files = [path for root in roots for path in own_files(REPOSITORY / root)]
     ends = {
         "/".join(parts[first:last]) + "/" * (last < len(parts))
         for parts in (path.relative_to(REPOSITORY).parts for path in files)
@@ -296,3 +302,10 @@ def test_every_link_to_a_file_or_heading_leads_somewhere(path):
 
 def test_the_readme_is_short():
     assert len(README.read_text("utf-8").split()) <= 900
+
+
+def test_each_module_that_contributing_names_by_its_path_exists() -> None:
+    text = (REPOSITORY / "CONTRIBUTING.md").read_text("utf-8")
+    paths = set(re.findall(r"(?:tests|docs|eca_protocol|eca_server|\.ci)/[\w/]+\.py\b", text))
+    assert paths
+    assert [path for path in sorted(paths) if not (REPOSITORY / path).is_file()] == []

@@ -145,7 +145,13 @@ class Chat:
     async def history(
         self, *, limit: int | None = None, before: str | None = None, after: str | None = None
     ) -> m.ChatHistoryResponse:
-        """Return a page of the chat's contents; `before` and `after` are cursors of an answer."""
+        """Return a page of the chat's contents: by default all, else the last ones.
+
+        Args:
+            limit: the largest number of messages, each of which may have several contents.
+            before: a cursor of an earlier answer's `meta`: the page ends there.
+            after: a cursor of an earlier answer's `meta`: the page begins there.
+        """
         params = m.ChatHistoryParams(chat_id=self.id, limit=limit, before=before, after=after)
         return await self.client.request(methods.CHAT_HISTORY, params)
 

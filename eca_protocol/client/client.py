@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Self, TypeVar
 
@@ -19,7 +20,6 @@ from eca_protocol.errors import (
     ConnectionClosed,
     DeadlineExceeded,
     ECAError,
-    LocalProtocolError,
     RPCError,
 )
 from eca_protocol.jsonrpc import ErrorCode
@@ -293,12 +293,9 @@ class Client(Session):
     async def _shut_down(self) -> None:
         if self.closed:
             return
-        try:
+        # It was shut down already or never initialized, or something of it did not end in time.
+        with contextlib.suppress(ECAError):
             await self.request(methods.SHUTDOWN, None, deadline=5.0)
-        except LocalProtocolError:
-            pass  # the server was shut down already, or never initialized
-        except ECAError:
-            return
         if not self.closed:
             self.notify(methods.EXIT, None)
         self._peer.close("the client has left")

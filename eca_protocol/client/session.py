@@ -48,6 +48,10 @@ AWAITED_INBOX = 64 * 2**20
 """The limit while a task waits for a content, an event or an answer behind the unread ones."""
 
 
+MAX_RUNNING: Final = 4096
+"""The limit of the server's unanswered requests; each takes 9 KB, and one more is refused."""
+
+
 class Session:
     """The base of a client: its requests and notifications.
 
@@ -79,6 +83,7 @@ class Session:
             codec=codec_for(options.revision or ANNOUNCED),
             handlers=handlers,
             before_reading=self._wait_for_space,
+            max_running=MAX_RUNNING,
         )
         self._gate = LifecycleGate()
         self._inboxes: weakref.WeakSet[Inbox] = weakref.WeakSet()  # of latest turns
@@ -87,6 +92,7 @@ class Session:
             tuple[ClientNotification[Any], Any]
         ] = []  # until the edition is known
         self._configured = anyio.Event()
+        self._announced_by: float  # the time at which the server counts as one of October
         self._space_freed = anyio.Event()
         self._forced_reads = 0
         self._thread: int
@@ -99,6 +105,7 @@ class Session:
         loop = getattr(token, "native_token", token)
         self._run_soon = getattr(loop, "run_sync_soon", None) or loop.call_soon_threadsafe
         self._now = getattr(loop, "time", anyio.current_time)
+        self._announced_by = self._now() + CONFIGURED
         await self._peer.__aenter__()
         return self
 
@@ -141,6 +148,7 @@ class Session:
             self._gate.record_answer("initialize", success=False)
             raise
         self._gate.record_answer("initialize", success=True)
+        self._announced_by = self._now() + CONFIGURED
         if not self._revision_is_known:
             self._peer.codec = codec_for(self.revision)
         return result
@@ -191,7 +199,8 @@ class Session:
         """Wait until the server's edition is known, if a request depends on it (W-16).
 
         A request depends on it if it exists only in CURRENT, or if it is a prompt behind such a
-        notification. Return the seconds of the request's `deadline` that are left.
+        notification. A server that has not shown it `CONFIGURED` seconds after its start is taken
+        for an older one. Return the seconds of the request's `deadline` that are left.
 
         Raises:
             DeadlineExceeded: the edition is unknown after `deadline` seconds.
@@ -204,13 +213,16 @@ class Session:
         )
         if not depends or self._revision_is_known:
             return deadline
-        limit = CONFIGURED if deadline is None else min(CONFIGURED, deadline)
         started = anyio.current_time()
+        limit = max(0.0, self._announced_by - started)
+        if deadline is not None and deadline < limit:
+            limit = deadline
         with anyio.move_on_after(limit) as scope, self.keep_reading():
             await self._configured.wait()
         if scope.cancelled_caught:
             if limit == deadline:
-                raise DeadlineExceeded("the server's first config/updated", limit)
+                what = f"the server's first config/updated, on whose edition {method.name} depends"
+                raise DeadlineExceeded(f"{what} (option revision: do not wait)", limit)
             self._held_notifications.clear()  # an older server does not know them
         if deadline is None:
             return None

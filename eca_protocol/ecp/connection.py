@@ -33,6 +33,8 @@ class AgentLimits:
 class AgentConnection(ABC):
     """A conversation with one agent; every request raises `AgentError` when it fails.
 
+    `deadline` is the limit of a request, in seconds until its answer is complete.
+
     Attributes:
         warnings: unusual but allowed behaviour of the agent, in order.
     """

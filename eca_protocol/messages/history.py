@@ -188,7 +188,7 @@ class ChatSelection:
 
 @attrs.frozen(kw_only=True)
 class ChatHistoryMeta:
-    """The size of a page of contents, and the cursors to the contents around it."""
+    """The numbers of messages of a chat and of a page, and the cursors to the pages around it."""
 
     total: int
     returned: int

@@ -237,10 +237,17 @@ class Agent:
             self._sessions.pop(session.id, None)
             session.closed.set()
 
+    async def _announce_commands(self, session: Session) -> None:
+        try:
+            await session.announce_commands()
+        except ECAError as error:
+            if not (session.closing.is_set() or self._peer.closed):
+                sys.stderr.write(f"eca-server acp: {error}\n")
+
     async def _new(self, params: acp.NewSessionRequest) -> acp.NewSessionResponse:
         session = self._register(str(uuid.uuid4()), params)
         await self._open(session, params)
-        self._nursery.start_soon(_quietly, session.announce_commands)
+        self._nursery.start_soon(self._announce_commands, session)
         return acp.NewSessionResponse(
             session_id=session.id, modes=session.modes(), config_options=session.options()
         )
@@ -266,7 +273,7 @@ class Agent:
                 text = "the session was closed before it was open"
                 raise RPCError(ErrorCode.REQUEST_CANCELLED, text) from error
             raise failure(error) from error
-        self._nursery.start_soon(_quietly, session.announce_commands)
+        self._nursery.start_soon(self._announce_commands, session)
         return acp.SessionState(modes=session.modes(), config_options=session.options())
 
     def _load(self, params: acp.LoadSessionRequest) -> Awaitable[acp.SessionState]:
@@ -397,13 +404,6 @@ async def _reporting(
             raise RPCError(
                 ErrorCode.INTERNAL_ERROR, f"the ECA server did not start: {error}"
             ) from error
-        sys.stderr.write(f"eca-server acp: {error}\n")
-
-
-async def _quietly(act: Callable[[], Awaitable[None]]) -> None:
-    try:
-        await act()
-    except ECAError as error:
         sys.stderr.write(f"eca-server acp: {error}\n")
 
 

@@ -77,14 +77,39 @@ def call_rows(
             yield f"{' ' * indent}{row}", ""
     if isinstance(call.details, m.FileChangeDetails):
         yield from change_rows(call.details, width=width)
+    if may_be_remembered(call):
+        advice = f"answer a to allow in this session: {_remembered(call)}"
+        yield from ((f"  {row}", "") for row in rows(advice, columns - 2))
+
+
+def may_be_remembered(call: m.ChatToolCallRunContent) -> bool:
+    """Return whether an approval for the session has an effect: each part of a command has a key.
+
+    A server that describes no parts is asked about each command.
+    """
+    if isinstance(call.details, m.ShellCommandDetails):
+        return all(part.approval_key is not None for part in call.details.commands)
+    return call.name.removeprefix(PREFIX) != ShellCommand.name
+
+
+def _remembered(call: m.ChatToolCallRunContent) -> str:
+    """Return what an approval for the session allows, on one line."""
+    if isinstance(call.details, m.ShellCommandDetails):
+        keys = (part.approval_key for part in call.details.commands if part.approval_key)
+        return ", ".join(f"`{_name(key)}`" for key in dict.fromkeys(keys))
+    origin = f" of the MCP server {_name(call.server)}" if call.origin == "mcp" else ""
+    return f"calls of `{_name(call.name.removeprefix(PREFIX))}`{origin}"
 
 
 def change_rows(change: m.FileChangeDetails, *, width: int) -> Iterator[tuple[str, str]]:
     """Yield the diff of a file's change in rows for a terminal, each with its style."""
     columns = max(width - 1, _NARROWEST)
-    yield from (
-        (f"  {row}", "") for row in rows(f"changes {printable_line(change.path)}:", columns - 2)
-    )
+    text = f"changes {printable_line(change.path)}:"
+    if not change.diff:
+        text += " nothing, the content is the same"
+    yield from ((f"  {row}", "") for row in rows(text, columns - 2))
+    if not change.diff:
+        return
     for line in cut_middle(change.diff, _DIFF).removesuffix("\n").split("\n"):
         style = _STYLES.get(line[:1], "")
         for row in rows(printable_lines(line), columns - 4):

@@ -314,6 +314,7 @@ def _add_acp(commands: _Commands) -> None:
 
 def _add_chat(commands: _Commands) -> None:
     chat = add_command(commands, "chat", _CHAT)
+    chat.surplus_hint = ": put the whole message in quotes"
     chat.add_argument("message", nargs="?", help="one prompt (default: hold a conversation)")
     option(chat, "--model PROVIDER/MODEL", "the model (default: the configured one)")
     option(chat, "--approve", "approve every tool call that needs approval")

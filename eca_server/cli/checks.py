@@ -5,8 +5,12 @@ Warnings are about parts that are ignored or do not work; the rest works without
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import trio
 
+from eca_server.agent.chat.store.inspection import problem_of
+from eca_server.agent.chat.store.place import store_path
 from eca_server.agent.commands.doctor import describe_servers
 from eca_server.agent.commands.setup_warnings import setup_warnings
 from eca_server.connection.local import LocalPair
@@ -29,14 +33,20 @@ def errors_of(local: LocalPair, *, with_default: bool = True) -> list[str]:
     return list(errors)
 
 
-async def warnings_of(local: LocalPair) -> list[str]:
-    """Return the warnings of a connection: ignored settings, and MCP servers that failed."""
+async def warnings_of(local: LocalPair, environ: Mapping[str, str]) -> list[str]:
+    """Return the warnings: ignored settings, failed MCP servers, an unusable file of chats."""
     settings, servers = local.connection.settings, local.connection.parts.get().servers()
     ignored = await trio.to_thread.run_sync(setup_warnings, settings.config)
     warnings = (*(each for each in settings.loaded.problems if each.level == "warning"), *ignored)
     manager = None if servers is None else servers.manager
     failed = await describe_servers(manager, only_failed=True)
-    return [*map(str, warnings), *(f"configuration: mcpServers: {each}" for each in failed)]
+    file = store_path(environ)
+    why = await trio.to_thread.run_sync(problem_of, file)
+    return [
+        *map(str, warnings),
+        *(f"configuration: mcpServers: {each}" for each in failed),
+        *([] if why is None else [f"{file}: {why}"]),
+    ]
 
 
 def to_json(local: LocalPair, errors: list[str], warnings: list[str]) -> dict[str, object]:

@@ -41,10 +41,15 @@ _WITH_SERVER = ("acp", "tap")
 _TRY = "Try `eca-server --help`.\n"
 
 _ELSEWHERE = {
-    **dict.fromkeys(("login", "logout", "auth"), "a chat does it: try `eca-server chat /login`"),
+    **dict.fromkeys(("login", "auth"), "a chat does it: try `eca-server chat /login`"),
+    "logout": "a chat does it: try `eca-server chat /logout`",
     **dict.fromkeys(("model", "models"), "a chat lists them: try `eca-server chat /model`"),
     **dict.fromkeys(("run", "ask", "exec"), "try `eca-server chat MESSAGE`"),
     "mcp": "MCP servers are configured in `mcpServers`: see `eca-server doctor`",
+    **dict.fromkeys(("log", "logs"), "the log goes to stderr: see `eca-server serve --help`"),
+    **dict.fromkeys(
+        ("update", "upgrade", "uninstall"), "pip, pipx or uv do it, as they installed it"
+    ),
     "version": "try `eca-server --version`",
 }
 """Commands of other tools, and where this one has what they do."""

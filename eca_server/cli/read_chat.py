@@ -22,6 +22,7 @@ from eca_server.agent.chat.exchange import edn
 from eca_server.agent.chat.exchange.written import envelope
 from eca_server.agent.chat.store import queries
 from eca_server.agent.chat.store.file import ChatFile
+from eca_server.agent.chat.store.inspection import newer_version_of
 from eca_server.agent.chat.store.place import store_path, workspace_key
 from eca_server.agent.chat.store.rows import StoredChat
 from eca_server.agent.chat.store.schema import TABLES
@@ -64,17 +65,16 @@ def read_chat(
         file /= store_path(environ).name
     if not file.is_file():
         return fail(_PROGRAM, f"there is no file of chats: {printable_line(str(file))}")
-    if path is not None and not _holds_chats(file):
-        return fail(
-            _PROGRAM,
-            f"{printable_line(str(file))} is no file of chats, or is damaged; it was not changed",
-        )
+    if (why := _obstacle(file, is_named=path is not None)) is not None:
+        return fail(_PROGRAM, f"{printable_line(str(file))} {why}")
     chats = ChatFile(file, _warn)
     try:
         if selection.chat_id is None:
             key = workspace_key(workspace) if workspace else None
             listed = chats.read(partial(queries.latest, workspace=key, limit=_ALL, by="updated"))
-            ids = [each.id for each in listed or ()]
+            if listed is None:  # the store has said why
+                return 1
+            ids = [each.id for each in listed]
             loaded = (chats.read(partial(queries.load, chat_id=each)) for each in ids)
             _print(_summaries((each.chat for each in loaded if each and each.chat), selection))
             return 0
@@ -99,6 +99,18 @@ def parse_time(text: str) -> int:
         return round(time.time() * 1000) - int(match[1]) * _MILLISECONDS[match[2]]
     when = datetime.fromisoformat(text)
     return round((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _obstacle(file: Path, *, is_named: bool) -> str | None:
+    """Return why a file cannot be read, or None.
+
+    Raises:
+        OSError: the file cannot be read at all.
+    """
+    if is_named and not _holds_chats(file):
+        return "is no file of chats, or is damaged; it was not changed"
+    newer = newer_version_of(file)
+    return None if newer is None else f"cannot be read: {newer}. Upgrade this server"
 
 
 def _holds_chats(file: Path) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -20,7 +21,7 @@ from eca_server.agent.chat import Chat as ServedChat
 from eca_server.agent.commands import runs_without_model
 from eca_server.cli.checks import errors_of, to_json, warnings_of
 from eca_server.cli.reading import Lines, Reader, piped_context
-from eca_server.cli.screen import is_capable, make_output
+from eca_server.cli.screen import fitted, is_capable, make_output
 from eca_server.cli.terminal_questions import Questions
 from eca_server.cli.turns import (
     Approvals,
@@ -51,10 +52,16 @@ _NO_USABLE_MODEL = (
     "error: no model can be used: {}\n"
     "eca-server: `eca-server doctor --online` checks keys and addresses\n"
 )
-_HINT = "Ctrl-C stops an answer, Ctrl-D exits."
-_EDITOR_HINT = "/ completes commands and @ files, Alt-Enter begins a new line."
+_HINT: Final = "Ctrl-C stops an answer, Ctrl-D exits."
+_EDITOR_HINT: Final = "/ completes commands and @ files, Alt-Enter begins a new line."
+_LINES_HINT: Final = (
+    "Each line is one prompt, also of a paste: pip install 'eca-protocol[terminal]' adds pastes of "
+    "many lines, editing and completion."
+)
 _LOAD_SECONDS: Final = 60.0
 """Longest wait for the whole configuration, whose commands (`${cmd:...}`) may take a while."""
+_ID_BEGINNING: Final = re.compile(r"[0-9a-f-]+")
+_MESSAGE_FIRST: Final = "A message goes before the option: `eca-server chat MESSAGE --resume`.\n"
 _QUIET = m.InitializationOptions(extras={"chat": {"title": False}})
 
 
@@ -117,7 +124,7 @@ async def _chat(options: Options, command: ChatCommand, contexts: Sequence[m.Cha
     ) as local:
         await local.client.wait_for_config(deadline=None)
         is_ready = _can_work(local, command)
-        chat_id = await _resumed(local.client, command.resumed) if is_ready else ""
+        chat_id = await _resumed(local.client, command) if is_ready else ""
         if not is_ready or chat_id == "" or not await _has_a_model(local, command):
             return 1
         async with trio.open_nursery() as nursery:
@@ -127,7 +134,8 @@ async def _chat(options: Options, command: ChatCommand, contexts: Sequence[m.Cha
             if model is None and served is not None:
                 model = served.settings.model
             conversation = local.client.chat(chat_id, model=model)
-            reader = _make_reader(nursery, conversation, options, command)
+            model = conversation.model or local.client.config.select_model
+            reader = _make_reader(nursery, conversation, options, command, model)
             questions.read_line, approvals.reader = reader.answer, reader
             if is_terminal and local.connection.settings.loaded.withheld:
                 await local.connection.parts.get().trust.ask(questions.ask, questions.say)
@@ -171,15 +179,13 @@ async def _has_a_model(local: LocalPair, command: ChatCommand) -> bool:
             sys.stderr.write(_NO_USABLE_MODEL.format(printable_lines("; ".join(reasons))))
             return False
         if sys.stderr.isatty():
-            sys.stderr.write(_NO_MODEL)
+            sys.stderr.write(fitted(_NO_MODEL))
     return True
 
 
-async def _resumed(client: Client, prefix: str | None) -> str | None:
-    """Return the id of the chat to continue; None: a new chat; empty: an error was printed.
-
-    `prefix` is an id or its beginning; empty: the latest chat of this folder.
-    """
+async def _resumed(client: Client, command: ChatCommand) -> str | None:
+    """Return the id of the chat to continue; None: a new chat; empty: an error was printed."""
+    prefix = command.resumed
     if prefix is None:
         return None
     stored = [c for c in (await client.request(CHAT_LIST, m.ChatListParams())).chats if not c.kind]
@@ -200,6 +206,8 @@ async def _resumed(client: Client, prefix: str | None) -> str | None:
     many = "several chats have ids that begin with" if matches else "there is no stored chat"
     wrong = printable_line(prefix, longest=_TITLE)
     sys.stderr.write(f"eca-server: {many} {wrong!r}; the latest of this folder:\n{latest}")
+    if command.message is None and not _ID_BEGINNING.fullmatch(prefix):
+        sys.stderr.write(_MESSAGE_FIRST)
     return ""
 
 
@@ -209,19 +217,25 @@ def _shown(chat_id: str, title: str | None) -> str:
 
 
 def _make_reader(
-    nursery: trio.Nursery, conversation: Chat, options: Options, command: ChatCommand
+    nursery: trio.Nursery,
+    conversation: Chat,
+    options: Options,
+    command: ChatCommand,
+    model: str | None,
 ) -> Reader:
     """Return a line editor for a conversation in a terminal, or a plain reader."""
-    if command.message is None and is_capable(sys.stdin, sys.stdout, sys.stderr):
+    if command.message is not None or not sys.stdin.isatty():
+        return Lines(nursery)
+    about = [_HINT if model is None else f"Model: {printable_line(model)}. {_HINT}"]
+    if is_capable(sys.stdin, sys.stdout, sys.stderr):
         try:
             from eca_server.cli.line_editor import LineEditor  # noqa: PLC0415
         except ModuleNotFoundError:  # without the extra `terminal`
-            pass
+            about.append(_LINES_HINT)
         else:
-            sys.stderr.write(f"{_HINT}\n{_EDITOR_HINT}\n")
+            sys.stderr.write(fitted("".join(f"{line}\n" for line in (*about, _EDITOR_HINT))))
             return LineEditor(conversation, options.environ, next(iter(workspace()), None))
-    if command.message is None and sys.stdin.isatty():
-        sys.stderr.write(f"{_HINT}\n")
+    sys.stderr.write(fitted("".join(f"{line}\n" for line in about)))
     return Lines(nursery)
 
 
@@ -238,7 +252,7 @@ async def _doctor(options: Options, online: bool, prints_json: bool) -> int:
         await local.client.wait_for_config(deadline=None)
         errors = errors_of(local)
         if prints_json and not online:
-            facts = to_json(local, errors, await warnings_of(local))
+            facts = to_json(local, errors, await warnings_of(local, options.environ))
             values = json.dumps(facts, indent=2, ensure_ascii=False)
             sys.stdout.write(f"{printable_json(values)}\n")
             return int(bool(errors))
@@ -333,7 +347,7 @@ class _Conversation:
             self.chat.model = served.settings.model  # `/model` may have selected a different one
         is_note = not message.lstrip().startswith("/")  # else it answers a command
         if system_text and (failed or turn.stopped or (is_note and not self.prints_json)):
-            sys.stderr.write(f"{printable_lines(system_text.strip())}\n")
+            sys.stderr.write(fitted(f"{printable_lines(system_text.strip())}\n"))
         elif system_text and not self.prints_json:
             out = make_output()
             out.write(system_text.strip())

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 import attrs
 
 from eca_protocol.messages import ChatAskQuestionParams
+from eca_server.cli.screen import fitted
 from eca_server.printable import printable_line
 
 _LONGEST = 10_000  # characters of a line
@@ -45,5 +46,5 @@ class Questions:
         for line in text.splitlines():
             if line == "```":  # Markdown for editors
                 continue
-            sys.stderr.write(f"{printable_line(line, longest=_LONGEST)}\n")
+            sys.stderr.write(fitted(f"{printable_line(line, longest=_LONGEST)}\n"))
         sys.stderr.flush()

@@ -10,23 +10,24 @@ import sys
 from collections.abc import Callable, Container
 from pathlib import Path
 from textwrap import shorten
-from typing import Literal
+from typing import Final
 
 import attrs
 
 from eca_protocol import json
 from eca_protocol import messages as m
-from eca_protocol.client import Turn
+from eca_protocol.client import ApprovalDecision, Rejection, Turn
 from eca_protocol.draft import codec_for
 from eca_protocol.methods import CHAT_CONTENT_RECEIVED
 from eca_protocol.revisions import Revision
 from eca_server.agent.tools.output import Cap, cut_middle
-from eca_server.cli.approval_view import call_rows, change_rows, question_of
+from eca_server.cli.approval_view import call_rows, change_rows, may_be_remembered, question_of
 from eca_server.cli.reading import Reader
-from eca_server.cli.screen import is_capable, make_output, write_rows
+from eca_server.cli.screen import fitted, is_capable, make_output, write_rows
 from eca_server.cli.wait_notice import WaitNotice
 from eca_server.printable import printable_json, printable_line, printable_lines
 
+_OTHER_ANSWER: Final = "  any other answer rejects the call, and is sent to the model"
 _NOTE = 200  # characters of the reason of a failed tool call
 _OUTPUT = Cap(lines=40, size=4000)  # of an approved call
 _USUAL_PROGRESS = {
@@ -61,8 +62,9 @@ class Approvals:
     approves: bool
     reader: Reader | None = None
     end_line: Callable[[], None] = lambda: None
+    _has_explained: bool = attrs.field(default=False, init=False)
 
-    async def decide(self, call: m.ChatToolCallRunContent) -> Literal["allow", "reject"]:
+    async def decide(self, call: m.ChatToolCallRunContent) -> ApprovalDecision:
         """Ask the user about a call; without a terminal, reject it."""
         if self.approves:
             return "allow"
@@ -78,8 +80,20 @@ class Approvals:
         directory = next(iter(workspace()), None)
         write_rows(call_rows(call, directory=directory, width=_width()))
         assert self.reader is not None
-        answer = await self.reader.answer(f"{question_of(call)} [y/N] ")
-        return "allow" if answer.strip().lower() in {"y", "yes"} else "reject"
+        if not self._has_explained:
+            write_rows([(_OTHER_ANSWER, "")])
+            self._has_explained = True
+        remembers = may_be_remembered(call)
+        choices = "[y/N/a]" if remembers else "[y/N]"
+        answer = (await self.reader.answer(f"{question_of(call)} {choices} ")).strip()
+        match answer.lower():
+            case "y" | "yes":
+                return "allow"
+            case "a" | "always" if remembers:
+                return "allow_session"
+            case "" | "n" | "no" | "a" | "always":
+                return "reject"
+        return Rejection(answer)
 
 
 async def print_turn(turn: Turn, approvals: Approvals, notice: WaitNotice) -> str:
@@ -111,7 +125,7 @@ async def print_turn(turn: Turn, approvals: Approvals, notice: WaitNotice) -> st
             else:
                 if last:  # a note, such as one about a context that was cut
                     out.end_line()
-                    sys.stderr.write(f"{printable_lines(last.strip())}\n")
+                    sys.stderr.write(fitted(f"{printable_lines(last.strip())}\n"))
                     last, text = "", text.lstrip("\n")  # the paragraph break behind the note
                 out.write(text)
         if turn.stopped and out.ended_line:

@@ -50,16 +50,26 @@ class Progress:
             results.isatty() and os.environ.get("TERM") != "dumb" and "NO_COLOR" not in os.environ
         )
         self._logs: set[str] = set()
-        self._done = self._failed = 0
+        self._done = self._failed = self._late = 0
 
     def add(self, report: ScenarioReport) -> None:
-        """Print the report of a scenario that ended."""
+        """Print the report of a scenario that ended, or count one that had no time to start."""
         self._done += 1
         self._failed += not report.passed
-        if self._verbose or not (report.passed and self.line.is_shown and self._results.isatty()):
+        if _is_left_out(report) and not self._verbose:
+            self._late += 1
+        elif self._verbose or not (report.passed and self.line.is_shown and self._results.isatty()):
             self.line.clear()
             write_to_user(self._lines(report), self._results)
         self.line.update()
+
+    def finish(self) -> None:
+        """Print the number of scenarios that the run's time limit left out, if any."""
+        if self._late:
+            mark = self._colour(_MARKS[False], good=False)
+            number = f"{self._late} scenario{'s' if self._late > 1 else ''}"
+            why = "not started within the run's time limit"
+            write_to_user(f"{mark} {number}: {why}, max_duration_exceeded\n", self._results)
 
     def _lines(self, report: ScenarioReport) -> str:
         lines = [self._line(report)]
@@ -109,6 +119,12 @@ class Progress:
 
     def _text(self, seconds: float) -> str:
         return f"{self._done} of {self._total} scenarios, {self._failed} failed, {seconds:.0f} s"
+
+
+def _is_left_out(report: ScenarioReport) -> bool:
+    """Return whether the run's time limit was exceeded before the scenario started."""
+    is_late = report.exit_reason == "max_duration_exceeded"
+    return is_late and all(step.status == "skipped" for step in report.steps)
 
 
 def flaky_lines(reports: Sequence[ScenarioReport]) -> list[str]:

@@ -143,6 +143,7 @@ class _Run:
         )
         with redirect_stdout(sys.stderr):  # graders of others may print
             outcome, self.signal_number = run_until_a_signal(partial(self._run_all, progress))
+        progress.finish()
         if self.signal_number is not None:
             ignore_signals()  # a second Ctrl-C would lose the reports
         if outcome is None:

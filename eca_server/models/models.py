@@ -41,10 +41,24 @@ from eca_server.secret import Secret
 _EFFORTS = ("low", "medium", "high")
 """The efforts of a model that reasons, if nothing else is known: every API accepts these."""
 
+_NEAR = 0.8
+"""The similarity of a suggested model, from 0 to 1."""
+
 
 def with_provider(name: str, other: str) -> str:
     """Return `provider/model`; a name without a provider is a model of the other's provider."""
     return name if "/" in name else f"{other.partition('/')[0]}/{name}"
+
+
+def _nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known model that is probably meant: of this name without a provider, or close."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only after an error
+
+    names = {each.casefold(): each for each in known}
+    folded = name.casefold()
+    same = (each for key, each in names.items() if key.partition("/")[2] == folded)
+    near = get_close_matches(folded, names, n=1, cutoff=_NEAR)
+    return next(same, names[near[0]] if near else None)
 
 
 @attrs.define(eq=False)
@@ -306,8 +320,10 @@ class Models:
         provider = self._by_name.get(own)
         if provider is None or not requested or not provider.may_have(requested):
             few = ", ".join(self.names[:8]) + (", ..." if len(self.names) > 8 else "")
+            near = _nearest(name, self.names)
+            listed = f"did you mean {near}? Available models" if near else "available models"
             raise BackendError(
-                "model_not_found", f"there is no model of this name; available models: {few}"
+                "model_not_found", f"there is no model of this name; {listed}: {few}"
             )
         if provider.name == simulator.PROVIDER:
             return Simulator(requested)

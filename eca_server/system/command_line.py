@@ -7,6 +7,7 @@ import io
 import math
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, NoReturn, TextIO
 
@@ -28,14 +29,51 @@ class Page(NamedTuple):
     more: str = ""
 
 
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """A formatter that keeps the lines of a text, unless they are wider than the terminal."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        columns = width + 2  # argparse leaves a margin
+        paragraphs: list[list[str]] = [[]]
+        for line in text.splitlines():
+            if not line.strip() or line.startswith(" "):
+                paragraphs += [[line], []]
+            else:
+                paragraphs[-1].append(line)
+        return "".join(f"{_fit(each, columns)}\n" for each in paragraphs if each)
+
+
+def _fit(lines: Sequence[str], columns: int) -> str:
+    """Fill the lines of a paragraph anew if one of them is too wide; a command line stays whole."""
+    first = lines[0]
+    if all(len(line) <= columns for line in lines) or first.lstrip().startswith("$ "):
+        return "\n".join(lines)
+    indent = first[: len(first) - len(first.lstrip())]
+    mark = "# " if first.lstrip().startswith("# ") else ""
+    text = " ".join(line.strip() for line in lines)
+    return textwrap.fill(
+        text,
+        columns,
+        initial_indent=indent,
+        subsequent_indent=indent + mark,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line, a suggestion, and the command that prints the help.
 
-    Lines of its texts stay as they are written, and no option can be abbreviated.
+    Lines of its texts stay as they are written where they fit, and no option can be abbreviated.
+
+    Attributes:
+        surplus_hint: what to do about an argument too many.
     """
 
+    surplus_hint = ""
+
     def __init__(self, **settings: Any) -> None:
-        settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        settings.setdefault("formatter_class", _HelpFormatter)
         settings.setdefault("allow_abbrev", False)
         super().__init__(**settings)
 
@@ -55,9 +93,10 @@ class Parser(argparse.ArgumentParser):
 
     def refuse(self, rest: Sequence[str]) -> NoReturn:
         """Report the first of the arguments that cannot be parsed, and exit with code 2."""
-        kind = "unknown option" if rest[0].startswith("-") else "unexpected argument"
+        if not rest[0].startswith("-"):
+            self.error(f"unexpected argument {rest[0]!r}{self.surplus_hint}")
         near = nearest(rest[0].partition("=")[0], self._option_string_actions)
-        self.error(f"{kind} {rest[0]!r}{near}")
+        self.error(f"unknown option {rest[0]!r}{near}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:

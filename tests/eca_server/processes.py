@@ -2,11 +2,31 @@
 
 import os
 import select
+import subprocess
 import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from tests import promises
+
+
+def run_to_end(command: Sequence[Any], **options: Any) -> subprocess.CompletedProcess[Any]:
+    """Run a command without input; return its exit code and its outputs, which are texts."""
+    check = options.pop("check", False)
+    usual = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": 120}
+    return subprocess.run(command, check=check, **{**usual, **options})
+
+
+def wait_until(
+    holds: Callable[[], object], state: Callable[[], object], within: float = 20
+) -> None:
+    """Wait for what another process does; if it is late, fail and show the state."""
+    deadline = time.monotonic() + within
+    while not holds():
+        assert time.monotonic() < deadline, state()
+        time.sleep(0.01)
 
 
 def children(pid: int) -> set[int]:
@@ -53,10 +73,7 @@ def processes_in(folder: Path, word: bytes = b"") -> list[int]:
 
 def assert_some(pid: int, within: float = 5.0) -> None:
     """Wait until a process has started a child; return whether it did in time."""
-    deadline = time.monotonic() + within
-    while not children(pid):
-        assert time.monotonic() < deadline, f"the process {pid} has started nothing"
-        time.sleep(0.01)
+    wait_until(lambda: children(pid), lambda: f"the process {pid} has started nothing", within)
 
 
 def assert_gone(pids: set[int], within: float = 5.0) -> None:

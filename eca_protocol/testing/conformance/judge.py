@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from abc import ABC, abstractmethod
 from collections import deque
@@ -140,11 +141,15 @@ class Suite(ABC):
 
     @classmethod
     @abstractmethod
-    def opened(cls, target: Target) -> AbstractAsyncContextManager[Self]:
+    def opened(
+        cls, target: Target, *, seconds: float = math.inf
+    ) -> AbstractAsyncContextManager[Self]:
         """Prepare a target to be judged; everything started has ended after the block.
 
+        `seconds` is the time limit of the preparation.
+
         Raises:
-            StartFailed: the target cannot be started.
+            StartFailed: the target cannot be started, or not within that time.
         """
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import math
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -57,11 +58,16 @@ SECONDS: Final = 150.0
 
 _LEAST_INTRODUCTION: Final = 3.0  # the least time for announcements, if the first server sent them
 _SHORT_INTRODUCTION: Final = 0.5
-_STARTS: Final = 6  # servers that a case starts, at most
 """The time for announcements, if the first server did not send them."""
+
+_STARTS: Final = 6  # servers that a case starts, at most
 
 _STDERR_LINES: Final = 20  # lines of stderr in the error of a server that does not start
 _SHOWN_BYTES: Final = 80  # bytes of the output in that error, if they are no message
+_NO_CONFIG: Final = (
+    "the server does not use the suite's configuration; if it asks a model, pass --config-template "
+    "or --env"
+)
 _NO_MESSAGE: Final = "it did not occur in any message"
 
 _COMMON: Final = "CHAT-39"  # the row that a common history of chats breaks
@@ -94,13 +100,13 @@ class ServerSuite(Suite):
     @override
     @classmethod
     @asynccontextmanager
-    async def opened(cls, target: Target) -> AsyncIterator[Self]:
+    async def opened(cls, target: Target, *, seconds: float = math.inf) -> AsyncIterator[Self]:
         with temporary_directory() as root:
             async with Model() as model, anyio.create_task_group() as group:
                 servers = Servers(group, target, root, url=model.url, make_wire=cls.make_wire)
                 suite = cls(target, model, servers)
                 try:
-                    failure = await suite.start()
+                    failure = await suite.start(seconds)
                     if failure is None:
                         yield suite
                 finally:
@@ -113,13 +119,14 @@ class ServerSuite(Suite):
     def bound_rows(self) -> tuple[str, ...]:
         return tuple(id_ for id_ in REQUIREMENTS if binds(id_, self.edition))
 
-    async def start(self) -> StartFailed | None:
+    async def start(self, seconds: float) -> StartFailed | None:
         """Start the first server and detect its edition; return the error if it cannot start.
 
         The error of a target that starts and does not answer has its output and the end of stderr.
+        One that answers and is not ready within `seconds` leaves no time for cases.
         """
         try:
-            await self._look(self.harness("the start"))
+            await self._look_for(seconds)
         except Unmet as stuck:
             wire = self.servers.started[-1]
             stderr_lines = wire.process.errors.splitlines()[-_STDERR_LINES:]
@@ -128,6 +135,13 @@ class ServerSuite(Suite):
         except StartFailed as failure:
             return failure
         return None
+
+    async def _look_for(self, seconds: float) -> None:
+        with anyio.move_on_after(seconds) as limit:
+            await self._look(self.harness("the start"))
+        messages = self.servers.started[-1].recorder.messages
+        if limit.cancelled_caught and all(received.method for received in messages):
+            raise Unmet("an answer of the target", f"none in {seconds:g} s, the limit of a run")
 
     async def _look(self, harness: Harness) -> None:
         """Start a server once, and see what it needs and lacks."""
@@ -236,10 +250,18 @@ class ServerSuite(Suite):
 
 
 def _not_messages(recorder: Recorder) -> Iterator[str]:
-    """Yield a line about the first bytes that a server wrote and that are no message."""
+    """Yield a line about the first bytes that a server wrote and that are no message.
+
+    A frame that was cut behind messages is the consequence of the end.
+    """
     recorder.record_rest("server")
+    has_messages = False
     for each in recorder.record:
-        if each.side == "server" and not each.is_message:
+        if each.side != "server":
+            continue
+        if each.is_message:
+            has_messages = True
+        elif not (has_messages and each.data.startswith(b"Content-Length:")):
             start = each.data[:_SHOWN_BYTES].decode("utf-8", "replace")
             yield f"its output is no message: {start!r}"
             return
@@ -272,7 +294,7 @@ async def _absent_needs(session: ClientSession) -> Mapping[str, str]:
     has_ended = await comes(chat.take_turn("Hello."))
     absent: dict[str, str] = {}
     if (has_ended or models) and not chat.model.requests and MODEL not in models:
-        absent["model"] = absent["config"] = "the server does not use the suite's configuration"
+        absent["model"] = absent["config"] = _NO_CONFIG
     if absent and not session.native_tools:
         absent["native-tools"] = "the server announces no tools, and offers none to a model"
     if absent:
@@ -361,13 +383,14 @@ async def run_suite(
     """
     start, started = anyio.current_time(), datetime.now(UTC)
     chosen = tuple(kind.all_cases().values() if cases is None else cases)
-    async with kind.opened(target) as suite:
+    end = start + seconds - min(kind.end_seconds, seconds / 10)
+    async with kind.opened(target, seconds=end - start) as suite:
         edition = suite.edition
         findings = await judge_cases(
             _by_weight(case for case in chosen if case.window.holds(edition)),
             suite.judge,
             jobs=jobs,
-            end=start + seconds - min(kind.end_seconds, seconds / 10),
+            end=end,
             seconds=seconds,
             on_case=on_case,
         )

@@ -1,18 +1,22 @@
 """`python -m eca_protocol.testing.sessions -- COMMAND...`: test a server with random sessions.
 
 Exit codes: 0 no violation was found, 1 one was found (a script that replays it is printed, or
-written to `--replay FILE`), 2 usage error, 3 the command could not be started.
+written to `--replay FILE`), 2 usage error, 3 the command could not be started, 130 Ctrl-C before a
+violation was found. Ctrl-C after that ends the shrinking: the script has all steps then.
 """
 
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.known import known_failures
+from eca_protocol.testing.requirements import REQUIREMENTS
 
 try:
     from eca_protocol.testing.sessions.check import Outcome, check_sessions
@@ -22,6 +26,10 @@ except ModuleNotFoundError as error:
         raise
     sys.stderr.write("hypothesis is missing: run pip install 'eca-protocol[testing]'\n")
     raise SystemExit(2) from None
+
+
+SHRINK_SECONDS = 60.0
+"""The time in which a violation's steps are shrunk."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -44,6 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
             seconds=options.seconds,
             seed=options.seed,
             step_seconds=options.step_seconds,
+            shrink_seconds=SHRINK_SECONDS,
             known=known,
             on_progress=progress.show,
         )
@@ -54,17 +63,21 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
     finally:
         progress.clear()
-    sys.stderr.write(_summary(outcome))
-    if outcome.failure is None:
-        return 0
+    if outcome.failure is not None:
+        _write_script(outcome.script, options.replay)
+    sys.stderr.write(_summary(outcome, options.replay, command))
+    return 0 if outcome.failure is None else 1
+
+
+def _write_script(script: str, file: Path | None) -> None:
     try:
-        if options.replay is not None:
-            options.replay.write_text(outcome.script, "utf-8")
-            return 1
+        if file is not None:
+            file.write_text(script, "utf-8")
+            return
     except OSError as error:
         sys.stderr.write(f"Could not write the script, so it follows here: {error}\n")
-    sys.stdout.write(outcome.script)
-    return 1
+    sys.stdout.write(script)
+    sys.stdout.flush()
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -89,15 +102,25 @@ def _parser() -> argparse.ArgumentParser:
 
 
 class Progress:
-    """A live line on a terminal; nothing elsewhere."""
+    """A live line on a terminal; elsewhere only the violation, as soon as it is found."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._is_live = out.isatty()
+        self._is_found = False
 
     def show(self, run: Run) -> None:
         """Show how far a run is."""
-        shrinking = ", one violation, which is shrunk" if run.failure else ""
+        if run.first_failure is not None and not self._is_found:
+            self._is_found = True
+            self.clear()
+            self._out.write(
+                f"A violation after {run.steps} steps: {run.first_failure.violation}\n"
+                f"Shrinking its steps, for at most {SHRINK_SECONDS:g} s; "
+                "Ctrl-C prints them as they are\n"
+            )
+            self._out.flush()
+        shrinking = ", shrinking" if run.first_failure else ""
         self._write(f"{run.steps} steps in {run.examples} sessions{shrinking}")
 
     def clear(self) -> None:
@@ -110,14 +133,19 @@ class Progress:
             self._out.flush()
 
 
-def _summary(outcome: Outcome) -> str:
+def _summary(outcome: Outcome, file: Path | None, command: Sequence[str]) -> str:
     rate = outcome.steps / outcome.seconds
     done = f"{outcome.steps} steps, {outcome.processes} processes, {rate:.0f} steps/s: "
     if outcome.failure is None:
         return f"{done}no violation\n"
-    where = "" if outcome.replays else "\nThese steps alone do not show it in a new process."
-    steps = len(outcome.failure.steps)
-    return f"{done}a violation in {steps} steps\n{outcome.failure.violation}{where}\n"
+    where = {
+        True: f"Repeat it: python {file or 'THE_SCRIPT'} -- {shlex.join(command)}",
+        False: "These steps alone do not show it in a new process.",
+        None: "Interrupted: the steps are not shrunk to the end and were not repeated.",
+    }[outcome.replays]
+    violation, steps = outcome.failure.violation, len(outcome.failure.steps)
+    rule = f"Rule: {REQUIREMENTS[violation.requirement].statement}"
+    return "\n".join((f"{done}a violation in {steps} steps", str(violation), rule, where, ""))
 
 
 if __name__ == "__main__":

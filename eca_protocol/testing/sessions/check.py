@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -14,10 +15,10 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing.requirements import REQUIREMENTS
 from eca_protocol.testing.sessions.machine import machine_for
 from eca_protocol.testing.sessions.replaying import script_of
-from eca_protocol.testing.sessions.run import Failure, Run
+from eca_protocol.testing.sessions.run import Failure, OutOfTime, Run, is_like
 from eca_protocol.testing.sessions.session import Step, Watch, play
 from eca_protocol.testing.sessions.signatures import Signatures, signature_finder
-from eca_protocol.testing.sessions.wire import Violation, frame
+from eca_protocol.testing.sessions.wire import DeadlineMissed, Violation, frame
 from eca_protocol.testing.watching import Side, Watcher
 
 __all__ = ["Outcome", "check_sessions"]
@@ -34,7 +35,7 @@ class Outcome:
     Attributes:
         processes: the number of started server processes.
         failure: the first violation and its shrunk steps; None if there was none.
-        replays: whether the steps reproduce it in a new process.
+        replays: whether the steps reproduce it in a new process; None if an interrupt came before.
         script: a program that replays it; empty without a failure.
     """
 
@@ -43,7 +44,7 @@ class Outcome:
     processes: int
     seconds: float
     failure: Failure | None = None
-    replays: bool = False
+    replays: bool | None = None
     script: str = ""
 
 
@@ -56,6 +57,7 @@ def check_sessions(
     seed: int = 0,
     step_seconds: float = 10.0,
     shrink: bool = True,
+    shrink_seconds: float = 60.0,
     known: Collection[str] = (),
     on_progress: Callable[[Run], None] = lambda _run: None,
 ) -> Outcome:
@@ -73,11 +75,13 @@ def check_sessions(
         seed: the seed of the random actions.
         step_seconds: the deadline for all effects of one action.
         shrink: whether to minimize the steps of a failure.
+        shrink_seconds: the time for that, after which the smallest steps so far are returned.
         known: requirements whose violations are ignored, with a new process where it has to be.
-        on_progress: called as each session starts.
+        on_progress: called as each session starts, and as a violation is found.
 
     Raises:
         OSError: if the command cannot be started.
+        KeyboardInterrupt: unless a violation was found, which is then returned as it is.
     """
     started = time.monotonic()
     run = Run(
@@ -87,18 +91,25 @@ def check_sessions(
         watcher=lambda: _watcher(edition, known),
         known=frozenset(known),
         on_progress=on_progress,
+        until=started + seconds,
+        shrink_seconds=shrink_seconds / 2,  # the other half is for `_without_unnecessary_steps`
     )
-    batch = 0
     try:
-        while run.steps < steps and time.monotonic() - started < seconds and run.failure is None:
-            own, remaining = batch % 4 == 3, steps - run.steps
-            _one_batch(run, seed=seed + batch, own=own, remaining=remaining, shrink=shrink)
-            batch += 1
+        with contextlib.suppress(OutOfTime):
+            _batches(run, steps=steps, seed=seed, shrink=shrink)
+        replays = None if run.failure is None else _replay(run, shrink_seconds / 2 if shrink else 0)
+    except KeyboardInterrupt:
+        if run.failure is None:
+            raise
+        replays = None
     finally:
         run.end()
     took = time.monotonic() - started
     outcome = Outcome(steps=run.steps, examples=run.examples, processes=run.processes, seconds=took)
-    return outcome if run.failure is None else _with_failure(outcome, run, run.failure, shrink)
+    if (failure := run.failure) is None:
+        return outcome
+    script = script_of(edition, failure.steps, failure.violation, known=run.known)
+    return attrs.evolve(outcome, failure=failure, replays=replays, script=script)
 
 
 def _watcher(edition: str, known: Collection[str]) -> Watch:
@@ -122,15 +133,34 @@ def _watcher(edition: str, known: Collection[str]) -> Watch:
     return watch
 
 
-def _with_failure(outcome: Outcome, run: Run, failure: Failure, shrink: bool) -> Outcome:
-    """Return the outcome with the failure, replayed and, if wanted, without unnecessary steps."""
-    again = _again(run, failure.steps)
-    if again and again.requirement == failure.violation.requirement:
-        failure = Failure(violation=again, steps=failure.steps)
-        failure = _without_unnecessary_steps(run, failure) if shrink else failure
-    script = script_of(run.edition, failure.steps, failure.violation, known=run.known)
-    replays = again is not None and _is_found_by_script(run, failure)
-    return attrs.evolve(outcome, failure=failure, replays=replays, script=script)
+def _batches(run: Run, *, steps: int, seed: int, shrink: bool) -> None:
+    """Run sessions until one fails or the number of steps is reached."""
+    batch = 0
+    while run.steps < steps and run.failure is None and time.monotonic() < run.until:
+        own, remaining = batch % 4 == 3, steps - run.steps
+        _one_batch(run, seed=seed + batch, own=own, remaining=remaining, shrink=shrink)
+        batch += 1
+
+
+def _replay(run: Run, shrink_seconds: float) -> bool:
+    """Replay the failure of a run in new processes and shrink it; return whether it occurs again.
+
+    The smallest failure that occurs again is stored; after an interrupt, the smallest so far.
+    """
+    for failure in (run.failure, run.first_failure):
+        assert failure is not None
+        again = _again(run, failure.steps, seconds=run.seconds)
+        if again is not None and is_like(again, failure.violation):
+            break
+    else:
+        return False
+    run.failure = confirmed = Failure(violation=again, steps=failure.steps)
+    _without_unnecessary_steps(run, until=time.monotonic() + shrink_seconds)
+    if isinstance(run.failure.violation, DeadlineMissed):  # of a short deadline
+        violation = _again(run, run.failure.steps, seconds=run.seconds)
+        if violation is None or not is_like(violation, again):
+            run.failure = confirmed
+    return _is_found_by_script(run, run.failure)
 
 
 def _is_found_by_script(run: Run, failure: Failure) -> bool:
@@ -141,7 +171,7 @@ def _is_found_by_script(run: Run, failure: Failure) -> bool:
     finder = signature_finder(
         violation.signature, violation.requirement, violation.expected, violation.got
     )
-    return _again(run, failure.steps, watch=finder) is not None
+    return _again(run, failure.steps, seconds=run.seconds, watch=finder) is not None
 
 
 def _one_batch(run: Run, *, seed: int, own: bool, remaining: int, shrink: bool) -> None:
@@ -168,16 +198,24 @@ def _one_batch(run: Run, *, seed: int, own: bool, remaining: int, shrink: bool) 
             raise
 
 
-def _without_unnecessary_steps(run: Run, failure: Failure) -> Failure:
-    """Return the failure without unnecessary actions; hypothesis leaves some."""
-    actions = _actions(failure.steps)
-    for place in range(len(actions) - 2, 0, -1):
-        fewer = [*actions[:place], *actions[place + 1 :]]
-        steps = tuple(step for action in fewer for step in action)
-        violation = _again(run, steps)
-        if violation is not None and violation.requirement == failure.violation.requirement:
-            actions, failure = fewer, Failure(violation=violation, steps=steps)
-    return failure
+def _without_unnecessary_steps(run: Run, *, until: float) -> None:
+    """Remove unnecessary actions of the failure while there is time; hypothesis leaves some.
+
+    Large parts are tried first, single actions at the end.
+    """
+    assert run.failure is not None
+    sought, actions = run.failure.violation, _actions(run.failure.steps)
+    size = len(actions) // 2
+    while size:
+        for place in range(len(actions) - 1 - size, 0, -size):
+            if time.monotonic() > until:
+                return
+            fewer = [*actions[:place], *actions[place + size :]]
+            steps = tuple(step for action in fewer for step in action)
+            violation = _again(run, steps, seconds=run.step_seconds)
+            if violation is not None and is_like(violation, sought):
+                actions, run.failure = fewer, Failure(violation=violation, steps=steps)
+        size //= 2
 
 
 def _actions(steps: Sequence[Step]) -> list[list[Step]]:
@@ -193,8 +231,10 @@ def _actions(steps: Sequence[Step]) -> list[list[Step]]:
     return [opening, *actions[2:]]
 
 
-def _again(run: Run, steps: Sequence[Step], watch: Watch | None = None) -> Violation | None:
-    options = {"seconds": run.seconds, "watch": watch or run.watcher(), "known": run.known}
+def _again(
+    run: Run, steps: Sequence[Step], *, seconds: float, watch: Watch | None = None
+) -> Violation | None:
+    options = {"seconds": seconds, "watch": watch or run.watcher(), "known": run.known}
     try:
         play(run.command, run.edition, steps, **options)
     except Violation as violation:

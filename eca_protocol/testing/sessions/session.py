@@ -116,7 +116,9 @@ class Session:
         data = b""
         for message in map(self._placed, messages):
             self._watch("client", message)
-            if not isinstance(message, bytes):
+            if isinstance(message, bytes):
+                self.state.null_errors_due.append(message)
+            else:
                 self.state.on_sent(message)
             data += frame(message)
         self._write(data[:cut])
@@ -125,6 +127,7 @@ class Session:
     def send_raw(self, data: bytes) -> None:
         """Step: write bytes that are not a frame."""
         self._note("send_raw", data)
+        self.state.null_errors_due.append(data)
         self._write(data)
 
     def name(self, name: str) -> str:

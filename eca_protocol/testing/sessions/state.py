@@ -17,6 +17,14 @@ _CALLS = ("toolCallPrepare", "toolCallRun", "toolCallRunning", "toolCalled", "to
 """The contents of a call; the last two end it."""
 
 
+_ROWS_OF_INVALID = {
+    b"{": "BASE-23",
+    b"[]": "BASE-24",
+    b'{"jsonrpc":"2.0","id":{},"method":"m"}': "BASE-20",
+}
+"""The requirement that each body without a message violates; W-5a if it is no UTF-8."""
+
+
 class Call:
     """A tool call: whether it has ended, and whether it waits for approval."""
 
@@ -75,7 +83,7 @@ class State:
         chats: all chats by id, including those of earlier examples.
         pending: the number of missing responses by request id.
         opened: the chat ids that the server assigned, in order.
-        null_errors_due: the number of missing errors with id null.
+        null_errors_due: the bodies that are no message, whose errors with id null are missing.
     """
 
     def __init__(self, model: ScriptedModel, *, draft: bool, known: Collection[str] = ()) -> None:
@@ -85,7 +93,7 @@ class State:
         self.draft = draft
         self.chats: dict[str, Chat] = {}
         self.pending: dict[Any, int] = {}
-        self.null_errors_due: int = 0
+        self.null_errors_due: list[bytes] = []
         self._expected: dict[Any, Any] = {}
         self._methods: dict[Any, tuple[str, Mapping[str, Any]]] = {}
         self._nameless: list[Chat] = []
@@ -93,15 +101,13 @@ class State:
 
     def expect(self, request_id: Any, answer: Any) -> None:
         """Set the expected response of a request: `result`, `error`, `any`, or an error code."""
-        if request_id is None:
-            self.null_errors_due += 1
         self._expected[request_id] = answer
 
     def forget(self) -> None:
         """Ignore earlier requests; earlier turns still have to end."""
         self.pending.clear()
         self._nameless.clear()
-        self.null_errors_due = 0
+        self.null_errors_due.clear()
 
     def chat(self, chat_id: str) -> Chat:
         """Return the chat with this id; create it if necessary."""
@@ -123,7 +129,9 @@ class State:
             method, _ = self._methods[request_id]
             return Violation("BASE-17", f"a response to `{method}` with id {request_id!r}", "none")
         if self.null_errors_due:
-            return Violation("W-5a", "an error with id null", "none")
+            data = self.null_errors_due[0]
+            row = _ROWS_OF_INVALID.get(data, "W-5a")
+            return Violation(row, f"an error with id null in response to {data!r}", "none")
         for chat_id, turn in self.running():
             waits = turn.mark in self.model.waits or turn.awaiting_approval
             if turn.started if turn.stopped else not waits:
@@ -194,7 +202,7 @@ class State:
             if not self.null_errors_due or code is None:
                 self._report("BASE-17", "no error with id null without a cause", message)
                 return
-            self.null_errors_due -= 1
+            del self.null_errors_due[0]
             return
         if not isinstance(request_id, str | int) or request_id not in self.pending:
             return

@@ -12,12 +12,19 @@ from eca_protocol.testing.watching.calls import Calls
 from eca_protocol.testing.watching.contents import Contents
 from eca_protocol.testing.watching.guesses import Guesses
 from eca_protocol.testing.watching.observation import ObservationLog
-from eca_protocol.testing.watching.prompts import EarlyResponses, Prompt
+from eca_protocol.testing.watching.prompts import (
+    EarlyResponses,
+    Prompt,
+    UnknownChat,
+    UnknownChats,
+)
 from eca_protocol.testing.watching.requests import PROMPTS, PendingRequest
 from eca_protocol.testing.watching.turns import ChatTurns
 
 _OWN_FAULTS: Final = {-32600, -32602, -32800}
 """Error codes of prompts that are invalid, too late or cancelled."""
+
+_PROMPTED: Final = "contents only for chats with a prompt"
 
 _ENDING: Final = {"chat/promptStop", "chat/clear", "chat/rollback"}
 """Methods that end a running turn."""
@@ -40,6 +47,7 @@ class Chats:
         self._deleted: set[str] = set()
         self._ignored_ids: set[str] = set()
         self._stopped_unknown: set[str] = set()
+        self._unknown_chats = UnknownChats()
         self._calls_seen: set[tuple[str, str]] = set()
         self._tokens: dict[str, float] = {}
         self._trusts = False
@@ -149,6 +157,7 @@ class Chats:
             if is_error and not request.is_second:
                 self._check_refusal(prompt, chat_id, message["error"])
             self._on_prompt_answered(prompt, chat_id, result, is_error=is_error)
+            self._check_unknown(request.index, text_at(result, "chatId") or None)
         elif request.index in self._rollbacks:
             chat = self._rollbacks.pop(request.index)
             if is_error and chat.turn is not None and chat.turn.stopped == request.index:
@@ -190,6 +199,12 @@ class Chats:
         else:
             owner.on_answered(prompt)
             owner.set_awaits_key(at(result, "status") == "login")
+
+    def _check_unknown(self, prompt: int, named: str | None) -> None:
+        """Report the unknown chats that were no prompt's, as the response to the last one shows."""
+        for chat in self._unknown_chats.take_unowned(prompt, named):
+            got = f"`{chat.kind}`"
+            self._log.report_missing(chat.index, "CLIENT-33", _PROMPTED, got, chat_id=chat.id)
 
     def _owner(self, prompt: Prompt) -> ChatTurns | None:
         for chat in self._chats.values():
@@ -259,8 +274,11 @@ class Chats:
             self._report_unprompted("W-22f", kind, chat_id)
             return None
         if not self._guesses.unnamed:
-            if not self._prompts:  # else it may be the turn of one; the response decides
+            if not self._prompts:
                 self._report_unprompted("W-22f" if is_of_a_stop else "CLIENT-33", kind, chat_id)
+            elif not is_of_a_stop:  # it may be the turn of one; the response decides
+                first = UnknownChat(chat_id, self._log.index, kind, set(self._prompts))
+                self._unknown_chats.add(first)
             self.on_unreadable(chat_id)
             self._ignored_ids.add(chat_id)
             return None
@@ -270,8 +288,7 @@ class Chats:
         return chat
 
     def _report_unprompted(self, row: str, got: str, chat_id: str) -> None:
-        expected = "contents only for chats with a prompt"
-        self._log.report(row, expected, f"`{got}`", chat_id=chat_id)
+        self._log.report(row, _PROMPTED, f"`{got}`", chat_id=chat_id)
 
     def _check_tokens(self, chat_id: str, usage: Mapping[str, Any]) -> None:
         tokens, before = usage.get("sessionTokens"), self._tokens.get(chat_id, 0)

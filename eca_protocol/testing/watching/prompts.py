@@ -103,3 +103,41 @@ class EarlyResponses:
         for index, chat_id in () if self.is_of_idle_chats else self.doubtful:
             expected, got = _ORDER
             log.report_missing(index, "W-20e", expected, got, chat_id=chat_id)
+
+
+@attrs.frozen
+class UnknownChat:
+    """A chat whose first content came while prompts were pending, which may be theirs.
+
+    A response may name a different chat than its prompt, and that chat may run already.
+
+    Attributes:
+        index: the index of its first content.
+        kind: the kind of that content.
+        prompts: the indexes of the pending prompts that may be its own.
+    """
+
+    id: str
+    index: int
+    kind: str
+    prompts: set[int]
+
+
+@attrs.define
+class UnknownChats:
+    """The unknown chats that may belong to a pending prompt."""
+
+    _chats: list[UnknownChat] = attrs.field(factory=list)
+
+    def add(self, chat: UnknownChat) -> None:
+        """Note a chat."""
+        self._chats.append(chat)
+
+    def take_unowned(self, prompt: int, named: str | None) -> list[UnknownChat]:
+        """Note the chat that a prompt's response names; return the chats that no prompt can own."""
+        self._chats = [chat for chat in self._chats if chat.id != named]
+        for chat in self._chats:
+            chat.prompts.discard(prompt)
+        unowned = [chat for chat in self._chats if not chat.prompts]
+        self._chats = [chat for chat in self._chats if chat.prompts]
+        return unowned

@@ -17,7 +17,10 @@ from eca_protocol import json
 from eca_protocol.messages import CommandArgument
 from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn
+from eca_server.agent.chat.store.inspection import describe as describe_store
+from eca_server.agent.chat.store.place import STORE_NAME
 from eca_server.agent.commands.command import CommandContext, command, mask_keys, source_lines
+from eca_server.agent.commands.network_report import describe_network
 from eca_server.agent.commands.setup_warnings import setup_warnings
 from eca_server.agent.commands.trust import report_trust
 from eca_server.agent.sandbox.detect import capability
@@ -74,6 +77,8 @@ def report(
     servers: Iterable[str] = (),
     sandbox: str = "off",
     trust: Iterable[str] = (),
+    chats: str = "none yet",
+    network: Iterable[str] = (),
 ) -> str:
     """Return the whole report, readable in a terminal and as Markdown."""
     of_providers = (problem for provider in providers for problem in provider.problems)
@@ -85,8 +90,10 @@ def report(
         *(_section("Problems", [f"- {problem}" for problem in detected]) if detected else ()),
         *_section("Workspace trust", tuple(trust) or ["- no folder is open"]),
         *_section("Providers", (line for provider in providers for line in _provider(provider))),
+        *_section("Network", [f"- {line}" for line in network]),
         "",
         f"Stored logins: {', '.join(sorted(logins)) or 'none'}",
+        f"Stored chats: {chats}",
         "",
         f"Selected model: {selected_model or 'none'}",
         *([] if any(each.api != "built-in" for each in providers) else ["", _NO_MODEL]),
@@ -200,6 +207,10 @@ async def check_setup(turn: Turn, context: CommandContext) -> None:
         servers=await describe_servers(context.mcp),
         sandbox=await _sandbox(context.loaded.config.tool_call.sandbox),
         trust=report_trust(context.loaded, [root.path for root in context.workspace.roots]),
+        chats=await trio.to_thread.run_sync(
+            describe_store, context.logins.path.with_name(STORE_NAME)
+        ),
+        network=describe_network(context.loaded.config.network),
     )
     text = f"{text}\n\n{await _built_in_model(context.models)}"
     if arguments_of(context.text).lower() != ONLINE:

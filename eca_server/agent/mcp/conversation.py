@@ -161,11 +161,13 @@ class Conversation:
 
     async def serve(self) -> None:
         """Read messages until the server or the session ends; runs as a background task."""
-        end = await self.peer.serve()
-        if self.error is None and end.kind != "closed":
-            known = None if end.kind == "broken" else await self._transport.error()
-            self.error = known or MCPError(end.reason, kind="closed")
-        self.ended.set()
+        try:
+            end = await self.peer.serve()
+            if self.error is None and end.kind != "closed":
+                known = None if end.kind == "broken" else await self._transport.error()
+                self.error = known or MCPError(end.reason, kind="closed")
+        finally:
+            self.ended.set()
 
     async def introduce(self) -> None:
         """Open the conversation with `initialize`, or with `server/discover` if stateless.

@@ -24,8 +24,9 @@ _LAST_LINES: Final = 5
 _LINES_OF_ERROR: Final = 3
 _LONGEST_ERROR: Final = 500
 _ERROR: Final = re.compile(r"(?:error|fatal|panic(?:ked)?)[:\s]", re.IGNORECASE)
-_CUT_START: Final = re.compile(r"\A\S{1,200}")
-_CUT_END: Final = re.compile(r"\S{1,200}\Z")
+_LONGEST_WORD: Final = 200
+_CUT_START: Final = re.compile(rf"\A\S{{1,{_LONGEST_WORD}}}")
+_CUT_END: Final = re.compile(r"\S+\Z")
 
 
 class ServerLog:
@@ -80,7 +81,7 @@ class ServerLog:
         end = first + _LINES_OF_ERROR
         error = "\n".join([*earlier[first:end], *(["..."] if end < len(earlier) else [])])
         if len(error) > _LONGEST_ERROR:
-            error = _CUT_END.sub("...", error[:_LONGEST_ERROR])
+            error = _without_cut_word(error[:_LONGEST_ERROR])
         return f"{error}\n{self.last_lines()}"
 
     def _texts(self) -> list[str]:
@@ -94,7 +95,7 @@ class ServerLog:
     def warn_once(self, text: str) -> None:
         """Log a warning, unless it was logged before, or there were too many."""
         if len(text) > _SHOWN:
-            text = _CUT_END.sub("...", text[:_SHOWN])
+            text = _without_cut_word(text[:_SHOWN])
         if text in self._warned or len(self._warned) > _WARNINGS:
             return
         is_last = len(self._warned) == _WARNINGS
@@ -114,5 +115,10 @@ class ServerLog:
         if self._in_this_second <= _LINES_A_SECOND:
             text = line[:_SHOWN].decode("utf-8", "backslashreplace")
             if len(line) > _SHOWN:
-                text = _CUT_END.sub("...", text)
+                text = _without_cut_word(text)
             _log.log(level, "%s: %s", self.name, text)
+
+
+def _without_cut_word(text: str) -> str:
+    """Return a text without its last word, which is cut and may be a part of a secret."""
+    return text[:-_LONGEST_WORD] + _CUT_END.sub("...", text[-_LONGEST_WORD:])

@@ -112,15 +112,16 @@ class Document:
             return None
         return text
 
-    def read_choice(self, node: yaml.Node, key: str, allowed: tuple[str, ...]) -> str | None:
-        """Return one of the allowed words."""
+    def read_choice(
+        self, node: yaml.Node, key: str, allowed: tuple[str, ...], advice: str = ""
+    ) -> str | None:
+        """Return one of the allowed words; `advice` is for a word that is similar to none."""
         text = self.read_text(node, key)
         if text is None or text in allowed:
             return text
+        more = _nearest(text, allowed) or (advice if text else "")
         self.add_error(
-            node.start_mark,
-            key,
-            f"expected one of {', '.join(allowed)}, got {text[:60]!r}{_nearest(text, allowed)}",
+            node.start_mark, key, f"expected one of {', '.join(allowed)}, got {text[:60]!r}{more}"
         )
         return None
 
@@ -197,11 +198,11 @@ class Members:
             return None
         return self.document.read_text(self.nodes[name][1], self.path(name), empty=empty)
 
-    def choice(self, name: str, allowed: tuple[str, ...]) -> str | None:
-        """Return one of the allowed words."""
+    def choice(self, name: str, allowed: tuple[str, ...], advice: str = "") -> str | None:
+        """Return one of the allowed words; `advice` is for a word that is similar to none."""
         if name not in self.nodes:
             return None
-        return self.document.read_choice(self.nodes[name][1], self.path(name), allowed)
+        return self.document.read_choice(self.nodes[name][1], self.path(name), allowed, advice)
 
     def items(self, name: str) -> Iterator[tuple[yaml.Node, str]]:
         """Yield the items of a list, each with its key."""

@@ -31,6 +31,10 @@ from eca_server.ecp.manifest.patterns import pattern_problem
 GRADER_GROUP: Final = "ecp.graders"
 """The entry-point group of installed graders."""
 
+_INSTALL_GRADER: Final = (
+    f"; a grader of your own is in an installed package, as an entry point of {GRADER_GROUP}"
+)
+
 BUILT_IN: Final[Mapping[str, tuple[str, ...]]] = {
     "text_match": ("field", "condition", "value", "pattern"),
     "llm_judge": ("field", "prompt"),
@@ -191,7 +195,7 @@ class _Reader:
         if members is None or not members.require("type"):
             return Grader(type="")
         kinds = (*BUILT_IN, *self._installed_types(members.nodes["type"][1]))
-        kind = members.choice("type", kinds)
+        kind = members.choice("type", kinds, _INSTALL_GRADER)
         fields: dict[str, Any] = {"type": kind or ""}
         for name, (_, value) in members.nodes.items():
             if name != "type" and name in _GRADER_KEYS and members.is_set(name):

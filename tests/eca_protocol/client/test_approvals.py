@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from eca_protocol import messages as m
-from eca_protocol.client import Chat, Rejection
+from eca_protocol.client import Chat, Rejection, session
 from eca_protocol.errors import (
     AnswerNeeded,
     ApprovalNeeded,
@@ -244,6 +244,25 @@ async def test_without_a_handler_a_question_is_refused_and_raises_from_the_turn(
             await turn.text()
         assert raised.value.question == question
         await server.until("chat/promptStop")
+
+
+async def test_a_flood_of_questions_is_refused_beyond_a_limit(monkeypatch) -> None:
+    monkeypatch.setattr(session, "MAX_RUNNING", 3)
+    questions_asked = set()
+
+    async def think(params: m.ChatAskQuestionParams) -> str:
+        questions_asked.add(params.question)
+        await anyio.sleep_forever()
+        return ""
+
+    async with connected(speaks=Revision.CURRENT, on_question=think) as (client, server):
+        questions = [m.ChatAskQuestionParams(chat_id="c", question=str(n)) for n in range(5)]
+        calls = [server.peer.start_call("chat/askQuestion", each) for each in questions]
+        for call in calls[3:]:
+            with pytest.raises(RequestFailed, match="3 requests are pending"):
+                await call.result(deadline=None)
+        assert questions_asked == {"0", "1", "2"}
+        assert await client.chat().query_commands()
 
 
 @ON_A_CLOCK_OF_ITS_OWN

@@ -22,9 +22,11 @@ from eca_protocol.errors import (
     ConnectionClosed,
     DeadlineExceeded,
     LocalProtocolError,
+    RPCError,
     StartFailed,
     TurnFailed,
 )
+from eca_protocol.jsonrpc import ErrorCode
 from eca_protocol.methods import ECA, ClientNotification, ClientRequest
 from eca_protocol.streams import Transport, memory_pair
 from eca_server.connection.features.host import Options
@@ -79,6 +81,15 @@ async def test_connect_introduces_itself_and_leaving_shuts_down_then_exits(tmp_p
         await server.until("initialized")
     names = [name for name, _ in server.received]
     assert names == ["initialize", "initialized", "shutdown", "exit"]
+
+
+async def test_a_server_that_could_not_shut_down_in_order_exits_all_the_same() -> None:
+    def fail(_: None) -> None:
+        raise RPCError(ErrorCode.INTERNAL_ERROR, "a chat could not be stored")
+
+    async with connected() as (_, server):
+        server.on("shutdown", fail)
+    assert [name for name, _ in server.received][-2:] == ["shutdown", "exit"]
 
 
 async def test_the_lifecycle_binds_the_client_too() -> None:

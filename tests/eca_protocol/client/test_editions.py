@@ -12,7 +12,7 @@ from eca_protocol.errors import DeadlineExceeded, LocalProtocolError, RequestFai
 from eca_protocol.methods import CHAT_LIST
 from eca_protocol.revisions import Revision, detect
 from eca_protocol.streams import memory_pair
-from tests.eca_protocol.client.fake_server import CURRENT, connected
+from tests.eca_protocol.client.fake_server import CURRENT, ON_A_CLOCK_OF_ITS_OWN, connected
 from tests.eca_protocol.draft.letter import NOTIFICATIONS, REQUESTS, assert_is
 from tests.eca_protocol.wire import Wire, notification, success
 
@@ -144,9 +144,22 @@ async def test_a_server_that_never_announces_its_edition_is_taken_for_an_older_o
         assert server.params_of("chat/promptSteer") == []
 
 
-@pytest.mark.parametrize("configured", [0.02, 10.0])
-async def test_the_deadline_of_a_request_limits_its_wait_for_the_edition(monkeypatch, configured):
-    monkeypatch.setattr(session, "CONFIGURED", configured)
+@ON_A_CLOCK_OF_ITS_OWN
+async def test_a_client_waits_once_for_an_edition_that_is_never_announced():
+    async with connected() as (client, _):
+        with pytest.raises(DeadlineExceeded, match=r"on whose edition chat/list depends .*option"):
+            await client.request(CHAT_LIST, m.ChatListParams(), deadline=7)
+        start = anyio.current_time()
+        with pytest.raises(LocalProtocolError, match="revision 2025-10"):
+            await client.request(CHAT_LIST, m.ChatListParams(), deadline=7)
+        assert anyio.current_time() - start == pytest.approx(session.CONFIGURED - 7)
+        with pytest.raises(LocalProtocolError, match="revision 2025-10"):
+            await client.request(CHAT_LIST, m.ChatListParams(), deadline=7)
+        assert await client.chat("c").prompt("hi", trust=True).start()
+        assert anyio.current_time() - start < session.CONFIGURED
+
+
+async def test_the_deadline_of_a_request_limits_its_wait_for_the_edition():
     async with connected() as (client, server):
         with pytest.raises(DeadlineExceeded, match=r"after 0.02 s .* first config/updated"):
             await client.request(CHAT_LIST, m.ChatListParams(), deadline=0.02)

@@ -2,32 +2,23 @@
 
 import json
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
-import trio
 
 from eca_protocol.acp import AUTHENTICATION_REQUIRED
 from eca_protocol.acp import messages as m
 from eca_protocol.errors import RPCError
-from eca_protocol.http import HTTPClient
 from eca_server.acp import logins
 from tests.eca_server.acp.bench import Editor, editing
 from tests.eca_server.models.credentials.fake_keyring import FakeKeyring
-from tests.eca_server.models.credentials.login_server import login_server
+from tests.eca_server.models.credentials.login_server import come_back, stored_logins
+from tests.eca_server.models.credentials.login_server import server as server  # noqa: PLC0414
 
 
 async def authenticate(editor: Editor, method: str) -> Any:
     return await editor.call("authenticate", m.AuthenticateRequest(method_id=method))
-
-
-def stored(tmp_path: Path) -> Mapping[str, Any]:
-    file = tmp_path / "home" / ".local" / "share" / "eca-python" / "logins.json"
-    providers: Mapping[str, Any] = json.loads(file.read_text())["providers"]
-    return providers
 
 
 async def test_a_missing_key_is_an_error_and_a_configured_one_counts(tmp_path: Path) -> None:
@@ -57,26 +48,21 @@ async def test_a_login_in_the_systems_keyring_counts(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("answer", ["code=planted", "error=access_denied"])
 async def test_a_login_in_the_browser_is_stored_until_a_logout_or_fails(
-    tmp_path, monkeypatch, answer
+    tmp_path, monkeypatch, server, answer
 ):
     async def visit(url: str, _environ: object) -> None:
-        query = parse_qs(urlsplit(url).query)
-        back = f"{query['redirect_uri'][0]}?{answer}&state={query['state'][0]}"
-        async with HTTPClient() as browser, browser.stream("GET", back):
-            await trio.lowlevel.checkpoint()
+        await come_back(url, answer)
 
     monkeypatch.setattr(logins, "open_page", visit)
-    async with login_server() as server:
-        auth = {"clientId": "ours", "tokenUrl": f"{server.url}/token"}
-        auth["authorizeUrl"] = "https://login.example/authorize"
-        provider = {"url": "https://corp.example/v1", "models": {"m": {}}, "auth": auth}
-        async with editing(tmp_path, json.dumps({"providers": {"p": provider}})) as editor:
-            if answer == "code=planted":
-                assert await authenticate(editor, "login") == m.Empty()
-                assert "p" in stored(tmp_path)
-                assert await authenticate(editor, "environment") == m.Empty()
-                assert await editor.call("logout", m.Empty()) == m.Empty()
-                assert stored(tmp_path) == {}
-            else:
-                with pytest.raises(RPCError, match="login with p failed"):
-                    await authenticate(editor, "login")
+    data = tmp_path / "home" / ".local" / "share"
+    config = server.config(authorizeUrl="https://login.example/authorize")
+    async with editing(tmp_path, json.dumps(config)) as editor:
+        if answer == "code=planted":
+            assert await authenticate(editor, "login") == m.Empty()
+            assert "p" in stored_logins(data)
+            assert await authenticate(editor, "environment") == m.Empty()
+            assert await editor.call("logout", m.Empty()) == m.Empty()
+            assert stored_logins(data) == {}
+        else:
+            with pytest.raises(RPCError, match="login with p failed"):
+                await authenticate(editor, "login")

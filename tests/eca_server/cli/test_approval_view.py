@@ -8,7 +8,12 @@ from eca_protocol import messages as m
 from eca_server.agent.chat.subagents import SPAWN_TOOL
 from eca_server.agent.skills.skills import SKILL_TOOL
 from eca_server.agent.tools.native import NATIVE_NAMES
-from eca_server.cli.approval_view import question_of
+from eca_server.cli.approval_view import (
+    call_rows,
+    change_rows,
+    may_be_remembered,
+    question_of,
+)
 
 ARGUMENTS = {
     "action": "kill",
@@ -82,3 +87,45 @@ OUTSIDE = "Running 'touch z.txt' in docs outside of the sandbox"
 )
 def test_a_call_has_a_question_of_its_own(name: str, members: Any, expected: str) -> None:
     assert question(name, **members) == expected
+
+
+COMMAND = m.ShellCommandBreakdown(command="git", args=("add", "."), approval_key="git add")
+UNKNOWN_COMMAND = m.ShellCommandBreakdown(command="bash", args=("x.sh",))
+
+
+@pytest.mark.parametrize(
+    ("name", "members", "expected"),
+    [
+        ("write_file", {}, ["answer a to allow in this session: calls of `write_file`"]),
+        (
+            "shell_command",
+            {"details": m.ShellCommandDetails(commands=(COMMAND, COMMAND))},
+            ["answer a to allow in this session: `git add`"],
+        ),
+        (
+            "shell_command",
+            {"details": m.ShellCommandDetails(commands=(COMMAND, UNKNOWN_COMMAND))},
+            [],
+        ),
+        ("shell_command", {}, []),
+        (
+            "query",
+            {"origin": "mcp", "server": "db"},
+            ["answer a to allow in this session: calls of `query` of the MCP server db"],
+        ),
+    ],
+)
+def test_an_approval_for_the_session_says_what_it_allows_where_it_has_an_effect(
+    name: str, members: Any, expected: list[str]
+) -> None:
+    values = {"origin": "native", "server": "eca", "arguments": {}, "manual_approval": True}
+    call = m.ChatToolCallRunContent(id="1", name=name, **values | members)
+    shown = [row.strip() for row, _ in call_rows(call, directory=None, width=100)]
+    assert [row for row in shown if row.startswith("answer a")] == expected
+    assert may_be_remembered(call) is bool(expected)
+
+
+def test_a_change_to_the_same_content_is_named_as_such() -> None:
+    change = m.FileChangeDetails(path="/a", diff="", lines_added=0, lines_removed=0)
+    rows = [row for row, _ in change_rows(change, width=80)]
+    assert rows == ["  changes /a: nothing, the content is the same"]

@@ -191,22 +191,33 @@ TOUCH = b'call eca_shell_command {"command": "touch made"}\n'
 
 def test_a_conversation_in_a_terminal(tty: Terminal, tmp_path: Path) -> None:
     made = tmp_path / "made"
-    tty.until(b"Ctrl-C stops", b"> ")
+    tty.until(b"Model: simulator/script. Ctrl-C stops an answer, Ctrl-D exits.\r\n> ")
     tty.type(b"say first answer\n", b"\nfirst answer\r\n", b"> ")
     tty.type(b"repeat 99999999 word\n", b"wordword")
     tty.type(b"\x03", b"\nStopped.\r\n> ")
     tty.type(b"say after the stop\n", b"\nafter the stop\r\n", b"> ")
-    tty.type(TOUCH, b"touch made\r\nRun `touch made`? [y/N] ")
+    tty.type(
+        TOUCH,
+        b"answer a to allow in this session: `touch`\r\n",
+        b"any other answer rejects the call, and is sent to the model\r\n",
+        b"Run `touch made`? [y/N/a] ",
+    )
     tty.type(b"\n", b"> ")
-    tty.type(TOUCH, b"? [y/N]")
+    tty.type(TOUCH, b": `touch`\r\nRun `touch made`? [y/N/a] ")
+    tty.type(b"say Use a different NAME.\n", b"\nUse a different NAME.\r\n", b"> ")
+    tty.type(TOUCH, b"? [y/N/a]")
     tty.type(b"\x04", b" \r\n", b"> ")
-    tty.type(TOUCH, b"? [y/N] ")
+    tty.type(TOUCH, b"? [y/N/a] ")
     tty.type(b"\x03", b"\n> ")
     assert not made.exists()
-    tty.type(TOUCH, b"? [y/N] ")
+    tty.type(TOUCH, b"? [y/N/a] ")
     tty.type(b"y\n", b"[Running 'touch made']", b"> ")
+    tty.type(TOUCH, b"? [y/N/a] ")
+    tty.type(b"a\n", b"[Running 'touch made']", b"> ")
+    made.unlink()
+    tty.type(TOUCH, b"\n[Running 'touch made']", b"> ")  # without a question
     assert made.exists()
-    tty.type(b'call eca_write_file {"path": "a.txt", "content": "new"}\n', b"+new", b"? [y/N] ")
+    tty.type(b'call eca_write_file {"path": "a.txt", "content": "new"}\n', b"+new", b"? [y/N/a] ")
     tty.type(b"yes\n", b"> ")
     assert (tmp_path / "a.txt").read_text() == "new"
     tty.type(
@@ -215,7 +226,7 @@ def test_a_conversation_in_a_terminal(tty: Terminal, tmp_path: Path) -> None:
         b"  directory: %b\r\n" % os.fsencode(tmp_path),
         b"  source: a.txt\r\n",
         b"  destination: b\\x1b[2K.txt\r\n",
-        b"Move `a.txt` to `b\\x1b[2K.txt`? [y/N] ",
+        b"Move `a.txt` to `b\\x1b[2K.txt`? [y/N/a] ",
     )
     tty.type(b"n\n", b"\n> ")
     tty.type(b"\x03", b"^C\r\nContinue this chat with `eca-server chat --resume ")
@@ -266,7 +277,7 @@ def test_a_call_cannot_repaint_the_question_or_write_one_of_its_own(tty, tmp_pat
         b"      touch made\\x1b[1A\\x1b[2K\\x1b]52;c;ZXZpbA==\\x07\\u202e\r\n",
         b"      Run `ls`? [y/N] \r\n",
         b"\nRun `touch made\\x1b",
-        b"? [y/N] ",
+        b"? [y/N] ",  # without `a`: it has no key to remember
     )
     assert b"\x1b" not in tty.all_shown
     assert tty.all_shown.count(b"\nRun ") == 1

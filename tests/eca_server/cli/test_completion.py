@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from eca_server.cli.completion import completion_script
+from tests.eca_server.processes import run_to_end
 
 LINES = {
     "eca-server ch": ["chat"],
@@ -31,7 +32,7 @@ def test_bash_completes_commands_options_and_their_values() -> None:
             f"COMP_WORDS=({words}) COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))\n"
             f'_{program}_complete; echo "${{COMPREPLY[@]}}"\n'
         )
-    done = subprocess.run(["bash", "-uc", script], capture_output=True, text=True, check=False)
+    done = run_to_end(["bash", "-uc", script])
     assert done.stderr == ""
     completed = [line.split() for line in done.stdout.splitlines()]
     assert list(map(sorted, completed)) == list(map(sorted, LINES.values()))

@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from eca_server.cli.completion import parsers
 from tests.eca_server.fork_server import write_programs
+from tests.eca_server.processes import run_to_end
 from tests.eca_server.stranger import environment
 
 EXAMPLES: dict[str, list[str]] = {}
@@ -25,16 +25,8 @@ def assert_succeeds(script: list[str], folder: Path) -> None:
     write_programs(folder / "bin")
     python = Path(sys.executable).parent  # the examples start `python3`
     programs = os.pathsep.join((str(folder / "bin"), str(python), os.environ["PATH"]))
-    done = subprocess.run(
-        ["bash", "-exc", "\n".join(script)],
-        cwd=folder,
-        env=environment(folder) | {"PATH": programs},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    environ = environment(folder) | {"PATH": programs}
+    done = run_to_end(["bash", "-exc", "\n".join(script)], cwd=folder, env=environ, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
 
 

@@ -6,7 +6,6 @@ import io
 import json
 import re
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +22,7 @@ from eca_server.ecp.help_texts import PAGES
 from tests.eca_server.cli.running import eca
 from tests.eca_server.conftest import Start
 from tests.eca_server.fork_server import ECA
+from tests.eca_server.processes import run_to_end
 from tests.eca_server.stranger import environment
 
 
@@ -36,14 +36,7 @@ def test_help_and_version_answer_without_loading_what_serves(tmp_path: Path) -> 
         "        run(arguments)\n"
         "print('LOADED', *sys.modules)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env=environment(tmp_path),
-        timeout=30,
-        check=True,
-    )
+    done = run_to_end([sys.executable, "-c", code], env=environment(tmp_path), check=True)
     output, loaded = done.stdout.split("LOADED")
     tops = {name.partition(".")[0] for name in loaded.split()}
     assert not tops & {"trio", "anyio", "asyncio", "attrs", "attr", "cattrs", "httpx", "ssl"}
@@ -99,6 +92,17 @@ def test_each_help_has_examples_and_exit_codes(
     assert "Exit codes:" in output
 
 
+@pytest.mark.parametrize("columns", [70, 80, 120])
+def test_the_help_fits_the_terminal_except_for_commands_to_copy(columns, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for command in ("", "chat", "conformance", "ecp run", "trust"):
+        with pytest.raises(SystemExit, match="0"):
+            run([*command.split(), "--help"])
+        for line in capsys.readouterr().out.splitlines():
+            is_whole = line.lstrip().startswith("$ ") or " " not in line.strip()
+            assert is_whole or len(line) <= columns, line
+
+
 @pytest.mark.parametrize(
     ("arguments", "near"),
     [
@@ -111,7 +115,7 @@ def test_each_help_has_examples_and_exit_codes(
         ("server --log-level", "--log-level"),
         ("serve --protocol-revision tomorrow", "--protocol-revision"),
         ("chat --protocol-revision 2025-10 hi", "--protocol-revision"),
-        ("chat two messages", "messages"),
+        ("chat two messages", "unexpected argument 'messages': put the whole message in quotes"),
         ("chat ", "expected a message"),
         ("chat hi --config-file missing.json", "missing.json"),
         ("chat hi --config-file .", "."),
@@ -139,6 +143,8 @@ def test_what_is_unknown_is_refused_on_stderr(arguments, near, capsys):
         (["--verbose", "serv"], "serv", "; did you mean `serve`?"),
         (["caht"], "caht", "; did you mean `chat`?"),
         (["models"], "models", "; a chat lists them: try `eca-server chat /model`"),
+        (["logout"], "logout", "; a chat does it: try `eca-server chat /logout`"),
+        (["logs"], "logs", "; the log goes to stderr: see `eca-server serve --help`"),
         (["--log-level", "info", "write-chat", "-x"], "write-chat", "; did you mean `read-chat`?"),
     ],
 )
@@ -322,13 +328,7 @@ def test_a_starter_configuration_is_written_once_and_is_valid(tmp_path, capsys, 
 
 def test_a_starter_configuration_that_finds_no_space_leaves_no_file(tmp_path: Path) -> None:
     command = 'ulimit -f 0; exec "$0" -P -m eca_server config init'
-    done = subprocess.run(
-        ["sh", "-c", command, sys.executable],
-        env=environment(tmp_path),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_to_end(["sh", "-c", command, sys.executable], env=environment(tmp_path))
     assert (done.returncode, "could not write" in done.stderr) == (1, True)
     assert list((tmp_path / ".config/eca").iterdir()) == []
 
@@ -383,13 +383,11 @@ sys.exit(main.run(["doctor"]))
 
 
 def test_the_traceback_of_a_crash_has_no_key_and_no_control_sequence(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", CRASH], env=environment(tmp_path), capture_output=True, check=False
-    )
+    done = run_to_end([sys.executable, "-c", CRASH], env=environment(tmp_path))
     assert done.returncode == 1
-    assert b"Traceback (most recent call last)" in done.stderr
-    assert b"RuntimeError: *** \\x1b[31m" in done.stderr
-    assert b"planted" not in done.stderr
+    assert "Traceback (most recent call last)" in done.stderr
+    assert "RuntimeError: *** \\x1b[31m" in done.stderr
+    assert "planted" not in done.stderr
 
 
 def test_schema_prints_the_revision_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
@@ -424,8 +422,8 @@ def test_an_interrupt_meets_no_extension_module_inside_its_import():
         "try:\n  with _importing(): signal.raise_signal(signal.SIGINT)\n"
         "finally: print('raised')\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
-    assert (done.returncode, done.stdout + done.stderr) == (130, b"")
+    done = run_to_end([sys.executable, "-c", code])
+    assert (done.returncode, done.stdout + done.stderr) == (130, "")
     with _importing():
         pass
     with pytest.raises(KeyboardInterrupt):

@@ -3,7 +3,6 @@
 import json
 import os
 import sqlite3
-import subprocess
 import sys
 from contextlib import closing
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ import pytest
 from eca_server.cli.link import change_link
 from eca_server.cli.read_chat import parse_time
 from tests.eca_server.cli.running import eca
+from tests.eca_server.processes import run_to_end
 from tests.eca_server.stranger import environment
 
 SCRIPT = ("--model", "simulator/script")
@@ -71,6 +71,25 @@ def test_wrong_options_are_named(tmp_path: Path, arguments: list[str], code: int
     assert why in done.stderr
 
 
+def test_a_file_of_a_newer_server_is_reported_by_read_chat_and_doctor(tmp_path: Path) -> None:
+    assert eca(tmp_path, "chat", "hi").returncode == 0
+    before = eca(tmp_path, "doctor")
+    assert "chats.sqlite: present" in before.stdout
+    (file,) = tmp_path.rglob("chats.sqlite")
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("PRAGMA user_version = 1000")
+    done = eca(tmp_path, "read-chat", "--workspace", ".")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.count("a newer server has written it") == 1
+    assert "stay only in memory" not in done.stderr  # it stores none
+    report = eca(tmp_path, "doctor")
+    assert f"{file}: a newer server has written it (version 1000, expected " in report.stdout
+    facts = json.loads(eca(tmp_path, "doctor", "--json").stdout)
+    assert any("a newer server has written it" in each for each in facts["warnings"])
+    file.write_text("no database")
+    assert f"{file}: it is damaged" in eca(tmp_path, "doctor").stdout
+
+
 @pytest.mark.parametrize("kind", ["text", "empty", "other-database"])
 def test_a_named_file_without_chats_stays_as_it_is(tmp_path: Path, kind: str) -> None:
     file = tmp_path / "file"
@@ -105,9 +124,7 @@ def test_a_link_is_made_on_request_and_replaces_nothing(tmp_path, capsys):
     program.chmod(0o755)
     assert change_link(program, removes=False) == 0
     assert link.readlink() == Path("eca-server")
-    done = subprocess.run(
-        [link, "--version"], env=environment(tmp_path), capture_output=True, text=True, check=True
-    )
+    done = run_to_end([link, "--version"], env=environment(tmp_path))
     assert done.stdout.startswith("eca 0.")
     assert change_link(program, removes=False) == 0
     assert change_link(program, removes=True) == 0

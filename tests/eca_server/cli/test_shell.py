@@ -16,6 +16,7 @@ from eca_protocol.errors import ConnectionClosed
 from eca_server.cli import terminal
 from eca_server.cli.main import run
 from tests.eca_server import fork_server
+from tests.eca_server.processes import run_to_end
 from tests.eca_server.stranger import environment
 
 ECA = (sys.executable, "-P", "-m", "eca_server")
@@ -25,15 +26,8 @@ def in_a_shell(
     home: Path, line: str, *, program: Sequence[str] = ECA, **env: str
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a line in which `"$@"` is the command `eca-server`."""
-    return subprocess.run(
-        ["sh", "-c", line, "sh", *program],
-        capture_output=True,
-        stdin=subprocess.DEVNULL,
-        cwd=home,
-        env=environment(home, **env),
-        timeout=30,
-        check=False,
-    )
+    command = ["sh", "-c", line, "sh", *program]
+    return run_to_end(command, cwd=home, env=environment(home, **env), text=False)
 
 
 @pytest.mark.long(but=1)

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyte
 import pytest
@@ -21,7 +22,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from eca_protocol.messages import FileContext
-from eca_server.cli import screen
+from eca_server.cli import screen, terminal
 from eca_server.cli.markdown import MarkdownOutput
 from eca_server.cli.output import Output
 from eca_server.cli.reading import piped_context
@@ -74,11 +75,11 @@ def test_a_terminal_edits_lines_and_shows_markdown(editor: Terminal, tmp_path: P
     editor.type(b"\t\r", b"@notes.txt", PROMPT)
     call = b'call write_file {"path": "a", "content": "new\\n"}'
     editor.type(b"\x1b[200~" + call + b"\nsay\twritten\x1b[201~")
-    editor.type(b"\r", b"\x1b[32m    +new", b"Write `a`? [y/N]")
+    editor.type(b"\r", b"\x1b[32m    +new", b"Write `a`? [y/N/a]")
     editor.type(b"y\r", b"written", PROMPT)
     assert (tmp_path / "a").read_text() == "new\n"
     assert b"^I" not in editor.all_shown
-    editor.type(b'call shell_command {"command": "touch made"}\r', b"Run `touch made`? [y/N]")
+    editor.type(b'call shell_command {"command": "touch made"}\r', b"Run `touch made`? [y/N/a]")
     editor.type(b"\x03", b"Stopped.", PROMPT)
     assert not (tmp_path / "made").exists()
     editor.type(b"say **bye**\r", b"\x1b[1mbye", PROMPT)
@@ -88,6 +89,42 @@ def test_a_terminal_edits_lines_and_shows_markdown(editor: Terminal, tmp_path: P
     assert "+say first\n+say second\n" in history.read_text()
     assert "wrong" not in history.read_text()
     assert stat.S_IMODE(history.stat().st_mode) == 0o600
+
+
+def test_a_conversation_begins_with_its_model_in_the_columns_of_the_terminal(
+    tmp_path: Path,
+) -> None:
+    narrow = {**CAPABLE, "COLUMNS": "40"}
+    with contextlib.closing(Terminal(tmp_path, "chat", *SCRIPT, **narrow)) as editor:
+        editor.until(
+            b"Model: simulator/script. Ctrl-C stops\r\nan answer, Ctrl-D exits.\r\n", PROMPT
+        )
+
+
+def test_long_notes_are_broken_between_words_and_addresses_stay_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = "- a note of many words\n\nhttps://example.com/a/long-path/of/one-word\n"
+    monkeypatch.setenv("COLUMNS", "21")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: False, raising=False)
+    assert screen.fitted(text) == text
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    shown = screen.fitted(text)
+    assert shown.startswith("- a note of many\n  words\n\nhttps://example.com/a/long-path/of/one-w")
+    assert shown.endswith("one-word\n")
+
+
+def test_without_the_extra_a_terminal_says_what_the_extra_adds(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "eca_server.cli.line_editor", None)
+    monkeypatch.setattr(terminal, "is_capable", lambda *_: True)
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    nothing: Any = None
+    terminal._make_reader(nothing, nothing, nothing, terminal.ChatCommand(), "local/m")
+    shown = capsys.readouterr().err
+    assert shown.startswith("Model: local/m. Ctrl-C stops an answer, Ctrl-D exits.\n")
+    assert "pip install 'eca-protocol[terminal]'" in shown
 
 
 @pytest.mark.long
@@ -100,7 +137,7 @@ def test_keys_typed_during_an_answer_wait_for_the_next_prompt_and_answer_no_ques
     editor.type(
         b'say b\x1b\rwait 1\x1b\rcall shell_command {"command": "touch made"}\r', b"?25lb\x1b"
     )
-    editor.type(b"y\r", b"Run `touch made`? [y/N]")
+    editor.type(b"y\r", b"Run `touch made`? [y/N/a]")
     editor.type(b"\r", PROMPT)
     assert not (tmp_path / "made").exists()
     editor.type(b"say c\x1b\rwait 1\r", b"?25lc\x1b")
@@ -141,7 +178,7 @@ def test_the_calls_of_a_subagent_are_the_users_decision(editor: Terminal, tmp_pa
     for answer, is_made in ((b"n\r", False), (b"y\r", True)):
         editor.until(PROMPT)
         editor.type(b"\x1b[200~" + ASKING_SUBAGENT.encode() + b"\x1b[201~\r")
-        editor.until(b"Run `touch made`? [y/N]")
+        editor.until(b"Run `touch made`? [y/N/a]")
         editor.type(answer, b"done")
         assert (tmp_path / "made").exists() is is_made
     done = eca(tmp_path, "chat", *SCRIPT, ASKING_SUBAGENT)
@@ -226,6 +263,9 @@ def test_a_chat_is_continued_by_another_process(tmp_path: Path) -> None:
     unknown = eca(tmp_path, "chat", "--resume", "nonsense", "hi")
     assert (unknown.returncode, unknown.stdout) == (1, "")
     assert chat_id in unknown.stderr
+    assert "A message goes before" not in unknown.stderr
+    swapped = eca(tmp_path, "chat", "--resume", "say five")
+    assert "A message goes before the option: `eca-server chat MESSAGE --resume`." in swapped.stderr
     assert eca(tmp_path, "chat", "--model", "simulator/none", "hi").returncode == 1
     resumed = eca(tmp_path, "chat", "--resume", stdin="hi\n/model simulator/echo\nsay five")
     assert "simulator/none cannot be used" in resumed.stderr

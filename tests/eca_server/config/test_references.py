@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from eca_server.config import command_output
 from eca_server.config.command_output import LARGEST, CommandOutputs
 from eca_server.config.interpolation import UnresolvedReference
 from eca_server.secret import Secret
-from tests.eca_server.processes import processes_in
+from tests.eca_server.processes import processes_in, wait_until
 from tests.promises import within
 
 KEY = "planted-0123456789-key"
@@ -123,10 +122,7 @@ def error_of(house, command: str) -> str:
 
 
 def wait_for_the_end_of_all_in(folder: Path) -> None:
-    deadline = time.monotonic() + 20
-    while processes_in(folder):
-        assert time.monotonic() < deadline, processes_in(folder)
-        time.sleep(0.01)
+    wait_until(lambda: not processes_in(folder), lambda: processes_in(folder))
 
 
 def test_the_output_of_a_command_is_put_in_and_is_a_secret(shell):

@@ -13,6 +13,7 @@ import pytest
 
 from tests.eca_server.ecp.runs import KILLS_ITS_WORKER
 from tests.eca_server.ecp.test_run import REPOSITORY, manifest
+from tests.eca_server.processes import run_to_end
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(REPOSITORY)}
 
@@ -50,15 +51,7 @@ def address(tmp_path: Path) -> Iterator[str]:
 
 def run(folder: Path, *more: str) -> tuple[int, dict[str, Any], str]:
     arguments = [sys.executable, "-m", "eca_server", "ecp", "run", "-m", "m.yaml", "--json", *more]
-    done = subprocess.run(
-        arguments,
-        cwd=folder,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    done = run_to_end(arguments, cwd=folder, env=ENVIRONMENT)
     return done.returncode, json.loads(done.stdout or "{}"), done.stderr
 
 

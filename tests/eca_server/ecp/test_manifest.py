@@ -183,6 +183,11 @@ def test_all_errors_are_reported_at_once_and_invalid_bytes_by_their_line() -> No
     assert errors(b"a: 1\nb: \xff") == ["m.yaml:2: expected UTF-8, got the byte 0xff"]
 
 
+def test_an_unknown_grader_may_be_one_that_is_not_installed() -> None:
+    (error,) = errors(STEP + "{type: brevity}")
+    assert error.endswith("is in an installed package, as an entry point of ecp.graders")
+
+
 def test_a_document_beyond_the_limits_is_refused_at_once() -> None:
     rows = ["a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
     rows += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]

@@ -18,7 +18,7 @@ from eca_server.ecp.cli import run
 from tests.eca_protocol.ecp.agents import SCRIPT
 from tests.eca_server import fork_server
 from tests.eca_server.ecp.runs import OBEDIENT
-from tests.eca_server.processes import processes_in
+from tests.eca_server.processes import processes_in, run_to_end, wait_until
 from tests.promises import within
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -123,9 +123,9 @@ def test_no_locale_changes_a_report(tmp_path):
     manifest(tmp_path, "straße 日本 good")
     plain = ENVIRONMENT | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     command = [*fork_server.ECA, "ecp", "run", "m.yaml", "--json"]
-    done = subprocess.run(command, cwd=tmp_path, env=plain, capture_output=True, check=False)
+    done = run_to_end(command, cwd=tmp_path, env=plain, encoding="utf-8")
     assert done.returncode == 0, done.stderr
-    (scenario,) = json.loads(done.stdout.decode())["scenarios"]
+    (scenario,) = json.loads(done.stdout)["scenarios"]
     assert scenario["steps"][0]["output"] == "straße 日本 good"
 
 
@@ -163,10 +163,7 @@ def test_workers_end_with_a_killed_run(tmp_path):
             assert running.poll() is None
             time.sleep(0.01)
         running.kill()
-    deadline = time.monotonic() + 20
-    while processes_in(tmp_path):
-        assert time.monotonic() < deadline, processes_in(tmp_path)
-        time.sleep(0.02)
+    wait_until(lambda: not processes_in(tmp_path), lambda: processes_in(tmp_path))
 
 
 def test_a_starter_is_written_once_and_passes_or_leaves_nothing(tmp_path):
@@ -184,13 +181,7 @@ def test_a_starter_is_written_once_and_passes_or_leaves_nothing(tmp_path):
 def test_a_starter_that_finds_no_space_replaces_nothing(tmp_path):
     (tmp_path / "agent.py").write_text("mine")
     command = 'ulimit -f 0; exec "$0" -P -m eca_server ecp init --force "$1"'
-    done = subprocess.run(
-        ["sh", "-c", command, sys.executable, tmp_path],
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_to_end(["sh", "-c", command, sys.executable, tmp_path], env=ENVIRONMENT)
     assert done.returncode == 1, done.stderr
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("agent.py", "mine")]
 
@@ -275,11 +266,10 @@ def test_a_printing_grader_of_an_installed_package_leaves_the_report_readable(jo
     (packaged / "entry_points.txt").write_text("[ecp.graders]\nnoisy = noisy:grade\n")
     path = os.pathsep.join((ENVIRONMENT["PYTHONPATH"], str(tmp_path / "site")))
     command = [*fork_server.ECA, "ecp", "run", "m.yaml", "--json", "--jobs", jobs]
-    environment = ENVIRONMENT | {"PYTHONPATH": path}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False)
+    done = run_to_end(command, cwd=tmp_path, env=ENVIRONMENT | {"PYTHONPATH": path})
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["passed"] == 4
-    assert done.stderr.count(b"noise") == 2
+    assert done.stderr.count("noise") == 2
 
 
 ERRING = """
@@ -372,6 +362,19 @@ def test_a_terminal_shows_the_progress_beside_the_results(tmp_path, capsys, monk
     assert heads[:2] == ["passed s0", "FAILED s1"]
 
 
+@pytest.mark.parametrize("verbose", [False, True])
+def test_scenarios_without_time_to_start_share_a_line(verbose, tmp_path, capsys, monkeypatch):
+    manifest(tmp_path, *["good"] * 40)
+    monkeypatch.chdir(tmp_path)
+    options = ["--max-duration", "0.0001", "--json-out", "r.json", *["--verbose"] * verbose]
+    assert run(["run", "m.yaml", *options]) == 2
+    lines = capsys.readouterr().out.splitlines()
+    late = "scenarios: not started within the run's time limit, max_duration_exceeded"
+    assert ([line for line in lines if line.endswith(late)] == []) == verbose
+    assert (len(lines) >= 40) == verbose
+    assert len(json.loads((tmp_path / "r.json").read_text())["scenarios"]) == 40
+
+
 LOADED = """
 import json, sys
 from eca_server.ecp.cli import run
@@ -399,14 +402,8 @@ RAN = NEVER | {"regex", "multiprocessing", "eca_server.ecp.reports.html", "eca_s
 )
 def test_a_command_loads_no_more_than_it_needs(command, spared, tmp_path):
     manifest(tmp_path, "good")
-    done = subprocess.run(
-        [sys.executable, "-c", LOADED, *command],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    program = [sys.executable, "-c", LOADED, *command]
+    done = run_to_end(program, cwd=tmp_path, env={"PYTHONPATH": str(REPOSITORY)}, check=True)
     code, *loaded = json.loads(done.stdout.splitlines()[-1])
     assert code == 0, done.stderr
     assert not spared & set(loaded)

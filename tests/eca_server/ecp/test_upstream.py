@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.eca_server.processes import run_to_end
 from tests.environments import programs
 
 pytestmark = pytest.mark.long
@@ -32,6 +33,7 @@ AGENT = '''
 import sys
 
 from PACKAGE import SERVE, Result, agent, on_reset, on_step, serve_http
+from tests.eca_server.processes import run_to_end
 
 
 @agent(name="library-desk")
@@ -185,15 +187,7 @@ def environment() -> dict[str, str]:
 def ecp(runtime: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     ours = [sys.executable, "-m", "eca_server", "ecp"]
     command = ours if runtime == "ours" else [str(programs(f"ecp-{runtime}") / "ecp")]
-    return subprocess.run(
-        [*command, *map(str, arguments)],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=120,
-        check=False,
-    )
+    return run_to_end([*command, *map(str, arguments)], env=environment(), encoding="utf-8")
 
 
 def ran(runtime: str, manifest: dict[str, Any], folder: Path, *flags: str) -> dict[str, Any]:

@@ -129,6 +129,21 @@ def test_what_an_endpoint_lists_is_offered_behind_what_is_configured():
 
 
 @pytest.mark.parametrize(
+    ("wrong", "meant"),
+    [
+        ("qwen3-coder", "; did you mean corp/qwen3-coder? Available models: corp/qwen3-coder, "),
+        ("Corp/Qwen3-Codr", "; did you mean corp/qwen3-coder? Available models: "),
+        ("other/b", "name; available models: corp/qwen3-coder, simulator/echo"),
+    ],
+)
+def test_a_wrong_name_gets_the_model_that_was_meant(wrong, meant):
+    settings = Settings(url="http://corp", models={"qwen3-coder": Model()}, fetch_models=False)
+    with pytest.raises(BackendError) as raised:
+        models_of({"corp": settings}).find(wrong)
+    assert meant in str(raised.value)
+
+
+@pytest.mark.parametrize(
     ("listed", "names"),
     [
         ((), ["claude-sonnet-5-5"]),

@@ -3,7 +3,6 @@
 import gzip
 import json
 import re
-import subprocess
 import sys
 import threading
 import time
@@ -22,6 +21,7 @@ from eca_server.secret import Secret
 from eca_server.system import telemetry
 from tests import promises
 from tests.eca_server import fork_server
+from tests.eca_server.processes import run_to_end, wait_until
 from tests.eca_server.stranger import environment
 
 SECRET_WORDS = "planted words of a prompt"
@@ -194,15 +194,8 @@ def test_unless_it_is_asked_for_nothing_of_the_library_is_imported(tmp_path, var
         "run(['chat', 'hi'])\n"
         "print([name for name in sys.modules if name.startswith('opentelemetry')])\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=environment(tmp_path) | variables,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=True,
-    )
+    environ = environment(tmp_path) | variables
+    done = run_to_end([sys.executable, "-c", program], env=environ, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
 
 
@@ -222,7 +215,7 @@ async def test_without_the_library_the_user_is_notified_once_and_the_work_contin
 async def test_a_collector_that_hangs_holds_the_end_no_longer_than_its_bound(
     began_before, monkeypatch
 ):
-    monkeypatch.setattr(telemetry, "FLUSH_SECONDS", 1.0)
+    monkeypatch.setattr(telemetry, "FLUSH_SECONDS", 0.2)
     with collecting(hangs=True) as collector:
         variables = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": collector.url}
         async with telemetry.record_telemetry(variables):
@@ -233,7 +226,7 @@ async def test_a_collector_that_hangs_holds_the_end_no_longer_than_its_bound(
                 monkeypatch.setattr(telemetry, "FLUSH_SECONDS", 30)
             ended = time.monotonic()
         promises.check(time.monotonic() - ended, limit=4)
-        assert collector.bodies
+        wait_until(lambda: collector.bodies, lambda: "nothing was sent")
 
 
 async def test_properties_of_the_configuration_come_before_the_environment():

@@ -1,35 +1,11 @@
 """The real process on a machine's bad day: no directory for data, no threads, no network."""
 
 import json
-import sys
 
 import pytest
 
 from tests.eca_server.stranger import text_of
-
-WITHOUT_THREADS = """\
-import os, sys, threading
-start = threading.Thread.start
-def refuse(thread):
-    if os.path.exists(os.environ["LIMIT"]):
-        raise RuntimeError("can't start new thread")
-    start(thread)
-threading.Thread.start = refuse
-from eca_server.cli.main import run
-sys.exit(run(["server"]))
-"""
-"""A server that cannot start a thread while a file exists."""
-WITHOUT_NAMES = """\
-import socket, sys, time
-def look_up(host, port, family=0, type=0, proto=0, flags=0):
-    if flags & socket.AI_NUMERICHOST:
-        raise socket.gaierror(socket.EAI_NONAME, "it is a name")
-    time.sleep(60)
-socket.getaddrinfo = look_up
-from eca_server.cli.main import run
-sys.exit(run(["server"]))
-"""
-"""A server whose network does not answer which address a host has."""
+from tests.eca_server.wire.broken_server import BROKEN
 
 
 def test_a_data_directory_that_cannot_be_looked_at_costs_only_the_stored_chats(
@@ -48,7 +24,7 @@ def test_without_threads_the_server_waits_for_some(start_server, tmp_path):
     limit = tmp_path / "limit"
     limit.touch()
     server = start_server(
-        command=(sys.executable, "-P", "-c", WITHOUT_THREADS),
+        command=(*BROKEN, "threads"),
         env={"LIMIT": str(limit)},
         may_log_tracebacks=True,
     )
@@ -69,7 +45,7 @@ def test_look_ups_of_hosts_that_hang_leave_threads_for_tools(start_server, tmp_p
     provider = {"api": "openai-chat", "url": "http://provider.example", "key": "k"}
     configuration = {"providers": {"away": provider | {"models": {"m": {}}}}}
     server = start_server(
-        command=(sys.executable, "-P", "-c", WITHOUT_NAMES),
+        command=(*BROKEN, "names"),
         env={"ECA_CONFIG": json.dumps(configuration)},
     )
     server.introduced(tmp_path / "project")

@@ -15,7 +15,7 @@ import pytest
 from eca_server.workspace.temporary_files import TemporaryFiles
 from tests.eca_server.conftest import Start
 from tests.eca_server.processes import assert_gone, children
-from tests.eca_server.stranger import SECONDS, Stranger, content_of
+from tests.eca_server.stranger import SECONDS, Stranger
 from tests.eca_server.wire.real_job import call
 from tests.eca_server.workspace.test_temporary_files import killed, make_old
 from tests.promises import within
@@ -76,11 +76,12 @@ def with_family(start_server: Start, folder: Path, starting: Starter) -> tuple[S
 def shutdown_and_exit(server: Stranger) -> None:
     with within(2):
         assert server.result("shutdown") is None
+    assert children(server.pid) == set()
     server.tell("exit")
 
 
 @pytest.mark.long(but=3)
-@pytest.mark.requirement("LIFE-25", "W-13h")
+@pytest.mark.requirement("LIFE-20", "LIFE-25", "W-13h")
 @pytest.mark.parametrize(
     ("starting", "end", "code"),
     [
@@ -93,6 +94,7 @@ def shutdown_and_exit(server: Stranger) -> None:
         (in_mcp_server, signal.SIGKILL, -9),
         (in_shell, signal.SIGUSR1, 138),
         (in_job, shutdown_and_exit, 0),
+        (in_mcp_server, shutdown_and_exit, 0),
         (in_hook, signal.SIGTERM, 143),
         (in_job, signal.SIGHUP, 129),
         (in_job, Stranger.close_input, 0),
@@ -129,77 +131,15 @@ def test_the_next_server_removes_what_a_killed_one_was_writing(start_server, tmp
         server.settle()
 
 
-SERVER = Path(__file__).parents[1] / "agent" / "mcp" / "scripted_server.py"
-BAD: dict[str, tuple[str, dict[str, Any]]] = {
-    "mute": ("starting", {"on": {"initialize": [["hang"]]}}),
-    "dies": ("failed", {"on": {"initialize": [["exit", 3]]}}),
-    "noisy": ("failed", {"at_start": [["repeat", 5_000, ["line", "no message"]], ["hang"]]}),
-    "floods": ("running", {"at_start": [["repeat", 3_000, ["stderr", "x" * 900]]]}),
-    "liar": (
-        "running",
-        {"on": {"tools/list": [["result", {"tools": [{"name": 3}, "x", {"name": "t"}]}]]}},
-    ),
-    "stays": ("running", {"at_start": [["ignore_term"]], "at_end": [["hang"]]}),
-    "good": ("running", {}),
-}
-"""The status and the script of MCP servers that do something wrong, and of one that does not."""
-
-
-def wait_for(server: Stranger, name: str, status: str) -> Any:
-    """Read until that MCP server has this status; return its announcement."""
-
-    def is_it(message: Any) -> bool:
-        params = message.get("params", {})
-        is_update = message.get("method") == "tool/serverUpdated"
-        return is_update and (params["name"], params["status"]) == (name, status)
-
-    announced = [message for message in server.received if is_it(message)]
-    return (announced or server.until(is_it))[-1]["params"]
-
-
-def with_servers(servers: dict[str, Any], **more: Any) -> dict[str, str]:
-    return {"ECA_CONFIG": json.dumps({"chat": {"title": False}, "mcpServers": servers, **more})}
-
-
-@pytest.mark.long
-@pytest.mark.requirement("CONF-9", "CONF-10", "LIFE-20")
-def test_bad_mcp_servers_cost_only_their_own_status(start_server):
-    servers = {
-        name: {
-            "command": sys.executable,
-            "args": ["-S", "-E", str(SERVER), json.dumps(script)],
-            "startTimeoutSeconds": 60,
-        }
-        for name, (_, script) in BAD.items()
-    }
-    servers["gone"] = {"command": "no-such-program"}
-    allowed = {"approval": {"allow": {"good__echo": {}}}}
-    server = start_server(env=with_servers(servers, toolCall=allowed))
-    server.introduced()
-    updates = {name: wait_for(server, name, status) for name, (status, _) in BAD.items()}
-    wait_for(server, "gone", "failed")
-    assert [tool["name"] for tool in updates["liar"]["tools"]] == ["t"]
-
-    server.prompt('call good__echo {"a": 1}\nsay done')
-    came = server.expect_finished()
-    (called,) = [content_of(each) for each in came if content_of(each).get("type") == "toolCalled"]
-    assert (called["server"], called["name"], called["error"]) == ("good", "echo", False)
-    assert called["outputs"] == [{"type": "text", "text": "called"}]
-
-    pids = children(server.pid)
-    assert len(pids) >= 5
-    assert server.leave() == 0
-    assert_gone(pids, within=0.5)
-
-
 def test_an_mcp_server_has_the_users_variables_and_none_of_our_keys(start_server, tmp_path):
     out = tmp_path / "variables.json"
     code = f"import json,os,sys; json.dump(dict(os.environ), open({str(out)!r}, 'w')); sys.exit(1)"
-    servers = {"s": {"command": sys.executable, "args": ["-c", code], "env": {"MINE": "1"}}}
+    failing = {"command": sys.executable, "args": ["-c", code], "env": {"MINE": "1"}}
+    config = json.dumps({"mcpServers": {"s": failing}})
     keys = {"OPENAI_API_KEY": "sk-not-a-real-key-0123456789", "ANY": "2"}
-    server = start_server(env={**with_servers(servers), **keys})
+    server = start_server(env={"ECA_CONFIG": config, **keys})
     server.introduced()
-    wait_for(server, "s", "failed")
+    server.until(lambda message: message.get("params", {}).get("status") == "failed")
     variables = json.loads(out.read_text())
     assert (variables["MINE"], variables["ANY"]) == ("1", "2")
     assert not {"OPENAI_API_KEY", "ECA_CONFIG"} & variables.keys()

@@ -14,19 +14,15 @@ from eca_protocol.testing.conformance.suite import run_suite
 from eca_protocol.testing.conformance.target import Target
 from tests.eca_server import fork_server
 
+CHAPTERS = ("framing", "bodies", "jsonrpc", "lifecycle", "roots", "editions", "draft", "ends")
 CASES = {
     chapter: [case for name, case in server_cases().items() if name.startswith(f"{chapter}.")]
-    for chapter in (
-        "framing",
-        "bodies",
-        "jsonrpc",
-        "lifecycle",
-        "roots",
-        "editions",
-        "draft",
-        "ends",
-    )
+    for chapter in CHAPTERS
 }
+CASES["introduction"] = [
+    server_cases()[f"configuration.{name}"]
+    for name in ("it_introduces_itself", "the_welcome_is_the_configured_one")
+]
 
 
 def marked(chapter: str) -> Any:

@@ -6,7 +6,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,10 +14,14 @@ import pytest
 from eca_protocol.server.endings import LAST_SECONDS
 from tests.eca_server import fork_server
 from tests.eca_server.stranger import SECONDS, code_of, frame, is_finished, message
+from tests.eca_server.wire.broken_server import BROKEN
 from tests.promises import within
 
 
-@pytest.mark.requirement("W-13a", "LIFE-19")
+@pytest.mark.requirement(
+    *("W-13a", "LIFE-19", "ARROW:initialization-1", "ARROW:initialization-3"),
+    *("ARROW:shutdown-1", "ARROW:shutdown-3"),
+)
 def test_shutdown_ends_all_turns_before_its_answer_and_nothing_follows_exit(server):
     server.initialize()
     chats = {server.start_endless_turn() for _ in range(20)}
@@ -104,33 +107,12 @@ def test_a_deaf_client_does_not_hold_a_server_that_was_asked_to_end(server):
     server.close_output()
 
 
-BROKEN = """
-import sys, time, trio
-import eca_protocol.server.endings
-from eca_server.agent.chat.chats import Chats
-from eca_server.cli.main import run
-
-def delete(self, chat_id):
-    raise KeyError('the secret of the house')
-
-async def close(self):
-    await trio.to_thread.run_sync(time.sleep, 60)
-
-Chats.delete = delete
-Chats.close = close
-eca_protocol.server.endings.LAST_SECONDS = 0.3
-sys.exit(run(["server"]))
-"""
-
-
 @pytest.mark.requirement("BASE-27")
 def test_a_bug_is_32603_and_only_logged_and_a_thread_that_hangs_does_not_keep_the_process(
-    start_server, tmp_path
+    start_server,
 ):
     assert LAST_SECONDS < 3
-    (tmp_path / "broken.py").write_text(BROKEN)
-    command = (sys.executable, "-P", str(tmp_path / "broken.py"))
-    server = start_server(command=command, may_log_tracebacks=True)
+    server = start_server(command=(*BROKEN, "bug"), may_log_tracebacks=True)
     server.initialize()
     answer = server.answer(server.ask("chat/delete", {"chatId": "1"}))
     assert code_of(answer) == -32603

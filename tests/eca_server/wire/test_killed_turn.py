@@ -13,15 +13,12 @@ from typing import Any
 import pytest
 
 from eca_protocol.testing.provider import (
-    ReceivedRequest,
-    Reply,
     ThreadedProvider,
     finish,
     hang,
     provider_in_thread,
     reply,
     tool_call,
-    usage,
 )
 from eca_server.agent.chat.replay import CUT_OFF
 from eca_server.agent.chat.store.running import CUT_OFF as MARK
@@ -29,6 +26,7 @@ from eca_server.agent.chat.store.running import UNKNOWN_RESULT
 from eca_server.models.history import TextPart
 from tests.eca_server.agent.chat.editor import provider_config
 from tests.eca_server.conftest import Start
+from tests.eca_server.processes import wait_until
 from tests.eca_server.stranger import Stranger, content_of
 from tests.eca_server.wire.real_job import call
 
@@ -59,10 +57,11 @@ def rows(home: Path, table: str) -> list[tuple[Any, ...]]:
 
 def until_stored(home: Path, table: str, text: str = "") -> None:
     """Wait until a row of a running turn on disk holds a text."""
-    deadline = time.monotonic() + SECONDS
-    while not any(text.encode() in repr(row).encode() for row in rows(home, table)):
-        assert time.monotonic() < deadline, f"{text!r} was not stored: {rows(home, table)}"
-        time.sleep(0.02)
+    wait_until(
+        lambda: any(text.encode() in repr(row).encode() for row in rows(home, table)),
+        lambda: f"{text!r} was not stored: {rows(home, table)}",
+        SECONDS,
+    )
 
 
 def kill(server: Stranger) -> None:
@@ -188,10 +187,7 @@ def test_finished_calls_are_left_with_their_results_and_the_cut_off_one_says_so(
         trust = waits_for == "the tool"
         server.send_prompt("look", trust=trust)
         until_stored(tmp_path, "running_piece", "what is in the file")
-        deadline = time.monotonic() + SECONDS
-        while trust and not pid.exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_until(lambda: pid.exists() or not trust, lambda: "the tool was not started")
         kill(server)
         second = opened(start_server, project, **config)
         contents = shown(second)
@@ -224,43 +220,6 @@ def test_the_files_of_a_killed_turn_are_put_back_with_it(start_server, tmp_path,
     assert (project / "file").read_text() == "as it was"
     assert second.result("chat/list")["chats"] == []
     assert rows(tmp_path, "message") == []
-
-
-def is_for_summary(request: ReceivedRequest) -> bool:
-    return "Summarize a conversation" in request.body["messages"][0]["content"]
-
-
-def answer_or_summarize(request: ReceivedRequest) -> Reply:
-    words = "THE SUMMARY" if is_for_summary(request) else "an answer"
-    is_full = str(request.body["messages"][-1]["content"]).endswith("much")
-    return reply(words, finish("stop"), usage(9000 if is_full else 10, 5))
-
-
-@pytest.mark.long(but=1)
-@pytest.mark.parametrize("prompt", ["a second prompt", "/compact"])
-def test_a_compacted_chat_continues_from_its_summary_after_a_kill(start_server, project, prompt):
-    with provider_in_thread(answer_or_summarize) as provider:
-        config = provider_config(provider.url)
-        config["providers"]["p"]["models"]["m"] = {"limit": {"context": 10_000, "output": 1000}}
-        first = opened(start_server, project, **config)
-        first.say("a first prompt, and much")
-        assert "The chat was compacted" in first.say(prompt)
-        kill(first)
-        second = opened(start_server, project, **config)
-        second.say("a last prompt")
-        last = sent(provider)
-        second.say("/resume 1", chat="resumed")
-        second.say("another prompt", chat="resumed")
-        resumed = sent(provider)
-    assert sum(map(is_for_summary, provider.requests)) == 1
-    for messages in (last, resumed):
-        assert "THE SUMMARY" in messages[0][1]
-        assert "a first prompt" not in str(messages)
-    assert last[-1][1].endswith("a last prompt")
-    assert resumed[-1] == ("user", "another prompt")
-    if prompt == "a second prompt":
-        assert last[0][1].endswith("a second prompt")
-        assert last[1:] == [("assistant", "an answer"), ("user", "a last prompt")]
 
 
 def tree(folder: Path) -> dict[str, str]:

@@ -21,55 +21,6 @@ def welcome(folder: Path, words: str) -> Path:
     return folder / "config.json"
 
 
-@pytest.mark.requirement(
-    *(
-        "W-11c",
-        "LIFE-8",
-        "LIFE-13",
-        "LIFE-14",
-        "LIFE-15",
-        "CONF-1",
-        "CONF-2",
-        "CONF-6",
-        "CONF-7",
-        "CONF-8",
-        "CONF-11",
-    ),
-    *("LIFE-1", "LIFE-2", "LIFE-4", "LIFE-18", "LIFE-22", "LIFE-23", "LIFE-24"),
-    *(f"ARROW:initialization-{number}" for number in range(1, 6)),
-    *(f"ARROW:shutdown-{number}" for number in range(1, 4)),
-)
-def test_a_conversation_is_opened_introduced_and_closed(server):
-    introduction = server.introduced(initializationOptions={"chatBehavior": "plan"})
-    server.settle()
-    methods = ["$/progress", "config/updated", "tool/serverUpdated", "$/progress"]
-    assert [message["method"] for message in introduction] == methods
-    start, config, native, finish = (message["params"] for message in introduction)
-    assert (start["type"], finish["type"]) == ("start", "finish")
-    assert start["taskId"] == finish["taskId"]
-    assert start["title"]
-    assert finish["title"]
-    chat = config["chat"]
-    assert set(chat) == {
-        *("models", "selectModel", "behaviors", "selectBehavior", "agents", "selectAgent"),
-        "welcomeMessage",
-    }
-    assert chat["selectModel"] in chat["models"]
-    assert chat["selectModel"].startswith("simulator/")
-    assert chat["selectBehavior"] == "plan"
-    assert "plan" in chat["behaviors"]
-    assert chat["selectAgent"] in chat["agents"]
-    assert isinstance(chat["welcomeMessage"], str)
-    tools = native.pop("tools")
-    assert native == {"type": "native", "name": "ECA", "status": "running"}
-    assert {"eca_read_file", "eca_edit_file", "eca_shell_command"} <= {t["name"] for t in tools}
-    for tool in tools:
-        assert tool["parameters"]["type"] == "object"
-        assert tool["description"]
-        assert isinstance(tool["disabled"], bool)
-    assert server.leave() == 0
-
-
 @pytest.mark.requirement("GEN-1")
 def test_a_broken_configuration_is_reported_with_source_line_and_key(start_server, tmp_path):
     file = welcome(tmp_path / ".config" / "eca", "")

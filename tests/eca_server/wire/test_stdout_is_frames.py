@@ -4,13 +4,13 @@
 """
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.eca_server.conftest import SERVE
 from tests.eca_server.fork_server import ECA, MODULE
+from tests.eca_server.processes import run_to_end
 from tests.eca_server.stranger import environment, frame, frames_in, is_finished, message, text_of
 
 NOISY = (*ECA, MODULE, "tests.eca_server.wire.noisy_server")
@@ -48,20 +48,14 @@ def test_streams_may_be_files_and_those_closed_from_the_start_are_reported(
     tmp_path, redirection, code, words
 ):
     (tmp_path / "sent").write_bytes(CONVERSATION)
-    done = subprocess.run(
-        ["sh", "-c", f'exec "$@" {redirection}', "sh", *SERVE],
-        capture_output=True,
-        cwd=tmp_path,
-        env=environment(tmp_path),
-        timeout=30,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (code, b"")
-    assert "Traceback" not in done.stderr.decode()
+    command = ["sh", "-c", f'exec "$@" {redirection}', "sh", *SERVE]
+    done = run_to_end(command, cwd=tmp_path, env=environment(tmp_path), stdin=None)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert "Traceback" not in done.stderr
     if words:
-        assert words in done.stderr.decode()
+        assert words in done.stderr
     else:
-        assert done.stderr == b""
+        assert done.stderr == ""
         messages = frames_in((tmp_path / "received").read_bytes())
         assert messages[0]["id"] == 0
         assert [is_finished(each) for each in messages].count(True) == 1

@@ -10,6 +10,7 @@ from eca_protocol.fold import Conversation
 from eca_protocol.transcript import DataEntry, ExitEntry, read_transcript
 from eca_server.cli.main import run
 from tests.eca_server import fork_server
+from tests.eca_server.processes import run_to_end
 from tests.eca_server.stranger import START_SECONDS, environment, frame, message
 
 KEY = "sk-ant-0123456789abcdef"
@@ -20,15 +21,7 @@ def tap(*arguments: str) -> tuple[str, ...]:
 
 
 def tapped(folder, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        tap(*arguments),
-        env=environment(folder),
-        cwd=folder,
-        input=b"",
-        capture_output=True,
-        timeout=30,
-        check=False,
-    )
+    return run_to_end(tap(*arguments), env=environment(folder), cwd=folder, text=False)
 
 
 def test_a_session_through_the_tap_is_recorded_and_both_its_sides_can_be_replayed(

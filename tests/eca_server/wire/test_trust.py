@@ -5,8 +5,7 @@ have had theirs.
 """
 
 import json
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,9 @@ import pytest
 
 from eca_protocol.testing.provider import ThreadedProvider, provider_in_thread
 from tests.eca_server.conftest import Start
+from tests.eca_server.processes import wait_until
 from tests.eca_server.stranger import Stranger
 
-SECONDS = 10.0
 KEY, BEARER, SECRET = "sk-planted-key-1", "planted-bearer-2", "planted-credentials-3"
 
 
@@ -78,14 +77,6 @@ def own(site: ThreadedProvider, marks: Path) -> str:
     return json.dumps(config)
 
 
-def wait_until(*holds: Callable[[], object], state: Callable[[], object]) -> None:
-    """Wait for what another process does."""
-    deadline = time.monotonic() + SECONDS
-    while not all(each() for each in holds):
-        assert time.monotonic() < deadline, state()
-        time.sleep(0.01)
-
-
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     (tmp_path / "repository" / ".eca").mkdir(parents=True)
@@ -119,10 +110,12 @@ def until_withheld(server: Stranger) -> None:
 
 def own_settings_counted(site: ThreadedProvider, marks: Path) -> None:
     wait_until(
-        (marks / "own").exists,
-        lambda: requests_to(site, "/own/github"),
-        lambda: requests_to(site, "/own/models"),
-        state=lambda: (requests_to(site), list(marks.iterdir())),
+        lambda: (
+            (marks / "own").exists()
+            and requests_to(site, "/own/github")
+            and requests_to(site, "/own/models")
+        ),
+        lambda: (requests_to(site), list(marks.iterdir())),
     )
 
 
@@ -152,10 +145,12 @@ def test_a_folder_that_is_opened_does_nothing_until_it_is_accepted(opened, site,
     for prompt in ("/trust", "/trust yes"):
         opened.turn(prompt, model="simulator/script")
     wait_until(
-        (marks / "planted-program").exists,
-        lambda: requests_to(site, "/planted/sender"),
-        lambda: requests_to(site, "/planted/new"),
-        state=lambda: (requests_to(site), list(marks.iterdir()), opened.received[-4:]),
+        lambda: (
+            (marks / "planted-program").exists()
+            and requests_to(site, "/planted/sender")
+            and requests_to(site, "/planted/new")
+        ),
+        lambda: (requests_to(site), list(marks.iterdir()), opened.received[-4:]),
     )
     assert requests_to(site, "/planted/github") == []
     assert requests_to(site, "/planted/openai") == requests_to(site, "/planted/own") == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -103,10 +104,13 @@ class ClientSuite(Suite):
     @override
     @classmethod
     @asynccontextmanager
-    async def opened(cls, target: Target) -> AsyncIterator[Self]:
+    async def opened(cls, target: Target, *, seconds: float = math.inf) -> AsyncIterator[Self]:
         with temporary_directory() as root:
             suite = cls(target, root)
-            await suite.start()
+            with anyio.move_on_after(seconds) as limit:
+                await suite.start()
+            if limit.cancelled_caught:
+                raise StartFailed(f"the client does not end in {seconds:g} s, the limit of a run")
             yield suite
 
     @override

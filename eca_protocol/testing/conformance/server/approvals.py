@@ -263,7 +263,8 @@ async def what_configuration_denies_is_rejected(session: ClientSession) -> None:
     session.tool(WRITE)
     path = session.workspace / "planned.txt"
     file = {"path": str(path), "content": "x"}
-    ends_by_call, tool_sets, ended_turns = {}, set(), []
+    ends_by_call: dict[str, list[Any]] = {}
+    tool_sets, ended_turns = set(), []
     tries: tuple[tuple[str, tuple[str, Any], dict[str, Any]], ...] = (
         ("denied", ("move_file", {"source": str(path), "destination": f"{path}2"}), {}),
         ("planned", (WRITE, file), {behavior(session): "plan"}),
@@ -272,10 +273,10 @@ async def what_configuration_denies_is_rejected(session: ClientSession) -> None:
         chat = session.chat(calls(call), reply("x"))
         await chat.prompt("Do it.", **params)
         if await is_approval_needed(chat):
+            ends_by_call[name] = []  # the stop ends it
             await chat.stop()
-        else:
-            await chat.finished()
-        ends_by_call[name] = [each["type"] for each in chat.call_ends]
+        await chat.finished()
+        ends_by_call.setdefault(name, [each["type"] for each in chat.call_ends])
         if ends_by_call[name] == ["toolCallRejected"] and len(chat.model.requests) == 1:
             ended_turns.append(name)
         tool_sets |= {frozenset(offered_tools(request.body)) for request in chat.model.requests[:1]}
@@ -299,15 +300,16 @@ async def a_denial_counts_although_more_is_allowed(session: ClientSession) -> No
         SHELL: {"command": f"touch {file}"},
     }
     known = set(map(bare_name, session.native_tools))
-    ends_by_tool = {}
+    ends_by_tool: dict[str, list[Any]] = {}
     for tool, arguments in tries.items():
         if tool in known:
             chat = session.chat(calls((tool, arguments)), reply("x"))
             await chat.prompt("Do it.")
             if await is_approval_needed(chat):
+                ends_by_tool[tool] = ["a question to the user"]
                 await chat.stop()
             await chat.finished()
-            ends_by_tool[tool] = [each["type"] for each in chat.call_ends]
+            ends_by_tool.setdefault(tool, [each["type"] for each in chat.call_ends])
     if not ends_by_tool:
         raise NotApplicable("it has none of the tools that are denied")
     session.check(

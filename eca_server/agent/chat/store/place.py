@@ -22,6 +22,9 @@ from eca_protocol.errors import ECAError
 from eca_server.config.directories import data_directory, make_data_directory
 from eca_server.workspace.worktree import in_main_worktree
 
+STORE_NAME: Final = "chats.sqlite"
+"""The name of the file of chats in the data directory."""
+
 BUSY_SECONDS = 5.0
 """Seconds to wait for a process that writes, or examines damage, at the same time."""
 
@@ -50,7 +53,7 @@ class Damage(StoreFault):
 
 def store_path(environ: Mapping[str, str]) -> Path:
     """Return the path of the user's file of chats."""
-    return data_directory(environ) / "chats.sqlite"
+    return data_directory(environ) / STORE_NAME
 
 
 def workspace_key(roots: Iterable[Path]) -> str:

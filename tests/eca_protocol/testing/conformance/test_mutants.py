@@ -70,6 +70,7 @@ OF_EACH_CHAPTER = {
     "W-43a": "today.a_flag_follows_a_call",
     "W-44c": "jobs.jobs_are_listed",
     "DeletedChatsStayStored": "homes.chats_continue_in_the_next_server",
+    "DenialsAreQuestions": "approvals.a_denial_counts_although_more_is_allowed",
     "RejectionGoesOn": "approvals.a_rejected_command_does_not_run",
 }
 """A mutant from each chapter, and the case that shows it."""

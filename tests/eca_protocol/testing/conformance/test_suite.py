@@ -455,6 +455,26 @@ async def test_what_has_no_time_is_untestable():
     assert of(run, "W-20a") == ("untestable", "no time in 0.05 s")
 
 
+@ON_A_CLOCK_OF_ITS_OWN
+@pytest.mark.parametrize("answers", [True, False])
+async def test_the_time_limit_includes_the_start(answers: bool):
+    async def hangs(transport: Transport, _config: Mapping[str, Any]) -> int:
+        await transport.receive()
+        if answers:
+            await transport.send(encode_frame(b'{"jsonrpc":"2.0","id":1,"result":{}}'))
+        await anyio.sleep_forever()
+        return 0
+
+    start, starts = anyio.current_time(), Target(serve=hangs)
+    if answers:
+        run = await verdicts(a_case(waits, "W-20a"), target=starts, seconds=2)
+        assert of(run, "W-20a") == ("untestable", "no time in 2 s")
+    else:
+        with pytest.raises(StartFailed, match=r"none in 1\.8 s, the limit of a run"):
+            await verdicts(target=starts, seconds=2)
+    assert anyio.current_time() - start < 2
+
+
 async def test_a_target_that_cannot_be_started_says_why():
     async def leaves(_transport: Transport, _config: Mapping[str, Any]) -> int:
         raise RuntimeError("no such module")
@@ -473,3 +493,11 @@ async def test_a_target_that_writes_no_messages_is_shown_what_it_writes():
     lines = "print('ready'); print('{}')"
     with pytest.raises(StartFailed, match=r"its output is no message: 'ready.n\{\}"):
         await verdicts(target=Target(command=(sys.executable, "-S", "-c", lines)))
+
+
+async def test_a_frame_that_the_end_of_a_target_cuts_is_not_shown_as_no_message():
+    frame = encode_frame(b'{"jsonrpc":"2.0","method":"x"}')
+    code = f"import sys; sys.stdout.buffer.write({frame + frame[:-3]!r})"
+    with pytest.raises(StartFailed) as raised:
+        await verdicts(target=Target(command=(sys.executable, "-S", "-c", code)))
+    assert "no message" not in str(raised.value)

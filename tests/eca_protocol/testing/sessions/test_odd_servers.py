@@ -14,9 +14,10 @@ import pytest
 
 from eca_protocol.testing.sessions import session
 from eca_protocol.testing.sessions.__main__ import Progress, main
+from eca_protocol.testing.sessions.actions import NONSENSE
 from eca_protocol.testing.sessions.model import ScriptedModel
 from eca_protocol.testing.sessions.replaying import script_of
-from eca_protocol.testing.sessions.run import Run
+from eca_protocol.testing.sessions.run import Failure, Run
 from eca_protocol.testing.sessions.signatures import Signatures
 from eca_protocol.testing.sessions.state import State
 from eca_protocol.testing.sessions.wire import Violation
@@ -114,6 +115,37 @@ def test_progress_is_a_line_on_a_terminal_and_nothing_elsewhere(monkeypatch):
     progress.show(run)
     progress.clear()
     assert out.getvalue() == "\r\x1b[K7 steps in 2 sessions\r\x1b[K"
+
+
+def test_a_violation_is_shown_when_it_is_found_on_a_terminal_and_elsewhere():
+    out = io.StringIO()
+    failure = Failure(violation=Violation("CHAT-2", "the chat c", "none"), steps=())
+    run = Run(command=[], edition="2025-10", steps=7, first_failure=failure)
+    progress = Progress(out)
+    progress.show(run)
+    progress.show(run)
+    first, second = out.getvalue().splitlines()
+    assert first == "A violation after 7 steps: CHAT-2: Expected the chat c; got none"
+    assert second == "Shrinking its steps, for at most 60 s; Ctrl-C prints them as they are"
+
+
+def test_a_missing_error_is_one_of_the_body_that_deserved_it(model):
+    state = State(model, draft=False)
+    state.null_errors_due += NONSENSE
+    rows = []
+    while missing := state.missing():
+        assert repr(state.null_errors_due[0]) in missing.expected
+        rows.append(missing.requirement)
+        state.on_received({"id": None, "error": {"code": -32600, "message": "no"}})
+    assert rows == ["BASE-23", "BASE-24", "W-5a", "BASE-20"]
+
+
+@pytest.mark.parametrize(("before", "after"), [(0.0, 1.0), (2.0, 4.0), (9.0, 10.0)])
+def test_a_step_waits_for_less_once_a_violation_is_found(before, after):
+    run = Run(command=[], edition="2025-10", longest_step=before)
+    assert run.step_seconds == 10.0
+    run.failure = Failure(violation=Violation("CHAT-2", "the chat c", "none"), steps=())
+    assert run.step_seconds == after
 
 
 def content(text: object = "x", **members: object) -> dict[str, Any]:

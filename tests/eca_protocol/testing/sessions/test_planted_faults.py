@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from eca_protocol.testing.sessions.check import Outcome, check_sessions
+from eca_protocol.testing.sessions.run import Run
 from eca_protocol.testing.sessions.session import Step
 
 SERVER = (sys.executable, "-P", "-m", "eca_server", "--log-level", "error", "server")
@@ -69,11 +70,31 @@ def test_a_second_end_is_found_and_replayed_without_this_package(tmp_path):
     ],
 )
 def test_a_violation_is_shrunk_to_few_steps_that_replay_it(fault, row, most, tmp_path):
-    outcome = check_sessions(faulty(fault), steps=3000, step_seconds=5)
+    outcome = check_sessions(faulty(fault), steps=3000, step_seconds=5, shrink_seconds=160)
     assert_found(outcome, tmp_path, fault, row)
     assert outcome.failure is not None
     assert len(actions(outcome.failure.steps)) <= most, outcome.failure.steps
     assert replay(outcome, tmp_path, "nothing").returncode == 0
+
+
+def test_an_interrupt_during_the_shrinking_returns_the_steps_as_they_were_found():
+    shown = []
+
+    def interrupt(run: Run) -> None:
+        if run.first_failure is not None:
+            shown.append(run.first_failure)
+        if len(shown) == 2:
+            raise KeyboardInterrupt
+
+    outcome = check_sessions(faulty("finishes_twice"), steps=200, on_progress=interrupt)
+    assert outcome.failure == shown[0]
+    assert outcome.replays is None
+    assert "STEPS = " in outcome.script
+
+
+def test_shrinking_ends_when_its_time_is_over(tmp_path):
+    outcome = check_sessions(faulty("finishes_twice"), steps=3000, shrink_seconds=0)
+    assert_found(outcome, tmp_path, "finishes_twice", "W-22e")
 
 
 def test_a_session_continues_after_a_known_message():

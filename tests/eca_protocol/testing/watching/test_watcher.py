@@ -159,6 +159,7 @@ FAULTS: list[tuple[str, Change]] = [
     ("W-22f", after("new prompt", STOP_OF_WHO, finished("who"))),
     ("W-22f", after("finished", STOP_OF_C, finished("c"))),
     ("CLIENT-33", after("finished", says("who", "assistant", "text", text="x"), finished("who"))),
+    ("CLIENT-33", after("prompt", says("who", "assistant", "text", text="x"), finished("who"))),
     # contents
     ("W-26a", edited("link", "params", role="system")),
     ("W-26a", edited("usage", "params", role="assistant")),

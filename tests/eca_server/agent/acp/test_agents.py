@@ -33,7 +33,7 @@ from tests.promises import within
 
 def announced(ours: Editor) -> list[Any]:
     """Return the announced state of the chats, each time."""
-    return [m["params"]["chat"] for m in ours.received if m.get("method") == "config/updated"]
+    return [each["chat"] for each in ours.notified("config/updated")]
 
 
 async def test_what_the_agent_says_and_does_is_shown_and_its_model_is_listed(tmp_path):

@@ -36,6 +36,13 @@ async def client() -> AsyncIterator[Editor]:
 
 
 @pytest.fixture
+async def stored(tmp_path: Path, folder: Path) -> AsyncIterator[Editor]:
+    """The same with a workspace, whose chats are stored."""
+    async with current(data=tmp_path, folder=folder) as made:
+        yield made
+
+
+@pytest.fixture
 def places(monkeypatch: pytest.MonkeyPatch) -> Places:
     """Where the sessions with each server come from."""
     places_by_name: dict[str, Place] = defaultdict(Place)

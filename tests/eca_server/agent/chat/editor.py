@@ -152,6 +152,13 @@ class Editor(Wire):
             if holds(message):
                 return message
 
+    async def notice(self, method: str = "$/showMessage", **members: Any) -> dict[str, Any]:
+        """Read until such a notification comes, and return its params."""
+        message = await self.until(
+            lambda each: each.get("method") == method and members.items() <= each["params"].items()
+        )
+        return dict(message["params"])
+
     async def content(self, kind: str, chat: str = "c", **members: Any) -> Content:
         """Read until such a content comes to that chat."""
 

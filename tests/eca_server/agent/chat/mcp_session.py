@@ -55,10 +55,4 @@ def shown(ours: Editor) -> list[tuple[str, str]]:
 
 async def status(ours: Editor, name: str, expected: str) -> dict[str, Any]:
     """Read until the server is announced with this status, and return the announcement."""
-    message = await ours.until(
-        lambda message: (
-            message.get("params", {}).get("name") == name
-            and message["params"]["status"] == expected
-        )
-    )
-    return dict(message["params"])
+    return await ours.notice("tool/serverUpdated", name=name, status=expected)

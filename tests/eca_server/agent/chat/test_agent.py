@@ -23,6 +23,27 @@ from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import SCRIPT, Editor, call
 
 
+async def test_reads_of_one_answer_run_at_once_and_their_results_keep_the_order(folder):
+    names = [f"{number}.txt" for number in range(8)]
+    for name in names:
+        (folder / name).write_text(f"I am {name}\n")
+    script = calls(*(("eca_read_file", {"path": name}) for name in names))
+    async with older(script, folder=folder) as (ours, provider):
+        await ours.turn("go")
+        assert order(of_calls(ours))[-16:] == ["Running"] * 8 + ["ed"] * 8
+        assert results(provider) == [f"I am {name}" for name in names]
+
+
+async def test_a_native_tool_runs_in_each_spelling_of_its_name(folder):
+    (folder / "a.txt").write_text("good")
+    names = ("eca_read_file", "read_file", "eca__read_file")  # the last is upstream's
+    script = calls(*((name, {"path": "a.txt"}) for name in names))
+    async with older(script, folder=folder) as (ours, provider):
+        await ours.turn("go")
+        assert {each["name"] for each in ours.contents(kind="toolCallRun")} == {names[0]}
+        assert results(provider) == ["good"] * len(names)
+
+
 @pytest.mark.requirement("W-31c", "W-30f")
 @pytest.mark.parametrize("steers", [False, True])
 async def test_a_rejection_by_today_s_user_ends_the_turn(tmp_path, steers):

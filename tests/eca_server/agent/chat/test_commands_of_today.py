@@ -129,7 +129,7 @@ async def test_a_chat_is_deleted_by_a_command_once_the_user_has_said_so(tmp_path
         begun = len(ours.received)
         await ours.prompt("/delete-chat")
         assert "Delete this chat?" in await answered(ours, "Delete it")
-        await ours.until(lambda each: each.get("method") == "chat/deleted")
+        await ours.notice("chat/deleted")
         await ours.ask("chat/queryContext", {"query": ""})
         names = [each for each, _ in since(ours, begun)]
         assert names[names.index("chat/deleted") :] == ["chat/deleted", "answer"]

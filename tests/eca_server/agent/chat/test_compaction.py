@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -77,6 +78,7 @@ async def chatting(
     summaries: Sequence[Reply] = (),
     *,
     context: int | None = LIMIT,
+    data: Path | None = None,
     **config: Any,
 ) -> AsyncIterator[Case]:
     """A chat with a model of a small context, which answers and summarizes like this."""
@@ -85,7 +87,8 @@ async def chatting(
     async with provider:
         limit = {} if context is None else {"limit": {"context": context}}
         models = {"models": {"m": limit}}
-        async with editor(provider_config(provider.url, provider=models, **config)) as ours:
+        config = provider_config(provider.url, provider=models, **config)
+        async with editor(config, data=data) as ours:
             yield Case(ours=ours, provider=provider)
     assert replies == {True: [], False: []}
 
@@ -289,3 +292,25 @@ async def test_the_user_compacts_a_chat_and_says_how():
     [(_, words)] = case.model_contexts[1]
     assert "THE SUMMARY" in words
     assert words.endswith("two")
+
+
+@pytest.mark.parametrize("prompt", ["two", "/compact"])
+async def test_another_server_continues_a_compacted_chat_from_its_summary(tmp_path, prompt):
+    answers = [FULL, answered("b")] if prompt == "two" else [FULL]
+    further = [answered("c"), answered("d")]
+    async with chatting(answers, [answered("THE SUMMARY")], data=tmp_path) as first:
+        await first.turn("one")
+        assert COMPACTED in await first.turn(prompt)
+        async with chatting(further, data=tmp_path) as second:  # the first may end in any way
+            await second.turn("three")
+            await second.turn("/resume 1", chat="resumed")
+            await second.turn("four", chat="resumed")
+    last, resumed = second.model_contexts
+    for context in (last, resumed):
+        assert "THE SUMMARY" in context[0][1]
+        assert "one is done" not in str(context)
+    assert last[-1][1].endswith("three")
+    assert resumed[-1] == ("user", "four")
+    if prompt == "two":
+        assert last[0][1].endswith("two")
+        assert last[1:] == [("assistant", "b"), ("user", "three")]

@@ -253,35 +253,33 @@ MOVES = call("move_file", source="a", destination="d/e/a")
     ],
 )
 async def test_created_directories_go_back_if_they_are_empty(
-    tmp_path, folder, script, of_user, remaining
+    stored, folder, script, of_user, remaining
 ):
     (folder / "empty").mkdir()
-    async with current(data=tmp_path, folder=folder) as ours:
-        prompt_id = await send_prompt(ours, script)
-        for name in of_user:
-            if name.startswith("-"):
-                (folder / name[1:]).unlink()
-            elif name.endswith("/"):
-                (folder / name).mkdir()
-            else:
-                (folder / name).write_text("by the user")
-        messages = await roll_back(ours, prompt_id)
-        assert not [each for each in shown_messages(messages) if "Nothing was undone" in each]
+    prompt_id = await send_prompt(stored, script)
+    for name in of_user:
+        if name.startswith("-"):
+            (folder / name[1:]).unlink()
+        elif name.endswith("/"):
+            (folder / name).mkdir()
+        else:
+            (folder / name).write_text("by the user")
+    messages = await roll_back(stored, prompt_id)
+    assert not [each for each in shown_messages(messages) if "Nothing was undone" in each]
     assert directories(folder) == {"empty", *remaining}
     assert (folder / "a").read_text() == "as it was"
     assert {*tree(folder)} == {"a", *(each for each in of_user if each[-1] == "g")}
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o664])
-async def test_a_restored_file_has_its_group_and_mode(tmp_path, folder, mode):
+async def test_a_restored_file_has_its_group_and_mode(stored, folder, mode):
     groups = [4242] if os.geteuid() == 0 else [g for g in os.getgroups() if g != os.getegid()]
     if not groups:
         pytest.skip("this user can give a file only one group")
     os.chown(folder / "a", -1, groups[0])
     (folder / "a").chmod(mode)
-    async with current(data=tmp_path, folder=folder) as ours:
-        prompt_id = await send_prompt(ours, writes(a="new"))
-        (folder / "a").unlink()
-        await roll_back(ours, prompt_id)
+    prompt_id = await send_prompt(stored, writes(a="new"))
+    (folder / "a").unlink()
+    await roll_back(stored, prompt_id)
     status = (folder / "a").stat()
     assert (status.st_gid, stat.S_IMODE(status.st_mode)) == (groups[0], mode)

@@ -7,12 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import trio
 
-from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import Provider, reply, wait
 from eca_server.agent.commands.login import MASKED
 from eca_server.models.credentials.server_secrets import store_secrets
@@ -22,16 +20,12 @@ from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, editor
 from tests.eca_server.agent.chat.test_steering import steer
 from tests.eca_server.agent.chat.test_subagents import SCOUT, spawn
 from tests.eca_server.models.credentials.fake_keyring import FakeKeyring
-from tests.eca_server.models.credentials.login_server import LoginServer, login_server
+from tests.eca_server.models.credentials.login_server import come_back, stored_logins
+from tests.eca_server.models.credentials.login_server import server as server  # noqa: PLC0414
 from tests.promises import within
 
 KEY = "planted-0123456789-key"
 CONFIG = {"providers": {"p": {"url": "http://127.0.0.1:9/v1", "models": {"m": {}}}}}
-
-
-def stored(tmp_path: Path) -> dict[str, Any]:
-    file = tmp_path / "eca-python" / "logins.json"
-    return json.loads(file.read_text())["providers"] if file.exists() else {}
 
 
 @asynccontextmanager
@@ -55,7 +49,7 @@ async def test_a_key_pasted_after_the_command_is_stored_and_shown_nowhere(tmp_pa
         assert not ours.connection.chats.open("c").history
         assert ours.connection.models.find("p/m")
         assert (await ours.turn(KEY[:5], model=ECHO)).answer == KEY[:5]
-    assert stored(tmp_path) == {"p": {"key": KEY}}
+    assert stored_logins(tmp_path) == {"p": {"key": KEY}}
     assert KEY not in caplog.text
 
 
@@ -67,7 +61,7 @@ async def test_a_key_in_the_command_is_masked_in_the_echo_and_the_next_request_h
             assert received[1]["text"] == f"/login p {MASKED}"
             assert (await ours.turn("hello", model="p/m")).answer.startswith("hi")
         assert endpoint.requests[0].headers["authorization"] == f"Bearer {KEY}"
-    assert stored(tmp_path) == {"p": {"key": KEY}}
+    assert stored_logins(tmp_path) == {"p": {"key": KEY}}
     (tmp_path / "data").write_text("no folder")
     async with chatting(tmp_path / "data") as ours:
         assert "Could not store the key of" in (await ours.turn(f"/login p {KEY}")).text
@@ -99,7 +93,7 @@ async def test_a_key_in_the_command_of_a_side_question_is_masked_too(words, tmp_
         assert received[1]["text"] == f"{words}/login p {MASKED}"
         await ours.until(lambda each: "Stored the key of p" in str(each))
         assert KEY not in json.dumps(ours.received)
-    assert stored(tmp_path) == {"p": {"key": KEY}}
+    assert stored_logins(tmp_path) == {"p": {"key": KEY}}
 
 
 async def test_a_key_that_is_sent_to_a_running_turn_reaches_no_model(tmp_path):
@@ -117,7 +111,7 @@ async def test_a_key_that_is_sent_to_a_running_turn_reaches_no_model(tmp_path):
         sent = str([each.body for each in provider.requests])
         assert [each in sent for each in (KEY, "word", "a sentence")] == [False, True, True]
         await ours.turn(KEY)
-    assert stored(tmp_path) == {"openai": {"key": KEY}}
+    assert stored_logins(tmp_path) == {"openai": {"key": KEY}}
 
 
 async def test_a_key_that_is_sent_to_a_subagent_is_masked(tmp_path):
@@ -132,7 +126,7 @@ async def test_a_key_that_is_sent_to_a_subagent_is_masked(tmp_path):
         await ours.expect_finished()
         assert ours.contents(worker).text.count(f"/login p {MASKED}") == 2  # dropped and repeated
         assert KEY not in json.dumps(ours.received)
-    assert stored(tmp_path) == {}
+    assert stored_logins(tmp_path) == {}
 
 
 async def test_a_login_is_given_up(tmp_path):
@@ -147,7 +141,7 @@ async def test_a_login_is_given_up(tmp_path):
             else:
                 assert (await ours.turn(end, chat, model=ECHO))[1]["text"] == end
             assert (await ours.turn("word", chat, model=ECHO)).answer == "word"
-    assert stored(tmp_path) == {}
+    assert stored_logins(tmp_path) == {}
 
 
 async def test_login_lists_providers_and_where_their_keys_are(tmp_path):
@@ -163,7 +157,7 @@ async def test_login_lists_providers_and_where_their_keys_are(tmp_path):
         store_secrets(ours.connection.parts.logins.get(), "s", {"1": KEY})
         answer = (await ours.turn("/logout mcp-server:s")).text
         assert answer.endswith("with one of the stored logins: openai.")
-    assert set(stored(tmp_path)) == {"openai", "mcp-server:s"}
+    assert set(stored_logins(tmp_path)) == {"openai", "mcp-server:s"}
 
 
 async def test_a_configured_key_that_counts_before_the_login_is_named(tmp_path):
@@ -187,7 +181,7 @@ async def test_a_damaged_file_of_logins_is_reported_at_the_start_and_set_aside(t
         answer = (await ours.turn(f"/login openai {KEY}")).text
         [aside] = file.parent.glob("logins.json.damaged-*")
         assert f"it was renamed to {aside}" in answer
-    assert stored(tmp_path) == {"openai": {"key": KEY}}
+    assert stored_logins(tmp_path) == {"openai": {"key": KEY}}
 
 
 async def test_a_login_in_the_systems_keyring_counts_after_a_restart(tmp_path, monkeypatch):
@@ -197,7 +191,7 @@ async def test_a_login_in_the_systems_keyring_counts_after_a_restart(tmp_path, m
     async with chatting(tmp_path, config) as ours:
         answer = (await ours.turn(f"/login openai {KEY}")).text
         assert "in the system's keyring." in answer
-    assert stored(tmp_path) == {"openai": {"in": "keyring"}}
+    assert stored_logins(tmp_path) == {"openai": {"in": "keyring"}}
     async with chatting(tmp_path, config) as ours:
         while "openai/gpt" not in ours.connection.models.names:
             await ours.until(lambda _: True)
@@ -205,30 +199,7 @@ async def test_a_login_in_the_systems_keyring_counts_after_a_restart(tmp_path, m
     assert keyring.stored == {}
 
 
-BEGUN = {
-    "device_code": "device-code-planted",
-    "user_code": "ABCD-1234",
-    "verification_uri": "https://login.example/device",
-    "interval": 0.01,
-}
 PENDING = {"error": "authorization_pending"}
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[LoginServer]:
-    async with login_server() as running:
-        yield running
-
-
-def config(server: LoginServer, **auth: str) -> dict[str, Any]:
-    auth = {"clientId": "ours", "tokenUrl": f"{server.url}/token", **auth}
-    provider = {"url": "http://127.0.0.1:9/v1", "models": {"m": {}}, "auth": auth}
-    return {"providers": {"p": provider}}
-
-
-def by_device(server: LoginServer) -> dict[str, Any]:
-    server.says["/device"] = [(200, BEGUN)]
-    return config(server, deviceUrl=f"{server.url}/device")
 
 
 async def wait_for_text(ours: Editor, words: str) -> str:
@@ -239,7 +210,7 @@ async def wait_for_text(ours: Editor, words: str) -> str:
 
 async def test_a_device_login_is_one_turn(server, tmp_path, caplog):
     caplog.set_level(logging.DEBUG)
-    planned = by_device(server)
+    planned = server.by_device()
     server.says["/token"] = [(200, PENDING)] * 3
     async with chatting(tmp_path, planned) as ours:
         received = await ours.turn("/login p")
@@ -248,39 +219,35 @@ async def test_a_device_login_is_one_turn(server, tmp_path, caplog):
         assert "Stored the login of p" in received.text
         assert {"type": "progress", "state": "running", "text": "Waiting for the login"} in received
         assert received.finishes == 1
-        assert stored(tmp_path)["p"]["access"] == "access-1"
+        assert stored_logins(tmp_path)["p"]["access"] == "access-1"
         assert ours.connection.models.find("p/m")
         assert (await ours.turn("a word", model=ECHO)).answer == "a word"
         output = json.dumps(ours.received) + caplog.text
         for secret in ("access-1", "refresh-1", "device-code-planted"):
             assert secret not in output
         assert "Removed the stored login of p." in (await ours.turn("/logout p")).text
-    assert stored(tmp_path) == {}
+    assert stored_logins(tmp_path) == {}
 
 
 @pytest.mark.requirement("CHAT-9")
 async def test_a_browser_login_is_one_turn(server, tmp_path):
-    planned = config(server, authorizeUrl="https://login.example/authorize")
-    async with chatting(tmp_path, planned) as ours, HTTPClient() as browser:
+    planned = server.config(authorizeUrl="https://login.example/authorize")
+    async with chatting(tmp_path, planned) as ours:
         answer = await ours.prompt("/login p")
         assert answer["status"] == "login"
         shown = await wait_for_text(ours, "To cancel the login, stop this prompt")
         [link] = [word for word in shown.split() if word.startswith("https://login.example")]
-        fields = {name: value[0] for name, value in parse_qs(urlsplit(link).query).items()}
-        back = f"{fields['redirect_uri']}?code=code-planted&state={fields['state']}"
-        async with browser.stream("GET", back) as response:
-            assert response.status == 200
+        assert await come_back(link, "code=code-planted") == 200
         await ours.expect_finished()
         assert "code-planted" not in json.dumps(ours.received)
-    assert stored(tmp_path)["p"]["refresh"] == "refresh-1"
+    assert stored_logins(tmp_path)["p"]["refresh"] == "refresh-1"
 
 
 @pytest.mark.requirement("W-23")
 @pytest.mark.parametrize("way", ["deviceUrl", "authorizeUrl"])
 async def test_a_stop_ends_a_login_that_waits(server, tmp_path, way):
-    server.says["/device"] = [(200, BEGUN)]
     server.says["/token"] = [(200, PENDING)] * 100_000
-    planned = config(server, **{way: f"{server.url}/device"})
+    planned = server.config(**{way: f"{server.url}/device"})
     async with chatting(tmp_path, planned) as ours:
         await ours.prompt("/login p")
         await wait_for_text(ours, "To cancel the login, stop this prompt")
@@ -288,11 +255,11 @@ async def test_a_stop_ends_a_login_that_waits(server, tmp_path, way):
             await ours.expect_stopped()
         assert ours.contents().finishes == 1
         assert (await ours.turn("word", model=ECHO)).answer == "word"
-    assert stored(tmp_path) == {}
+    assert stored_logins(tmp_path) == {}
 
 
 async def test_a_key_that_is_pasted_while_a_login_waits_is_no_prompt(server, tmp_path):
-    planned = by_device(server)
+    planned = server.by_device()
     arrival, go_on = trio.Event(), trio.Event()
 
     async def hold() -> None:
@@ -308,25 +275,25 @@ async def test_a_key_that_is_pasted_while_a_login_waits_is_no_prompt(server, tmp
         go_on.set()
         await ours.expect_finished(times=2)
         assert MASKED in ours.contents().text
-    assert stored(tmp_path) == {"p": {"key": KEY}}
+    assert stored_logins(tmp_path) == {"p": {"key": KEY}}
 
 
 @pytest.mark.parametrize("code", ["access_denied", "expired_token"])
 async def test_a_login_that_fails_is_reported(server, tmp_path, code):
-    planned = by_device(server)
+    planned = server.by_device()
     server.says["/token"] = [(200, {"error": code, "error_description": "You said no"})]
-    unreachable = config(server, deviceUrl="http://127.0.0.1:1/device")
+    unreachable = server.config(deviceUrl="http://127.0.0.1:1/device")
     async with chatting(tmp_path, unreachable) as ours:
         assert "Could not log in to p: cannot connect" in (await ours.turn("/login p")).text
     async with chatting(tmp_path, planned) as ours:
         received = await ours.turn("/login p")
         assert "Could not log in to p: You said no. Nothing was stored." in received.text
         assert (await ours.turn("word", model=ECHO)).answer == "word"
-    assert stored(tmp_path) == {}
+    assert stored_logins(tmp_path) == {}
 
 
 async def test_a_key_may_be_pasted_where_there_is_a_login_too(server, tmp_path):
-    async with chatting(tmp_path, by_device(server)) as ours:
+    async with chatting(tmp_path, server.by_device()) as ours:
         assert (await ours.prompt("/login p key"))["status"] == "login"
         await ours.expect_finished()
         assert "Paste the key of p" in ours.contents().text
@@ -346,4 +313,4 @@ async def test_a_key_may_be_pasted_where_there_is_a_login_too(server, tmp_path):
         answer = (await ours.turn("/login github-copilot")).text
         assert "providers.github-copilot.auth.clientId" in answer
         assert server.requests == []
-    assert stored(tmp_path) == {"p": {"key": KEY}}
+    assert stored_logins(tmp_path) == {"p": {"key": KEY}}

@@ -183,7 +183,7 @@ async def test_logins_are_separated_as_the_configuration_says(places, tmp_path):
 async def test_a_name_that_no_server_has_is_warned_of(places, autojump_clock, method, servers):
     async with with_servers(servers) as ours:
         await ours.tell(method, {"name": "nope"})
-        await ours.until(lambda message: message.get("method") == "$/showMessage")
+        await ours.notice()
         ((kind, words),) = shown(ours)
         assert kind == "warning"
         assert "'nope'" in words

@@ -71,18 +71,17 @@ async def test_a_chat_goes_back_and_the_client_is_shown_what_remains(tmp_path, f
 
 
 @pytest.mark.requirement("FIELD:ChatRollbackParams.include", "VALUE:ChatRollbackInclude=messages")
-async def test_messages_and_files_go_back_each_without_the_other(tmp_path, folder):
-    async with current(data=tmp_path, folder=folder) as ours:
-        first = await send_prompt(ours, writes(a="1", b="x"))
-        second = await send_prompt(ours, writes(a="2"))
-        third = await send_prompt(ours, writes(a="3"))
-        messages = await roll_back(ours, third, "tools")
-        assert [name for name, _ in messages] == ["$/showMessage", "answer"]
-        assert tree(folder) == {"a": "2", "b": "x"}
-        assert (await roll_back(ours, second, "messages"))[0][0] == "chat/cleared"
-        assert tree(folder) == {"a": "2", "b": "x"}
-        assert shown_messages(await roll_back(ours, first)) == ["2 new files deleted."]
-        assert tree(folder) == {}
+async def test_messages_and_files_go_back_each_without_the_other(stored, folder):
+    first = await send_prompt(stored, writes(a="1", b="x"))
+    second = await send_prompt(stored, writes(a="2"))
+    third = await send_prompt(stored, writes(a="3"))
+    messages = await roll_back(stored, third, "tools")
+    assert [name for name, _ in messages] == ["$/showMessage", "answer"]
+    assert tree(folder) == {"a": "2", "b": "x"}
+    assert (await roll_back(stored, second, "messages"))[0][0] == "chat/cleared"
+    assert tree(folder) == {"a": "2", "b": "x"}
+    assert shown_messages(await roll_back(stored, first)) == ["2 new files deleted."]
+    assert tree(folder) == {}
 
 
 @pytest.mark.parametrize("include", [(), ("messages",)])
@@ -100,7 +99,7 @@ async def test_later_messages_go_with_one_that_the_store_has_lost(tmp_path, fold
 
 @pytest.mark.requirement("VALUE:ChatRollbackInclude=tools")
 @pytest.mark.parametrize("patiently", [True, False])
-async def test_a_file_changed_by_others_stops_a_rollback(tmp_path, folder, monkeypatch, patiently):
+async def test_a_file_changed_by_others_stops_a_rollback(stored, folder, monkeypatch, patiently):
     (folder / "kept").write_text("old")
     monkeypatch.setattr("eca_server.agent.chat.memory.LARGEST_IMAGE", 1000)
     monkeypatch.setattr(rollback, "ASKED_AGAIN", (60.0, 120.0))
@@ -108,45 +107,43 @@ async def test_a_file_changed_by_others_stops_a_rollback(tmp_path, folder, monke
     (folder / "full").write_text(full)
     (folder / "big").write_text(f"{full}x")
     (folder / "kept").chmod(0o640)
-    async with current(data=tmp_path, folder=folder) as ours:
-        changed = writes(kept="new", mine="1", gone="2", big="small", full="small")
-        first = await send_prompt(ours, changed)
-        (folder / "mine").write_text("the user's")
-        (folder / "kept").unlink()
-        begun = len(ours.received)
-        error = await refused_rollback(ours, first)
-        assert error["data"] == {"code": "not_restorable"}
-        assert shown_messages(since(ours, begun)) == [error["message"]]
-        assert f"{folder / 'mine'}: changed since" in error["message"]
-        assert f"{folder / 'big'}: too large to be stored before the change" in error["message"]
-        assert "kept:" not in error["message"]
-        expected = {"mine": "the user's", "gone": "2", "big": "small", "full": "small"}
-        assert tree(folder) == expected
-        assert (await refused_rollback(ours, first))["message"] == error["message"]
-        assert (await refused_rollback(ours, first, "tools"))["data"]
-        assert tree(folder) == expected
-        if patiently:  # to ask once more is to want the rest
-            monkeypatch.setattr(rollback, "ASKED_AGAIN", (0.0, 60.0))
-        how = ("tools",) if patiently else ("tools", "rest")
-        [words] = shown_messages(await roll_back(ours, first, *how))
-        assert words.startswith("2 files restored, 1 new file deleted.\n\nNot restored:\n- ")
-        assert tree(folder) == {"mine": "the user's", "kept": "old", "big": "small", "full": full}
-        assert (folder / "kept").stat().st_mode & 0o777 == 0o640
+    changed = writes(kept="new", mine="1", gone="2", big="small", full="small")
+    first = await send_prompt(stored, changed)
+    (folder / "mine").write_text("the user's")
+    (folder / "kept").unlink()
+    begun = len(stored.received)
+    error = await refused_rollback(stored, first)
+    assert error["data"] == {"code": "not_restorable"}
+    assert shown_messages(since(stored, begun)) == [error["message"]]
+    assert f"{folder / 'mine'}: changed since" in error["message"]
+    assert f"{folder / 'big'}: too large to be stored before the change" in error["message"]
+    assert "kept:" not in error["message"]
+    expected = {"mine": "the user's", "gone": "2", "big": "small", "full": "small"}
+    assert tree(folder) == expected
+    assert (await refused_rollback(stored, first))["message"] == error["message"]
+    assert (await refused_rollback(stored, first, "tools"))["data"]
+    assert tree(folder) == expected
+    if patiently:  # to ask once more is to want the rest
+        monkeypatch.setattr(rollback, "ASKED_AGAIN", (0.0, 60.0))
+    how = ("tools",) if patiently else ("tools", "rest")
+    [words] = shown_messages(await roll_back(stored, first, *how))
+    assert words.startswith("2 files restored, 1 new file deleted.\n\nNot restored:\n- ")
+    assert tree(folder) == {"mine": "the user's", "kept": "old", "big": "small", "full": full}
+    assert (folder / "kept").stat().st_mode & 0o777 == 0o640
 
 
 async def test_a_double_click_is_no_confirmation_however_slow_the_disk_is(
-    tmp_path, folder, monkeypatch
+    stored, folder, monkeypatch
 ):
     monkeypatch.setattr(rollback, "ASKED_AGAIN", (0.0, 60.0))  # as if the refusal took a second
-    async with current(data=tmp_path, folder=folder) as ours:
-        first = await send_prompt(ours, writes(mine="1"))
-        (folder / "mine").write_text("the user's")
-        params = {"chatId": "c", "contentId": first, "include": ["tools"]}
-        clicks = [ours.request("chat/rollback", params) for _ in range(2)]
-        await ours.send(*clicks)
-        for click in clicks:
-            answer = await ours.until(lambda each, click=click: each.get("id") == click["id"])
-            assert answer["error"]["data"] == {"code": "not_restorable"}
+    first = await send_prompt(stored, writes(mine="1"))
+    (folder / "mine").write_text("the user's")
+    params = {"chatId": "c", "contentId": first, "include": ["tools"]}
+    clicks = [stored.request("chat/rollback", params) for _ in range(2)]
+    await stored.send(*clicks)
+    for click in clicks:
+        answer = await stored.until(lambda each, click=click: each.get("id") == click["id"])
+        assert answer["error"]["data"] == {"code": "not_restorable"}
 
 
 async def test_a_client_that_drops_messages_has_those_of_a_rollback_in_its_chat(tmp_path, folder):
@@ -163,17 +160,16 @@ async def test_a_client_that_drops_messages_has_those_of_a_rollback_in_its_chat(
         assert contents(ours.received)[-1] == ("system", last)
 
 
-async def test_what_commands_changed_stays_and_the_user_is_notified(tmp_path, folder):
-    async with current(data=tmp_path, folder=folder) as ours:
-        denied = await send_prompt(ours, call("shell_command", command="touch b"), agent="plan")
-        assert ours.contents(kind="toolCallRejected")
-        assert shown_messages(await roll_back(ours, denied)) == []
-        first = await send_prompt(
-            ours, f"{writes(a='1')}\n{call('shell_command', command='touch b')}", agent="code"
-        )
-        [words] = shown_messages(await roll_back(ours, first))
-        assert words == "1 new file deleted.\n\nChanges made by shell commands were not undone."
-        assert tree(folder) == {"b": ""}
+async def test_what_commands_changed_stays_and_the_user_is_notified(stored, folder):
+    denied = await send_prompt(stored, call("shell_command", command="touch b"), agent="plan")
+    assert stored.contents(kind="toolCallRejected")
+    assert shown_messages(await roll_back(stored, denied)) == []
+    first = await send_prompt(
+        stored, f"{writes(a='1')}\n{call('shell_command', command='touch b')}", agent="code"
+    )
+    [words] = shown_messages(await roll_back(stored, first))
+    assert words == "1 new file deleted.\n\nChanges made by shell commands were not undone."
+    assert tree(folder) == {"b": ""}
 
 
 @pytest.mark.parametrize("is_late", [False, True])
@@ -232,77 +228,72 @@ async def test_what_cannot_be_put_back_is_later(
         assert tree(folder) == {"b": "old", "c": "old"}
 
 
-async def test_what_was_refused_is_not_done_later(tmp_path, folder, monkeypatch):
+async def test_what_was_refused_is_not_done_later(stored, folder, monkeypatch):
     note = Store.note_rollback
 
     async def note_late(store: Store, rollback: Rollback) -> bool:
         await note(store, rollback)
         return False
 
-    async with current(data=tmp_path, folder=folder) as ours:
-        first = await send_prompt(ours, writes(a="1"))
-        monkeypatch.setattr(Store, "note_rollback", note_late)
-        error = await refused_rollback(ours, first)
-        assert error["message"] == "Nothing was undone: the rollback cannot be recorded on disk."
-        await send_prompt(ours, "say more")
-        [chat] = (await ours.ask("chat/list"))["chats"]
-        assert chat["messageCount"] > 2
-        assert tree(folder) == {"a": "1"}
+    first = await send_prompt(stored, writes(a="1"))
+    monkeypatch.setattr(Store, "note_rollback", note_late)
+    error = await refused_rollback(stored, first)
+    assert error["message"] == "Nothing was undone: the rollback cannot be recorded on disk."
+    await send_prompt(stored, "say more")
+    [chat] = (await stored.ask("chat/list"))["chats"]
+    assert chat["messageCount"] > 2
+    assert tree(folder) == {"a": "1"}
 
 
-async def test_moves_and_links_are_seen_through(tmp_path, folder):
+async def test_moves_and_links_are_seen_through(stored, tmp_path, folder):
     (folder / "here").mkdir()
     (folder / "here" / "f").write_text("1")
     moved = call("move_file", source="here", destination="there/deep")
-    async with current(data=tmp_path, folder=folder) as ours:
-        first = await send_prompt(ours, f"{writes(**{'here/f': '2'})}\n{moved}")
-        second = await send_prompt(ours, writes(**{"there/deep/f": "3", "there/new": "4"}))
-        (folder / "there").rename(tmp_path / "outside")
-        (folder / "there").symlink_to(tmp_path / "outside")
-        assert "now a link to" in (await refused_rollback(ours, second))["message"]
-        (folder / "there").unlink()
-        (tmp_path / "outside").rename(folder / "there")
-        assert shown_messages(await roll_back(ours, first)) == [
-            "2 files restored, 1 new file deleted."
-        ]
-        assert tree(folder) == {"here/f": "1"}
+    first = await send_prompt(stored, f"{writes(**{'here/f': '2'})}\n{moved}")
+    second = await send_prompt(stored, writes(**{"there/deep/f": "3", "there/new": "4"}))
+    (folder / "there").rename(tmp_path / "outside")
+    (folder / "there").symlink_to(tmp_path / "outside")
+    assert "now a link to" in (await refused_rollback(stored, second))["message"]
+    (folder / "there").unlink()
+    (tmp_path / "outside").rename(folder / "there")
+    assert shown_messages(await roll_back(stored, first)) == [
+        "2 files restored, 1 new file deleted."
+    ]
+    assert tree(folder) == {"here/f": "1"}
 
 
-async def test_a_file_whose_name_the_disk_spells_differently_is_restored(tmp_path, folder):
+async def test_a_file_whose_name_the_disk_spells_differently_is_restored(stored, folder):
     composed, decomposed = "\xe9", "e\u0301"
     (folder / composed).write_text("1")
-    async with current(data=tmp_path, folder=folder) as ours:
-        first = await send_prompt(ours, writes(**{composed: "2"}))
-        (folder / composed).rename(folder / decomposed)
-        assert shown_messages(await roll_back(ours, first)) == ["1 file restored."]
-        assert tree(folder) == {decomposed: "1"}
+    first = await send_prompt(stored, writes(**{composed: "2"}))
+    (folder / composed).rename(folder / decomposed)
+    assert shown_messages(await roll_back(stored, first)) == ["1 file restored."]
+    assert tree(folder) == {decomposed: "1"}
 
 
-async def test_a_different_file_in_the_place_of_a_moved_one_stays(tmp_path, folder):
+async def test_a_different_file_in_the_place_of_a_moved_one_stays(stored, folder):
     (folder / "old").write_text("ours")
-    async with current(data=tmp_path, folder=folder) as ours:
-        first = await send_prompt(ours, call("move_file", source="old", destination="new"))
-        (folder / "new").write_text("not ours")  # as in another repository in this place
-        assert "new: changed since" in (await refused_rollback(ours, first))["message"]
-        assert tree(folder) == {"new": "not ours"}
-        (folder / "new").write_text("ours")
-        assert shown_messages(await roll_back(ours, first)) == ["1 file restored."]
-        assert tree(folder) == {"old": "ours"}
+    first = await send_prompt(stored, call("move_file", source="old", destination="new"))
+    (folder / "new").write_text("not ours")  # as in another repository in this place
+    assert "new: changed since" in (await refused_rollback(stored, first))["message"]
+    assert tree(folder) == {"new": "not ours"}
+    (folder / "new").write_text("ours")
+    assert shown_messages(await roll_back(stored, first)) == ["1 file restored."]
+    assert tree(folder) == {"old": "ours"}
 
 
-async def test_a_stop_drops_a_prompt_that_waits_for_a_rollback(tmp_path):
-    async with current(data=tmp_path) as ours:
-        await send_prompt(ours, "say one")
-        begun, done = len(ours.received), trio.Event()
-        worked = ours.connection.chats.open("c").mailbox.do(done.wait)
-        await ours.prompt("hello", model=ECHO)
-        await ours.stop()
-        await ours.ask("chat/list")  # which comes after it
-        done.set()
-        await worked.wait()
-        await ours.turn("bye", model=ECHO)
-        texts = values(since(ours, begun))
-        assert texts == ["Stopped. Prompts that were dropped:\n\nhello", "bye", "bye"]
+async def test_a_stop_drops_a_prompt_that_waits_for_a_rollback(stored):
+    await send_prompt(stored, "say one")
+    begun, done = len(stored.received), trio.Event()
+    worked = stored.connection.chats.open("c").mailbox.do(done.wait)
+    await stored.prompt("hello", model=ECHO)
+    await stored.stop()
+    await stored.ask("chat/list")  # which comes after it
+    done.set()
+    await worked.wait()
+    await stored.turn("bye", model=ECHO)
+    texts = values(since(stored, begun))
+    assert texts == ["Stopped. Prompts that were dropped:\n\nhello", "bye", "bye"]
 
 
 async def test_a_chat_deleted_while_it_goes_back_is_gone_after_a_shutdown(tmp_path):
@@ -321,21 +312,20 @@ async def test_a_chat_deleted_while_it_goes_back_is_gone_after_a_shutdown(tmp_pa
 
 
 @pytest.mark.parametrize("taken_again", [True, False])
-async def test_a_chat_deleted_twice_while_it_goes_back_is_deleted_then(tmp_path, taken_again):
-    async with current(data=tmp_path) as ours:
-        await send_prompt(ours, "say one")
-        done, memory = trio.Event(), ours.connection.chats.memory
-        worked = ours.connection.chats.open("c").mailbox.do(done.wait)
-        await ours.ask("chat/delete", {"chatId": "c"})
-        if taken_again:
-            await ours.prompt("hello", model=ECHO)
-        await ours.ask("chat/delete", {"chatId": "c"})
-        assert await memory.store.load("c") is not None
-        done.set()
-        await worked.wait()
-        await trio.testing.wait_all_tasks_blocked()
-        await ours.ask("chat/list")
-        assert await memory.store.load("c") is None
+async def test_a_chat_deleted_twice_while_it_goes_back_is_deleted_then(stored, taken_again):
+    await send_prompt(stored, "say one")
+    done, memory = trio.Event(), stored.connection.chats.memory
+    worked = stored.connection.chats.open("c").mailbox.do(done.wait)
+    await stored.ask("chat/delete", {"chatId": "c"})
+    if taken_again:
+        await stored.prompt("hello", model=ECHO)
+    await stored.ask("chat/delete", {"chatId": "c"})
+    assert await memory.store.load("c") is not None
+    done.set()
+    await worked.wait()
+    await trio.testing.wait_all_tasks_blocked()
+    await stored.ask("chat/list")
+    assert await memory.store.load("c") is None
 
 
 async def test_a_chat_is_not_read_back_while_its_rollback_is_being_finished(tmp_path, monkeypatch):
@@ -407,19 +397,18 @@ async def test_a_fork_continues_beside_the_chat_it_came_from(tmp_path, folder):
         assert texts == ["say one", "one", "say two", "say four", "four"]
 
 
-async def test_in_a_chat_deleted_meanwhile_nothing_is_reported_of_its_fork(tmp_path, monkeypatch):
+async def test_in_a_chat_deleted_meanwhile_nothing_is_reported_of_its_fork(stored, monkeypatch):
     async def append(*_: object, **__: object) -> None:
-        ours.connection.chats.delete("c")
+        stored.connection.chats.delete("c")
 
-    async with current(data=tmp_path) as ours:
-        content_id = await send_prompt(ours, "say one")
-        await ours.ask("chat/update", {"chatId": "c", "title": "Mine"})
-        chat, begun = ours.connection.chats.open("c"), len(ours.received)
-        monkeypatch.setattr(Store, "append", append)
-        await ours.ask("chat/fork", {"chatId": "c", "contentId": content_id})
-        chat.titling.announce()
-        await ours.ask("chat/queryContext", {"query": ""})
-        assert contents(ours.received[begun:]) == []
+    content_id = await send_prompt(stored, "say one")
+    await stored.ask("chat/update", {"chatId": "c", "title": "Mine"})
+    chat, begun = stored.connection.chats.open("c"), len(stored.received)
+    monkeypatch.setattr(Store, "append", append)
+    await stored.ask("chat/fork", {"chatId": "c", "contentId": content_id})
+    chat.titling.announce()
+    await stored.ask("chat/queryContext", {"query": ""})
+    assert contents(stored.received[begun:]) == []
 
 
 async def test_a_chat_deleted_meanwhile_has_its_files_back_and_its_id_is_free(tmp_path, folder):

@@ -27,7 +27,7 @@ def bg_job(action: str, job: str) -> tuple[str, dict[str, Any]]:
 async def until_jobs(ours: Editor, *standing: str) -> None:
     """Read until the jobs that the client knows stand like that."""
     while [job.status for job in ours.shown.jobs] != list(standing):
-        await ours.until(lambda message: message.get("method") == "jobs/updated")
+        await ours.notice("jobs/updated")
 
 
 @pytest.mark.requirement("W-44c", "W-13b")

@@ -83,8 +83,7 @@ async def test_one_that_was_taken_back_or_came_to_no_turn_is_nothing(client):
 async def test_a_message_to_a_turn_of_an_earlier_server_frees_the_client_to_send_it_as_a_prompt():
     async with today() as (ours, _provider):
         await steer(ours, "go on")
-        shown = await ours.until(lambda message: message.get("method") == "chat/statusChanged")
-        assert shown["params"] == {"chatId": "c", "status": "idle"}
+        assert await ours.notice("chat/statusChanged") == {"chatId": "c", "status": "idle"}
 
 
 @asynccontextmanager
@@ -194,9 +193,9 @@ async def test_a_side_question_is_asked_at_once_in_a_chat_of_its_own():
     async with running(*script) as (ours, provider):
         begun = len(ours.received)
         await steer(ours, "/btw why is\nthat?")
-        opened = await ours.until(lambda each: each.get("method") == "chat/opened")
-        new = opened["params"]["chatId"]
-        assert opened["params"]["title"] == "btw: why is that?"
+        opened = await ours.notice("chat/opened")
+        new = opened["chatId"]
+        assert opened["title"] == "btw: why is that?"
         await ours.expect_finished(new)
         assert text([each for _, each in contents(ours.received[begun:], new)]).endswith("because")
         model_context = str(conversation(provider))

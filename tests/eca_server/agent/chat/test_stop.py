@@ -14,9 +14,10 @@ from eca_server.connection.features.prompts import Prompts
 from eca_server.models.events import ToolCallFinished
 from eca_server.models.history import Part
 from tests.eca_protocol.wire import notification
-from tests.eca_server.agent.chat.agent_session import older
+from tests.eca_server.agent.chat.agent_session import calls, of_calls, older, order, results
 from tests.eca_server.agent.chat.current import current
-from tests.eca_server.agent.chat.editor import SCRIPT, contents, editor
+from tests.eca_server.agent.chat.editor import SCRIPT, contents, decision, editor
+from tests.promises import within
 
 GUARD = {"guard": {"type": "preRequest"}}
 SETTINGS, PAGES = (Prompts, "_settle_settings"), (web, "fetch_page")
@@ -51,6 +52,22 @@ async def test_a_prompt_that_is_stopped_while_it_is_read_is_sent_with_the_next_u
         assert "second" in conversation
         assert ("first" in conversation) == (not hooks)
         assert "Stopped." not in conversation  # it is stored, for the user alone
+
+
+@pytest.mark.requirement("W-23d", "W-34b", "ARROW:chat-tool-call-1", "ARROW:chat-tool-call-8")
+async def test_an_approval_and_a_stop_in_one_write_leave_nothing_open(folder):
+    script = calls(("eca_shell_command", {"command": "touch made; sleep 60"}))
+    async with older(script, folder=folder) as (ours, provider):
+        await ours.prompt("go")
+        pending = await ours.content("toolCallRun", manualApproval=True)
+        begun = len(of_calls(ours))
+        with within(2):
+            stop = notification("chat/promptStop", {"chatId": "c"})
+            await ours.send(decision("Approve", pending), stop)
+            await ours.expect_finished()
+        assert order(of_calls(ours)[begun:]) in (["Rejected"], ["Running", "ed"])
+        await ours.turn("next")
+        assert len(results(provider)) == 1
 
 
 @pytest.mark.parametrize("script", ["call nothing {}", "call nothing {"])

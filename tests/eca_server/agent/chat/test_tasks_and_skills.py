@@ -302,8 +302,7 @@ async def test_a_stop_ends_the_wait_and_a_late_answer_is_returned_to_the_user(na
         ended = of_calls(client)[-1]
         assert (ended["type"], ended["error"]) == ("toolCalled", True)
         await client.answer_question(question, "my words")
-        shown = await client.until(lambda each: each.get("method") == "$/showMessage")
-        assert "my words" in shown["params"]["message"]
+        assert "my words" in (await client.notice())["message"]
         received = await client.turn("say later", model=SCRIPT)
         assert ("my words" in received.text) == (name == "VsCode")
         assert client.contents().finishes == 2

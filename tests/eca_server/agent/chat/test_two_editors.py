@@ -84,7 +84,7 @@ async def test_what_one_editor_removes_the_other_does_not_send(tmp_path, what, r
         assert notice in received.answer
         assert "second" not in ours.model_context()
         assert ("first" in ours.model_context()) == bool(remaining)
-        await ours.until(lambda each: each.get("method") == "chat/cleared")
+        await ours.notice("chat/cleared")
         await ours.ask("chat/list")
         *texts, last = values(since(ours, cleared_at(ours)))
         assert (texts, notice in last) == ([*remaining, "three", "three"], True)
@@ -120,7 +120,7 @@ async def test_what_a_turn_could_not_wait_for_is_not_sent_by_the_next(tmp_path, 
             await send_prompt(ours, "three", model=ECHO)
         assert "removed in another editor" in (await ours.turn("four", model=ECHO)).answer
         assert "second" not in ours.model_context()
-        await ours.until(lambda each: each.get("method") == "chat/cleared")
+        await ours.notice("chat/cleared")
         assert await opened(ours) == [
             e for text in ("first", "three", "four") for e in (text, text)
         ]

@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_server.agent.commands import config, doctor
+from eca_server.agent.commands.network_report import describe_network
 from eca_server.config.loading import LoadedConfig, load
+from eca_server.config.login_settings import Network
 from eca_server.config.problems import Problem, Source
 from eca_server.config.settings import Model, Provider
 from eca_server.models import provider as llm
@@ -54,6 +56,43 @@ def test_it_reports_the_program_the_model_the_rules_the_sandbox_and_the_logins()
     ]:
         text = "\n".join(lines_of(**changed))
         assert all(part in text for part in expected)
+
+
+@pytest.mark.parametrize(
+    ("environ", "ca_cert_file", "expected"),
+    [
+        ({}, None, ["proxy: none", "certificate authorities: the usual and the system's"]),
+        (
+            {"HTTPS_PROXY": f"http://me:{KEY}@proxy:3128", "no_proxy": "intranet"},
+            "/c",
+            [
+                "proxy (HTTPS_PROXY): http://proxy:3128",
+                "without a proxy (NO_PROXY): intranet",
+                "certificate authorities: the usual and the system's, and network.caCertFile (/c)",
+            ],
+        ),
+        (
+            {"ALL_PROXY": f"me:{KEY}@proxy:1080", "SSL_CERT_FILE": "/only.pem"},
+            None,
+            [
+                "proxy (ALL_PROXY): http://proxy:1080",
+                "certificate authorities: only those of SSL_CERT_FILE (/only.pem)",
+            ],
+        ),
+    ],
+)
+def test_it_reports_the_proxies_without_their_logins_and_the_authorities(
+    environ, ca_cert_file, expected, monkeypatch
+):
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    assert [*describe_network(Network(ca_cert_file=ca_cert_file))] == expected
+    assert "- proxy: none" in lines_of(network=["proxy: none"])
 
 
 def test_it_reports_the_state_and_the_problems_of_each_source():

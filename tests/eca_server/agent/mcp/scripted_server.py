@@ -17,7 +17,8 @@ A step is an array: a name and what it is given.
   `["echo_answer"]` what was read last; `["environment", NAME]`, `["where"]`, `["pid"]`.
 - From the input: `["read_until", METHOD]`, `["read_answer", ID]`; then `["answer_that", VALUE]`.
 - Time: `["wait_for", PATH]`, `["sleep", SECONDS]`, `["hang"]`.
-- Ends: `["exit", CODE]`, `["kill"]`, `["close_stdin"]`, `["close_stdout"]`, `["ignore_term"]`;
+- Ends: `["idle"]` reads nothing until its input is closed, and ends then; `["exit", CODE]`,
+  `["kill"]`, `["close_stdin"]`, `["close_stdout"]`, `["ignore_term"]`;
   `["child", SECONDS, {"leaves": bool}]` starts a grandchild that holds the pipes, and may leave
   the process group.
 - `["repeat", TIMES, STEP]`, `["both", STEP, ...]`.
@@ -25,6 +26,7 @@ A step is an array: a name and what it is given.
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -146,6 +148,12 @@ class Server:
 
     def do_hang(self):
         threading.Event().wait()
+
+    def do_idle(self):
+        closing = select.poll()
+        closing.register(0, 0)
+        closing.poll()
+        os._exit(0)
 
     def do_exit(self, code):
         os._exit(code)

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import json
 import threading
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -18,11 +17,12 @@ from eca_server.agent.mcp.authorization.discovery import canonical_url, parse_be
 from eca_server.agent.mcp.authorization.login import MAX_STEP_UPS
 from eca_server.config.mcp_settings import OAuthClient
 from eca_server.models.credentials.logins import Logins
-from eca_server.models.credentials.oauth import Client, TokenSet
+from eca_server.models.credentials.oauth import TokenSet
 from eca_server.secret import Secret
 from tests.eca_server.agent.mcp.guarded import OAUTH, RESOURCE, Guarded, query_of
 from tests.eca_server.agent.mcp.scripted import error_of
 from tests.eca_server.agent.mcp.web import names_of_tools, text_of, web_server
+from tests.eca_server.models.credentials.login_server import tokens_of
 
 
 @pytest.fixture
@@ -436,13 +436,7 @@ async def test_a_login_that_another_process_makes_replaces_a_refused_one(
 
 
 def token_set(access: str) -> TokenSet:
-    return TokenSet(
-        access=Secret(access),
-        refresh=None,
-        expires_at=None,
-        obtained_at=time.time(),
-        client=Client(id="c", token_url="https://mcp.example.com/token"),
-    )
+    return tokens_of(access=Secret(access), refresh=None)
 
 
 async def test_a_logout_wins_over_a_concurrent_read_of_the_file(guarded, monkeypatch):

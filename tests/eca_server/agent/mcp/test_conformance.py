@@ -15,6 +15,7 @@ from typing import Final
 
 import pytest
 
+from tests.eca_server.processes import run_to_end
 from tests.node import node, node_modules
 
 CLIENT = Path(__file__).with_name("conformance_client.py")
@@ -53,14 +54,8 @@ NOT_FOR_US: Final[Mapping[str, str]] = {
 
 def suite(*arguments: str) -> subprocess.CompletedProcess[str]:
     program = node_modules() / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
-    return subprocess.run(
-        [node(), str(program), *arguments],
-        env={**os.environ, "PYTHONPATH": os.fspath(Path.cwd())},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    environment = {**os.environ, "PYTHONPATH": os.fspath(Path.cwd())}
+    return run_to_end([node(), str(program), *arguments], env=environment)
 
 
 @pytest.mark.long

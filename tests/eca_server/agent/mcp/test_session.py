@@ -134,7 +134,7 @@ async def test_a_flood_comes_in_slices_with_a_checkpoint_before_each_and_nothing
     monkeypatch, tmp_path, nursery
 ):
     lines = '{"jsonrpc":"2.0","method":"notifications/message"}\n' * 200
-    flood = [["repeat", 9, ["stderr", lines]], ["repeat", 9, ["raw", lines]], ["hang"]]
+    flood = [["repeat", 9, ["stderr", lines]], ["repeat", 9, ["raw", lines]], ["idle"]]
     log, errors, slices = ServerLog("bad"), [], []
     monkeypatch.setattr(log, "feed", errors.append)
     settings = scripted({"at_start": flood})
@@ -151,7 +151,7 @@ async def test_a_flood_comes_in_slices_with_a_checkpoint_before_each_and_nothing
 
 
 async def test_half_a_line_costs_the_call_its_deadline_and_the_end_is_clean():
-    async with session_with(on_call(["raw", '{"jsonrpc":'], ["hang"])) as session:
+    async with session_with(on_call(["raw", '{"jsonrpc":'], ["idle"])) as session:
         error = await error_of(call(session, deadline=0.2))
     assert error.kind == "timeout"
     assert "0.2 s" in error.message

@@ -123,10 +123,10 @@ async def test_a_server_that_never_answers_is_killed_or_its_start_cancelled(tmp_
     assert "downloading" in error.message
     assert_gone({pid_in(log)})
     (tmp_path / "npx").symlink_to(sys.executable)  # which may be asking its user
-    settings = scripted({"at_start": [["hang"]]}, command=str(tmp_path / "npx"), start_seconds=0.2)
+    settings = scripted({"at_start": [["idle"]]}, command=str(tmp_path / "npx"), start_seconds=0.2)
     assert "`-y`" in (await failure(talking_to(settings))).message
     with trio.move_on_after(0.2) as patience:
-        async with session_with({"at_start": [["hang"]]}):
+        async with session_with({"at_start": [["idle"]]}):
             pass
     assert patience.cancelled_caught
 

@@ -371,7 +371,7 @@ async def test_without_a_sandbox_the_user_is_asked_and_warned_once(world, monkey
             await ours.approve(call)
         await ours.expect_finished()
         assert results(provider)[-1] == "The command succeeded without output."
-        shown = [each["params"] for each in ours.received if each.get("method") == "$/showMessage"]
+        shown = ours.notified("$/showMessage")
         assert [each["type"] for each in shown] == ["warning"] * len(known)
         assert "it is forbidden" in str(shown) or not config
     assert (world.root / "b").exists()

@@ -220,9 +220,7 @@ async def test_an_editor_that_did_not_say_it_can_is_not_asked(tmp_path, capabili
         assert not editor_answers(asks.editor.connection.session, "diagnostics")
         with pytest.raises(ToolError, match="does not support diagnostics"):
             await asks.tool.prepare({})
-        assert not any(
-            each.get("method") == "editor/getDiagnostics" for each in asks.editor.received
-        )
+        assert asks.editor.notified("editor/getDiagnostics") == []
     async with asking(tmp_path) as asks:
         assert editor_answers(asks.editor.connection.session, "diagnostics")
 

@@ -340,7 +340,7 @@ words = st.lists(st.sampled_from(PIECES), min_size=1, max_size=6).map("".join)
 
 @needs_bash
 @settings(
-    max_examples=max(150, settings.default.max_examples),
+    max_examples=max(75, settings.default.max_examples),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

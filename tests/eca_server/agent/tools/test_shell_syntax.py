@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from eca_server.agent.tools import shell_syntax
 from eca_server.agent.tools.command_template import CommandTemplate, TemplateError
 from eca_server.agent.tools.shell_syntax import Operator, Unreadable, Variables, Word, tokenize
+from tests.eca_server.processes import run_to_end
 
 UNKNOWN = shell_syntax.UNKNOWN
 VARIABLES = Variables(values={"HOME": "/home/me", "EMPTY": ""})
@@ -124,14 +125,10 @@ PLACES = {
 
 def shown_by(script: str, environment: dict[str, str], shell: str = "bash") -> list[str]:
     """Return the words that `p` gets in a script."""
-    done = subprocess.run(
-        [shell, "-c", 'p() { printf "%s\\0" "$@"; }\n' + script],
-        env=environment,
-        capture_output=True,
-        check=True,
-    )
+    program = [shell, "-c", 'p() { printf "%s\\0" "$@"; }\n' + script]
+    done = run_to_end(program, env=environment, check=True)
     assert not done.stderr
-    return done.stdout.decode().split("\0")[:-1]
+    return done.stdout.split("\0")[:-1]
 
 
 @pytest.mark.parametrize("shell", ["bash", "sh"])
@@ -216,12 +213,5 @@ def test_no_value_ever_runs(pieces: list[str], value: str) -> None:
         template = CommandTemplate("".join(pieces), NAMES)
     except TemplateError:
         return
-    done = subprocess.run(
-        ["bash", "-c", template.script],
-        env=template.variables({"a": value}),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-        timeout=10,
-    )
-    assert b"OWNED" not in done.stdout + done.stderr
+    done = run_to_end(["bash", "-c", template.script], env=template.variables({"a": value}))
+    assert "OWNED" not in done.stdout + done.stderr

@@ -112,8 +112,7 @@ async def until_shown(ours: Editor, words: str = "") -> str:
 
 async def announced(ours: Editor) -> dict[str, Any]:
     """Read until the next `config/updated`, and return its chat part."""
-    update = await ours.until(lambda each: each.get("method") == "config/updated")
-    return dict(update["params"]["chat"])
+    return dict((await ours.notice("config/updated"))["chat"])
 
 
 async def change_folders(ours: Editor, added: Sequence[Path], removed: Sequence[Path] = ()) -> None:

@@ -29,6 +29,7 @@ from eca_server.connection.features import lifecycle
 from eca_server.connection.features.host import Options
 from eca_server.connection.features.settings import Settings, Watcher
 from eca_server.secret import Secret
+from tests.eca_server.agent.chat.current import refused
 from tests.eca_server.agent.chat.editor import ECHO, Editor, contents, editor, text
 from tests.eca_server.connection.features.session import announced, folder_of, reload, until_shown
 
@@ -121,8 +122,7 @@ async def test_a_change_is_announced_and_nothing_else(tmp_path, content, expecte
         ours.file.unlink()
         undone = await ours.chat_told()
         assert undone.keys() == expected.keys()
-        first = next(e for e in ours.editor.received if e.get("method") == "config/updated")
-        assert undone.items() <= first["params"]["chat"].items()
+        assert undone.items() <= ours.editor.notified("config/updated")[0]["chat"].items()
 
 
 async def test_a_file_that_is_being_written_or_says_the_same_does_not_count(tmp_path):
@@ -216,11 +216,7 @@ async def test_a_disk_that_fails_after_the_first_answer_is_reported(tmp_path, mo
     monkeypatch.setattr(lifecycle, "load", fail)
     async with project(tmp_path, {}) as ours:
         await ours.editor.ask("chat/queryCommands", {"query": "?"})
-        (text,) = [
-            each["params"]["message"]
-            for each in ours.editor.received
-            if each.get("method") == "$/showMessage"
-        ]
+        (text,) = ours.editor.notices
         assert text.startswith("/disk/.eca: could not be read: Input/output error")
 
 
@@ -460,10 +456,7 @@ async def test_a_server_upgraded_while_it_runs_survives_a_change_and_asks_for_a_
         ours.write(content)
         await reload(ours.editor)
         assert UPGRADED in await until_shown(ours.editor)
-        request = ours.editor.request("providers/list")
-        await ours.editor.send(request)
-        refusal = await ours.editor.until(lambda each: each.get("id") == request["id"])
-        assert UPGRADED in refusal["error"]["message"]
+        assert UPGRADED in (await refused(ours.editor, "providers/list", None))["message"]
         assert answer in (await ours.editor.turn("say hi", model="simulator/script")).answer
 
 

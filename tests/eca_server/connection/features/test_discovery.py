@@ -37,8 +37,7 @@ async def discovering(cache: Path, **providers: Any) -> AsyncIterator[Editor]:
 
 def first_told(ours: Editor) -> dict[str, Any]:
     """Return the chat part of the introduction."""
-    first = next(each for each in ours.received if each.get("method") == "config/updated")
-    return dict(first["params"]["chat"])
+    return dict(ours.notified("config/updated")[0]["chat"])
 
 
 async def test_what_an_endpoint_lists_is_announced_and_nothing_but_the_models(tmp_path):

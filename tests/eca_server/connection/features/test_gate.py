@@ -59,8 +59,7 @@ async def test_what_follows_initialize_meets_the_whole_configuration_in_order(tm
         disk.set()
         assert "result" in await ours.until(lambda each: each.get("id") == "p")
         assert "result" in await ours.until(lambda each: each.get("id") == "s")
-        update = next(each for each in ours.received if each.get("method") == "config/updated")
-        assert "review" in update["params"]["chat"]["agents"]
+        assert "review" in ours.notified("config/updated")[0]["chat"]["agents"]
 
 
 async def test_a_disk_that_does_not_answer_holds_nothing_up_for_long(tmp_path, disk):
@@ -83,8 +82,7 @@ async def test_a_command_that_still_runs_is_no_error_of_the_configuration(tmp_pa
         await until_shown(ours, "still runs")
         go.touch()
         assert (await announced(ours))["welcomeMessage"] == "hello"
-        shown = [each for each in ours.received if each.get("method") == "$/showMessage"]
-        assert [each["params"]["type"] for each in shown] == ["warning"]
+        assert [each["type"] for each in ours.notified("$/showMessage")] == ["warning"]
 
 
 async def test_a_client_that_leaves_while_it_waits_leaves_nothing_behind(tmp_path, disk):

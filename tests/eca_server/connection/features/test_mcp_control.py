@@ -284,7 +284,7 @@ async def test_what_another_server_has_decided_is_not_undone_and_followed(home):
         error = await refused(other, "mcp/updateServer", {"name": "t", "command": "x"})
         assert "removed" in error["message"]
         await reload(other)
-        await other.until(lambda each: each.get("method") == "tool/serverRemoved")
+        await other.notice("tool/serverRemoved")
     assert home.stored["everywhere"] == {}
 
 

@@ -5,19 +5,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import trio.testing
 
 from eca_protocol.errors import HTTPError
-from eca_protocol.http import HTTPClient
 from eca_protocol.http_server import serve
 from eca_server.models.credentials import flows
 from tests.eca_server.agent.chat.current import refused
 from tests.eca_server.agent.chat.editor import Editor, editor
 from tests.eca_server.connection.features.session import reload, until_shown
-from tests.eca_server.models.credentials.login_server import LoginServer, login_server
+from tests.eca_server.models.credentials.login_server import LoginServer, come_back, stored_logins
+from tests.eca_server.models.credentials.login_server import server as server  # noqa: PLC0414
 
 KEY = "planted-0123456789-key"
 
@@ -40,21 +39,7 @@ async def providers(ours: Editor) -> dict[str, Any]:
 
 async def updated(ours: Editor, provider: str) -> dict[str, Any]:
     """Read until the provider is announced again."""
-    message = await ours.until(
-        lambda each: each.get("method") == "providers/updated" and each["params"]["id"] == provider
-    )
-    params: dict[str, Any] = message["params"]
-    return params
-
-
-def with_auth(server: LoginServer, **auth: Any) -> dict[str, Any]:
-    auth = {"clientId": "ours", "tokenUrl": f"{server.url}/token", **auth}
-    return {"providers": {"p": {"url": "http://127.0.0.1:9/v1", "models": {"m": {}}, "auth": auth}}}
-
-
-def stored(folder: Path) -> dict[str, Any]:
-    logins: dict[str, Any] = json.loads((folder / "eca-python" / "logins.json").read_text())
-    return logins["providers"]
+    return await ours.notice("providers/updated", id=provider)
 
 
 async def test_each_provider_is_listed_with_its_key_s_place_and_its_models(tmp_path):
@@ -97,18 +82,16 @@ async def test_a_key_is_typed_in_counts_at_once_and_is_forgotten_again(tmp_path)
         assert kind == "secret"
         login_input = {"provider": "openai", "data": {key: f" {KEY}\n"}}
         assert await ours.ask("providers/loginInput", login_input) == {"action": "done"}
-        news = [
-            each["params"] for each in ours.received if each.get("method") == "providers/updated"
-        ]
+        news = ours.notified("providers/updated")
         assert [(each["id"], each["auth"]) for each in news] == [
             ("openai", {"status": "authenticated", "type": "api-key", "source": "login"})
         ]
         assert news[0]["models"]
-        assert stored(tmp_path) == {"openai": {"key": KEY}}
+        assert stored_logins(tmp_path) == {"openai": {"key": KEY}}
         assert await ours.ask("providers/logout", {"provider": "openai"}) == {}
         assert (await providers(ours))["openai"]["auth"] == {"status": "unauthenticated"}
         assert await ours.ask("providers/logout", {"provider": "openai"}) == {}
-    assert stored(tmp_path) == {}
+    assert stored_logins(tmp_path) == {}
 
 
 async def test_a_login_and_a_logout_in_a_second_editor_count_too(tmp_path):
@@ -123,90 +106,76 @@ async def test_a_login_and_a_logout_in_a_second_editor_count_too(tmp_path):
             assert (await updated(ours, "openai"))["auth"]["status"] == status
 
 
-async def test_a_login_with_a_code_continues_behind_the_answer(tmp_path):
-    async with login_server() as server:
-        server.says["/token"] = [(200, {"error": "authorization_pending"})] * 3
-        async with page(tmp_path, with_auth(server, deviceUrl=f"{server.url}/device")) as ours:
-            await providers(ours)
-            ways = await ours.ask("providers/login", {"provider": "p"})
-            assert ways["action"] == "choose-method"
-            assert [each["key"] for each in ways["methods"]] == ["device-code", "api-key"]
-            begun = await ours.ask("providers/login", {"provider": "p", "method": "device-code"})
-            assert (begun["action"], begun["url"], begun["code"]) == (
-                "device-code", "https://login.example/device", "ABCD-1234",
-            )  # fmt: skip
-            auth = (await updated(ours, "p"))["auth"]
-            assert (auth["status"], auth["type"], auth["source"]) == (
-                "authenticated", "oauth", "login",
-            )  # fmt: skip
-            assert auth["expiresAt"] > 1e9
-            with_key = {"provider": "p", "method": "api-key"}
-            assert (await ours.ask("providers/login", with_key))["action"] == "input"
-            for secret in ("access-1", "refresh-1", "device-code-planted"):
-                assert secret not in json.dumps(ours.received)
+async def test_a_login_with_a_code_continues_behind_the_answer(tmp_path, server):
+    server.says["/token"] = [(200, {"error": "authorization_pending"})] * 3
+    async with page(tmp_path, server.by_device()) as ours:
+        await providers(ours)
+        ways = await ours.ask("providers/login", {"provider": "p"})
+        assert ways["action"] == "choose-method"
+        assert [each["key"] for each in ways["methods"]] == ["device-code", "api-key"]
+        begun = await ours.ask("providers/login", {"provider": "p", "method": "device-code"})
+        assert (begun["action"], begun["url"], begun["code"]) == (
+            "device-code", "https://login.example/device", "ABCD-1234",
+        )  # fmt: skip
+        auth = (await updated(ours, "p"))["auth"]
+        assert (auth["status"], auth["type"], auth["source"]) == (
+            "authenticated", "oauth", "login",
+        )  # fmt: skip
+        assert auth["expiresAt"] > 1e9
+        with_key = {"provider": "p", "method": "api-key"}
+        assert (await ours.ask("providers/login", with_key))["action"] == "input"
+        for secret in ("access-1", "refresh-1", "device-code-planted"):
+            assert secret not in json.dumps(ours.received)
 
 
-async def test_a_login_that_was_revoked_is_shown_as_expired(tmp_path):
+async def test_a_login_that_was_revoked_is_shown_as_expired(tmp_path, server):
     revoked = {"access_token": "access-0", "refresh_token": "revoked", "expires_in": 0}
-    async with login_server() as server:
-        server.says["/token"] = [(200, revoked)]
-        async with page(tmp_path, with_auth(server, deviceUrl=f"{server.url}/device")) as ours:
-            await providers(ours)
-            await ours.ask("providers/login", {"provider": "p", "method": "device-code"})
-            assert (await updated(ours, "p"))["auth"]["status"] == "authenticated"
-            await ours.turn("say hi", model="p/m")
-            assert (await providers(ours))["p"]["auth"]["status"] == "expired"
+    server.says["/token"] = [(200, revoked)]
+    async with page(tmp_path, server.by_device()) as ours:
+        await providers(ours)
+        await ours.ask("providers/login", {"provider": "p", "method": "device-code"})
+        assert (await updated(ours, "p"))["auth"]["status"] == "authenticated"
+        await ours.turn("say hi", model="p/m")
+        assert (await providers(ours))["p"]["auth"]["status"] == "expired"
 
 
-async def test_a_login_in_the_browser_that_is_begun_again_counts_once(tmp_path):
+async def test_a_login_in_the_browser_that_is_begun_again_counts_once(tmp_path, server):
     async with serve(LoginServer().handle) as other:
         port = other.port
-    async with login_server() as server, HTTPClient() as browser:
-        authorize = "https://login.example/authorize"
-        config = with_auth(server, authorizeUrl=authorize, redirectPort=port)
-        async with page(tmp_path, config) as ours:
-            await providers(ours)
-            begin = {"provider": "p", "method": "browser"}
-            first, *_, last = [await ours.ask("providers/login", begin) for _ in range(9)]
-            assert first["action"] == last["action"] == "authorize"
-            assert first["url"] != last["url"]
-            async with browser.stream("GET", way_back(first)) as answer:
-                assert answer.status == 404
-            async with browser.stream("GET", way_back(last)) as answer:
-                assert answer.status == 200
-            assert (await updated(ours, "p"))["auth"]["status"] == "authenticated"
+    authorize = "https://login.example/authorize"
+    config = server.config(authorizeUrl=authorize, redirectPort=port)
+    async with page(tmp_path, config) as ours:
+        await providers(ours)
+        begin = {"provider": "p", "method": "browser"}
+        first, *_, last = [await ours.ask("providers/login", begin) for _ in range(9)]
+        assert first["action"] == last["action"] == "authorize"
+        assert first["url"] != last["url"]
+        assert await come_back(first["url"]) == 404
+        assert await come_back(last["url"]) == 200
+        assert (await updated(ours, "p"))["auth"]["status"] == "authenticated"
 
 
-async def test_logins_of_several_providers_with_one_port_all_succeed(tmp_path):
+async def test_logins_of_several_providers_with_one_port_all_succeed(tmp_path, server):
     async with serve(LoginServer().handle) as other:
         port = other.port
     names = ("p", "q", "r")
-    async with login_server() as server, HTTPClient() as browser:
-        config = with_auth(server, authorizeUrl="https://login.example/page", redirectPort=port)
-        config["providers"] = dict.fromkeys(names, config["providers"]["p"])
-        async with page(tmp_path, config) as ours:
-            await providers(ours)
-            begin = [
-                ours.request("providers/login", {"provider": name, "method": "browser"})
-                for name in names
-            ]
-            await ours.send(*begin)
-            begun = [await ours.answer(request) for request in begin]
-            for name, each in reversed([*zip(names, begun, strict=True)]):
-                async with browser.stream("GET", way_back(each)) as answer:
-                    assert answer.status == 200
-                assert (await updated(ours, name))["auth"]["status"] == "authenticated"
-    assert stored(tmp_path).keys() == set(names)
-
-
-def way_back(begun: dict[str, Any]) -> str:
-    """Return the redirect URL of a successful login."""
-    query = parse_qs(urlsplit(begun["url"]).query)
-    return f"{query['redirect_uri'][0]}?code=planted&state={query['state'][0]}"
+    config = server.config(*names, authorizeUrl="https://login.example/page", redirectPort=port)
+    async with page(tmp_path, config) as ours:
+        await providers(ours)
+        begin = [
+            ours.request("providers/login", {"provider": name, "method": "browser"})
+            for name in names
+        ]
+        await ours.send(*begin)
+        begun = [await ours.answer(request) for request in begin]
+        for name, each in reversed([*zip(names, begun, strict=True)]):
+            assert await come_back(each["url"]) == 200
+            assert (await updated(ours, name))["auth"]["status"] == "authenticated"
+    assert stored_logins(tmp_path).keys() == set(names)
 
 
 @pytest.mark.parametrize(
-    ("method", "params", "stored_logins"),
+    ("method", "params", "stored"),
     [
         ("providers/logout", {}, {}),
         ("providers/loginInput", {"data": {"api-key": KEY}}, {"p": {"key": KEY}}),
@@ -215,64 +184,58 @@ def way_back(begun: dict[str, Any]) -> str:
     ],
 )
 async def test_a_login_that_is_no_longer_wanted_is_abandoned(
-    tmp_path, method, params, stored_logins
+    tmp_path, server, method, params, stored
 ):
-    async with login_server() as server, HTTPClient() as browser:
-        config = with_auth(server, authorizeUrl="https://login.example/authorize")
-        async with page(tmp_path, config) as ours:
-            begun = await ours.ask("providers/login", {"provider": "p", "method": "browser"})
-            await ours.ask(method, params if params is None else {"provider": "p", **params})
-            tasks = ours.connection.parts.host.nursery
-            while any("_log_in" in task.name for task in tasks.child_tasks):
-                await trio.testing.wait_all_tasks_blocked()
-            with pytest.raises(HTTPError):
-                async with browser.stream("GET", way_back(begun)):
-                    pass
-    file = tmp_path / "eca-python" / "logins.json"
-    assert (stored(tmp_path) if file.exists() else {}) == stored_logins
+    config = server.config(authorizeUrl="https://login.example/authorize")
+    async with page(tmp_path, config) as ours:
+        begun = await ours.ask("providers/login", {"provider": "p", "method": "browser"})
+        await ours.ask(method, params if params is None else {"provider": "p", **params})
+        tasks = ours.connection.parts.host.nursery
+        while any("_log_in" in task.name for task in tasks.child_tasks):
+            await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(HTTPError):
+            await come_back(begun["url"])
+    assert stored_logins(tmp_path) == stored
 
 
-async def test_a_request_that_waits_is_answered_before_the_shutdown_is(tmp_path):
-    async with login_server() as server:
-        arrival, answers = trio.Event(), trio.Event()
+async def test_a_request_that_waits_is_answered_before_the_shutdown_is(tmp_path, server):
+    arrival, answers = trio.Event(), trio.Event()
 
-        async def hang() -> None:
-            arrival.set()
-            await answers.wait()
+    async def hang() -> None:
+        arrival.set()
+        await answers.wait()
 
-        server.before_answer = hang
-        async with page(tmp_path, with_auth(server, deviceUrl=f"{server.url}/device")) as ours:
-            begin = {"provider": "p", "method": "device-code"}
-            waiting = ours.request("providers/login", begin)
-            await ours.send(waiting)
-            await arrival.wait()
-            await ours.ask("shutdown", None)
-            refusal, _ = [each for each in ours.received if "id" in each][-2:]
-            assert (refusal["id"], type(refusal["error"]["code"])) == (waiting["id"], int)
-        answers.set()
+    server.before_answer = hang
+    async with page(tmp_path, server.by_device()) as ours:
+        begin = {"provider": "p", "method": "device-code"}
+        waiting = ours.request("providers/login", begin)
+        await ours.send(waiting)
+        await arrival.wait()
+        await ours.ask("shutdown", None)
+        refusal, _ = [each for each in ours.received if "id" in each][-2:]
+        assert (refusal["id"], type(refusal["error"]["code"])) == (waiting["id"], int)
+    answers.set()
 
 
 async def test_a_login_that_fails_is_reported_and_a_bug_of_ours_ends_it_alone(
-    tmp_path, monkeypatch
+    tmp_path, server, monkeypatch
 ):
     def break_down(*_: Any) -> None:
         raise RuntimeError("planted")
 
-    async with login_server() as server:
-        config = with_auth(server, deviceUrl=f"{server.url}/device")
-        login = {"provider": "p", "method": "device-code"}
-        async with page(tmp_path, config) as ours:
-            server.says["/device"] = [(400, {"error": "unauthorized_client"})]
-            refusal = await refused(ours, "providers/login", login)
-            assert "unauthorized_client" in refusal["message"]
-            server.says["/token"] = [(400, {"error": "access_denied"})]
-            await ours.ask("providers/login", login)
-            await until_shown(ours, "access_denied")
-            monkeypatch.setattr(flows.DeviceLogin, "_answer", break_down)
-            await ours.ask("providers/login", login)
-            assert "p" in await providers(ours)
-            assert "The login with p failed; see the log." in str(ours.received)
-        assert not (tmp_path / "eca-python" / "logins.json").exists()
+    login = {"provider": "p", "method": "device-code"}
+    async with page(tmp_path, server.by_device()) as ours:
+        server.says["/device"] = [(400, {"error": "unauthorized_client"})]
+        refusal = await refused(ours, "providers/login", login)
+        assert "unauthorized_client" in refusal["message"]
+        server.says["/token"] = [(400, {"error": "access_denied"})]
+        await ours.ask("providers/login", login)
+        await until_shown(ours, "access_denied")
+        monkeypatch.setattr(flows.DeviceLogin, "_answer", break_down)
+        await ours.ask("providers/login", login)
+        assert "p" in await providers(ours)
+        assert "The login with p failed; see the log." in str(ours.received)
+    assert not [*tmp_path.rglob("logins.json")]
 
 
 async def test_a_login_of_the_chat_is_announced_to_clients_that_show_the_providers(tmp_path):

@@ -138,8 +138,8 @@ async def test_a_stop_ends_the_question_and_the_next_prompt_asks_again(home):
     async with home.editor() as ours:
         question = await next_question(ours, "say one")
         await ours.expect_stopped()
-        cancelled = [each for each in ours.received if each.get("method") == "$/cancelRequest"]
-        assert [each["params"]["id"] for each in cancelled] == [question["id"]]
+        cancelled = ours.notified("$/cancelRequest")
+        assert [each["id"] for each in cancelled] == [question["id"]]
         await ours.answer_question(question, TRUST)  # too late
         again = await next_question(ours, "say two")
         assert again["params"]["question"] == question["params"]["question"]

@@ -43,7 +43,7 @@ async def test_new_folders_are_searched_configured_and_announced_from_the_next_t
         result = await ours.ask("chat/queryContext", {"query": ".py"})
         assert [Path(each["path"]).name for each in result["contexts"]] == ["two.py"]
         while ours.connection.config.welcome_message != "Welcome to two":
-            await ours.until(lambda each: each.get("method") == "config/updated")
+            await ours.notice("config/updated")
         await ours.turn("hi")
         assert [root.path for root in ours.connection.workspace.roots] == [two]
         indexing = [task.name for task in ours.connection.parts.host.nursery.child_tasks]
@@ -64,8 +64,7 @@ async def test_what_changes_nothing_or_is_no_folder_is_no_change(tmp_path):
         for event in ({}, {"added": None}, {"added": [folder_of(tmp_path)]}):
             await ours.tell("workspace/didChangeWorkspaceFolders", {"event": event})
         await change_folders(ours, [tmp_path / "nowhere"], [tmp_path / "never"])
-        shown = await ours.until(lambda each: each.get("method") == "$/showMessage")
-        assert "nowhere" in shown["params"]["message"]
+        assert "nowhere" in (await ours.notice())["message"]
         assert ours.connection.workspace is workspace
 
 

@@ -4,11 +4,14 @@ import itertools
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 import attrs
+import pytest
 
+from eca_protocol.http import HTTPClient
 from eca_protocol.http_server import HTTPRequest, Responder, serve
 from eca_server.models.credentials.oauth import Client, TokenSet
 from eca_server.secret import Secret
@@ -43,6 +46,16 @@ class LoginServer:
     before_answer: Callable[[], Awaitable[None]] | None = None
     valid: set[str] = attrs.field(factory=lambda: {"refresh-0"})
     _count: Any = attrs.field(factory=lambda: itertools.count(1))
+
+    def config(self, *providers: str, **auth: Any) -> dict[str, Any]:
+        """Return a configuration whose provider `p`, or these, have the logins of this server."""
+        auth = {"clientId": "ours", "tokenUrl": f"{self.url}/token", **auth}
+        provider = {"url": "http://127.0.0.1:9/v1", "models": {"m": {}}, "auth": auth}
+        return {"providers": dict.fromkeys(providers or ["p"], provider)}
+
+    def by_device(self) -> dict[str, Any]:
+        """Return one whose provider has logins by a device code."""
+        return self.config(deviceUrl=f"{self.url}/device")
 
     async def handle(self, request: HTTPRequest, responder: Responder) -> None:
         text = request.body.decode()
@@ -97,3 +110,23 @@ async def login_server(server: LoginServer | None = None) -> AsyncIterator[Login
     async with serve(server.handle) as running:
         server.url = running.url
         yield server
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[LoginServer]:
+    async with login_server() as running:
+        yield running
+
+
+def stored_logins(data: Path) -> dict[str, Any]:
+    """Return the logins by provider that the server's own directory in `data` holds."""
+    file = data / "eca-python" / "logins.json"
+    return dict(json.loads(file.read_text())["providers"]) if file.exists() else {}
+
+
+async def come_back(page: str, answer: str = "code=planted") -> int:
+    """Send a browser where the page of a login sends it, and return the status of that page."""
+    query = parse_qs(urlsplit(page).query)
+    back = f"{query['redirect_uri'][0]}?{answer}&state={query['state'][0]}"
+    async with HTTPClient() as browser, browser.stream("GET", back) as response:
+        return response.status

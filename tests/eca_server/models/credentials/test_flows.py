@@ -26,11 +26,8 @@ from eca_server.models.credentials.flows import (
 from eca_server.models.credentials.oauth import Client, OAuthError, TokenSet
 from eca_server.models.credentials.redirect import PortInUse, Redirect, redirect_page
 from eca_server.secret import Secret
-from tests.eca_server.models.credentials.login_server import (
-    DEVICE,
-    LoginServer,
-    login_server,
-)
+from tests.eca_server.models.credentials.login_server import DEVICE, LoginServer
+from tests.eca_server.models.credentials.login_server import server as server  # noqa: PLC0414
 
 
 class User:
@@ -64,12 +61,6 @@ async def user() -> AsyncIterator[User]:
     async with HTTPClient() as http:
         with trio.fail_after(20):
             yield User(http)
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[LoginServer]:
-    async with login_server() as running:
-        yield running
 
 
 def client_of(server: LoginServer) -> Client:

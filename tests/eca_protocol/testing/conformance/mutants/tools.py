@@ -6,6 +6,7 @@ from typing import Any
 import anyio
 
 from eca_protocol.process import Child
+from eca_protocol.testing.conformance.server.approvals import FORBIDDEN
 from tests.eca_protocol.testing.conformance.mutants.registry import breaks
 from tests.eca_protocol.testing.conformance.reference.chat import Turn
 from tests.eca_protocol.testing.conformance.reference.mcp import MCPServer, MCPTool
@@ -29,6 +30,14 @@ class RejectedCallsRun(ToolCall):
         if not yes and self.tool is not None:
             await self.tool.run(self.arguments)
         return yes
+
+
+@breaks("W-30d", "Asks the user about a command that a rule for its text denies.")
+class DenialsAreQuestions(ToolCall):
+    def verdict(self) -> str:
+        verdict = super().verdict()
+        is_denied = verdict == "deny" and FORBIDDEN in str(self.arguments.get("command"))
+        return "ask" if is_denied else verdict
 
 
 @breaks("W-34a", "Keeps a decision on a call that does not wait yet.")
