@@ -112,6 +112,8 @@ def _target(text: str) -> _Target:
     try:
         url = httpx.URL(text)
         fault = "" if url.host else "has no host."
+        if url.port is not None and not 0 <= url.port <= 65535:
+            fault = f"has the port {url.port}: expected 1 to 65535."
         if url.scheme not in {"http", "https"}:
             fault = f"has an unsupported protocol '{url.scheme}://'."
         if not url.scheme:
