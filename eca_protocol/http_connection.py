@@ -61,20 +61,30 @@ class HTTPConnection:
         server: the server to which it leads: whether TLS is used, host and port.
         idle_until: the time at which an unused connection is closed; None while it is used.
         is_reused: True if it has served a request before.
+        is_answered: True if a byte of the response was received.
         url: the URL of the request.
         status: the status code of the response.
         reason: the text behind the status code.
-        release: ends the exchange; closes the connection, unless it can be used again.
         headers: the response's headers by name in lower case; repeated ones are joined by `, `.
+
+    Args:
+        stream: the TCP or TLS stream.
+        server: see the attribute.
+        on_release: called at the end of an exchange, with the connection, which it may close.
     """
 
-    def __init__(self, stream: anyio.abc.ByteStream, server: object) -> None:
+    def __init__(
+        self,
+        stream: anyio.abc.ByteStream,
+        server: object,
+        on_release: Callable[[HTTPConnection], Awaitable[None]] | None = None,
+    ) -> None:
         self.server = server
         self.idle_until: float | None = None
-        self.is_reused = False
+        self.is_reused = self.is_answered = False
         self.url, self.status, self.reason = "", 0, ""
         self.headers: dict[str, str] = {}
-        self.release: Callable[[], Awaitable[None]] = self.aclose
+        self._on_release = on_release
         self._stream = stream
         attributes: Any = stream.extra_attributes
         self._socket: Any = attributes[anyio.abc.SocketAttribute.raw_socket]()
@@ -82,7 +92,7 @@ class HTTPConnection:
         # Trio's socket takes a short request without waiting, which saves a deadline and a
         # checkpoint; asyncio's transport may have unsent bytes.
         self._is_plain = self._tls is None and isinstance(self._socket, socket.socket)
-        self._unsent = self._content = b""
+        self._unsent = b""
         self._is_sent = self._is_complete = False
 
     def start(self, method: str, head: bytes, content: bytes, *, closes: bool) -> bool:
@@ -90,16 +100,16 @@ class HTTPConnection:
         self._parser = h11.Connection(h11.CLIENT, MAX_HEAD)
         self._parser.send(_request(method, closes))
         self._parser.send(_END)
-        self._unsent, self._content = head + content[:SENT_PIECE], content
+        self._unsent = head + content[:SENT_PIECE]
         if self._is_plain:
             with suppress(OSError):  # it comes again in `send`, or the socket is full
                 self._unsent = self._unsent[self._socket.send(self._unsent) :]
         self._is_sent = not self._unsent and len(content) <= SENT_PIECE
-        self._is_complete = False
+        self._is_complete = self.is_answered = False
         return self._is_sent
 
-    async def send(self, seconds: float) -> None:
-        """Send the rest of a request, unless the server has closed the connection.
+    async def send(self, content: bytes, seconds: float) -> None:
+        """Send the rest of a request with this content, unless the server closes the connection.
 
         It may have answered before.
 
@@ -107,8 +117,8 @@ class HTTPConnection:
             HTTPTimeout: a piece was not sent within the seconds.
         """
         with suppress(*_BROKEN):
-            for start in range(0, len(self._content) or 1, SENT_PIECE):
-                piece = self._content[start : start + SENT_PIECE] if start else self._unsent
+            for start in range(0, len(content) or 1, SENT_PIECE):
+                piece = content[start : start + SENT_PIECE] if start else self._unsent
                 with anyio.move_on_after(seconds) as scope:
                     await self._stream.send(piece)
                 if scope.cancelled_caught:
@@ -126,6 +136,7 @@ class HTTPConnection:
                 received = await self._receive(math.inf)
                 if not received:
                     raise HTTPError("broken", CLOSED_UNANSWERED)
+                self.is_answered = True
                 self._parser.receive_data(received)
         headers: dict[str, str] = {}
         for raw_name, raw in event.headers.raw_items():
@@ -186,6 +197,11 @@ class HTTPConnection:
     def is_stale(self, now: float) -> bool:
         """Return True if it has been idle for too long, or the server has closed it."""
         return self.idle_until is not None and (now > self.idle_until or is_readable(self._socket))
+
+    async def release(self) -> None:
+        """End the exchange; close the connection, unless it can be used again."""
+        if self._on_release is not None:
+            await self._on_release(self)
 
     async def aclose(self) -> None:
         """Close the connection, even if cancelled."""

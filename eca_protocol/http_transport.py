@@ -171,24 +171,27 @@ class ConnectionPool:
             headers = _headers(request, target, self._proxy_headers)
             path = f"http://{target.netloc}{target.path}"
         head = _head(request.method, path, headers)
-        closes = "close" in headers["connection"].lower()
+        closes, takes_idle = "close" in headers["connection"].lower(), request.address is None
         scope = anyio.CancelScope(deadline=anyio.current_time() + limits.first_byte)
         with nullcontext() if limits.first_byte == math.inf else scope:
             while True:
-                connection = await self._take(request, target)
+                connection = await self._take(request, target, takes_idle=takes_idle)
                 started = anyio.current_time()
                 try:
                     await anyio.lowlevel.checkpoint_if_cancelled()
-                    if not connection.start(request.method, head, request.content, closes=closes):
+                    is_sent = connection.start(request.method, head, request.content, closes=closes)
+                    if not is_sent:
                         scope.deadline = math.inf  # each write has its own limit
-                        await connection.send(limits.write)
+                        await connection.send(request.content, limits.write)
+                    if not is_sent or not connection.is_reused:
                         scope.deadline = anyio.current_time() + limits.first_byte
                     await connection.receive_head()
                 except BaseException as error:
                     await self._close([connection])
                     is_stale = connection.is_reused and anyio.current_time() - started <= STALE
                     is_broken = isinstance(error, HTTPError) and error.kind == "broken"
-                    if request.resend and is_stale and is_broken:
+                    if request.resend and is_stale and is_broken and not connection.is_answered:
+                        takes_idle = False  # another may be broken as well: send at most twice
                         continue
                     if str(error) == CLOSED_UNANSWERED and not target.server.is_secure:
                         text = f"{error} If it expects TLS, use https://."
@@ -198,18 +201,19 @@ class ConnectionPool:
                 return connection
         raise timed_out("first_byte", limits.first_byte)
 
-    async def _take(self, request: HTTPRequest, target: _Target) -> HTTPConnection:
+    async def _take(
+        self, request: HTTPRequest, target: _Target, *, takes_idle: bool
+    ) -> HTTPConnection:
         """Return an idle connection, or a new one."""
         if self.connections:
             now, has_slept = anyio.current_time(), self._sleep_detector.has_slept()
             await self._close([each for each in self._idle() if has_slept or each.is_stale(now)])
-            for connection in self._idle() if request.address is None else ():
+            for connection in self._idle() if takes_idle else ():
                 if connection.server == target.server:
                     connection.idle_until = None
                     connection.is_reused = True
                     return connection
         connection = await self._connect(request, target)
-        connection.release = functools.partial(self._release, connection)
         self.connections.append(connection)
         return connection
 
@@ -225,7 +229,7 @@ class ConnectionPool:
         if self._proxy is not None and server.is_secure:
             await self._open_tunnel(stream, server, limits.connect)
             stream = await add_tls(stream, self._context, server.host, limits.connect, where)
-        return HTTPConnection(stream, server)
+        return HTTPConnection(stream, server, self._release)
 
     async def _open_tunnel(self, stream: ByteStream, server: _Server, seconds: float) -> None:
         """Let the proxy connect its end of the stream to a server, within the seconds."""
@@ -234,7 +238,7 @@ class ConnectionPool:
         try:
             with anyio.fail_after(seconds):
                 if not proxy.start("CONNECT", _head("CONNECT", where, headers), b"", closes=False):
-                    await proxy.send(seconds)
+                    await proxy.send(b"", seconds)
                 await proxy.receive_head()
         except TimeoutError:
             await proxy.aclose()

@@ -1,7 +1,9 @@
 """The connections of the HTTP client: which are used again, which are closed, and their options."""
 
+import gc
 import socket
 import sys
+from typing import Any
 
 import anyio
 import anyio.abc
@@ -9,8 +11,8 @@ import anyio.lowlevel
 import pytest
 
 from eca_protocol import http_transport, platforms
-from eca_protocol.errors import HTTPError
-from eca_protocol.http import HTTPClient
+from eca_protocol.errors import HTTPError, HTTPTimeout
+from eca_protocol.http import Deadlines, HTTPClient
 from eca_protocol.http_network import (
     PROBED_AFTER,
     PROBED_EVERY,
@@ -20,6 +22,7 @@ from eca_protocol.http_network import (
 )
 from eca_protocol.http_transport import MAX_IDLE, ConnectionPool
 from tests.eca_protocol.http_peers import body_from, listening, read_head, server
+from tests.promises import TooSlow
 
 
 @pytest.mark.anyio
@@ -222,3 +225,87 @@ async def test_headers_of_any_bytes_are_read_and_repeated_ones_are_joined():
             async with client.stream("GET", url):
                 pass
         assert caught.value.kind == "protocol"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("part", [b"HTTP/1.1 20", b"HTTP/1.1 100 Continue\r\n\r\n"])
+async def test_a_request_is_not_sent_again_after_a_byte_of_its_answer(part):
+    async def serve(stream: anyio.abc.ByteStream) -> None:
+        for answer in (OK + b"content-length: 2\r\n\r\nok", part):
+            traffic.heads.append(await read_head(stream))
+            await stream.send(answer)
+
+    async with listening(serve) as traffic, HTTPClient() as client:
+        assert await body_from(client, traffic) == b"ok"
+        with pytest.raises(HTTPError) as caught:
+            await body_from(client, traffic)
+        assert caught.value.kind == "broken"
+        assert len(traffic.heads) == 2
+
+
+@pytest.mark.anyio
+async def test_a_request_is_sent_at_most_twice_however_many_connections_are_idle():
+    async def serve(stream: anyio.abc.ByteStream) -> None:
+        if traffic.connections > 4:
+            traffic.heads.append(await read_head(stream))
+            return
+        await read_head(stream)
+        while traffic.connections < 4:
+            await anyio.lowlevel.checkpoint()
+        await stream.send(OK + b"content-length: 2\r\n\r\nok")
+        traffic.heads.append(await read_head(stream))
+
+    async with listening(serve) as traffic, HTTPClient() as client:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(4):
+                tasks.start_soon(body_from, client, traffic)
+        with pytest.raises(HTTPError):
+            await body_from(client, traffic)
+        assert traffic.connections == 5
+        assert len(traffic.heads) == 2
+
+
+@pytest.mark.anyio
+async def test_the_time_of_connecting_is_not_taken_from_that_of_the_answer(monkeypatch):
+    connect = http_transport.connect
+
+    async def connect_slowly(*arguments: Any) -> anyio.abc.ByteStream:
+        await anyio.sleep(0.5)
+        return await connect(*arguments)
+
+    async def serve(stream: anyio.abc.ByteStream) -> None:
+        await read_head(stream)
+        await anyio.sleep(0.5)
+        await stream.send(OK + b"content-length: 2\r\n\r\nok")
+
+    monkeypatch.setattr(http_transport, "connect", connect_slowly)
+    async with listening(serve) as traffic, HTTPClient() as client:
+        url, deadlines = f"http://127.0.0.1:{traffic.port}/", Deadlines(first_byte=0.9)
+        try:
+            async with client.stream("GET", url, deadlines=deadlines) as response:
+                assert await response.read() == b"ok"
+        except HTTPTimeout as error:
+            raise TooSlow from error  # half a second became 0.9
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("closing", [b"", b"connection: close\r\n"])
+async def test_no_connection_retains_the_body_of_a_request(closing):
+    content = bytes(200_000)
+
+    async def serve(stream: anyio.abc.ByteStream) -> None:
+        received = 0
+        while received < len(content):
+            received += len(await stream.receive())
+        await stream.send(OK + closing + b"content-length: 2\r\n\r\nok")
+
+    references = sys.getrefcount(content)
+    gc.disable()
+    try:
+        async with listening(serve) as traffic, HTTPClient() as client:
+            url = f"http://127.0.0.1:{traffic.port}/"
+            async with client.stream("POST", url, content=content) as response:
+                assert await response.read() == b"ok"
+            assert sys.getrefcount(content) == references
+    finally:
+        gc.enable()
