@@ -16,7 +16,7 @@ import functools
 import math
 import re
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from typing import Any
 
@@ -89,6 +89,9 @@ class HTTPConnection:
         attributes: Any = stream.extra_attributes
         self._socket: Any = attributes[anyio.abc.SocketAttribute.raw_socket]()
         self._tls: Any = attributes.get(TLSAttribute.ssl_object, lambda: None)()
+        # On asyncio, anyio may have read more of the socket than was asked for.
+        protocol = getattr(getattr(stream, "transport_stream", stream), "_protocol", None)
+        self._received: Collection[bytes] = getattr(protocol, "read_queue", ())
         # Trio's socket takes a short request without waiting, which saves a deadline and a
         # checkpoint; asyncio's transport may have unsent bytes.
         self._is_plain = self._tls is None and isinstance(self._socket, socket.socket)
@@ -191,6 +194,7 @@ class HTTPConnection:
             and self._is_complete
             and parser.our_state is parser.their_state is h11.DONE
             and not parser.trailing_data[0]
+            and not self._received
             and (tls is None or (isinstance(tls, TLSObject) and not tls.has_unread_bytes))
         )
 

@@ -13,6 +13,7 @@ import pytest
 from eca_protocol import http_transport, platforms
 from eca_protocol.errors import HTTPError, HTTPTimeout
 from eca_protocol.http import Deadlines, HTTPClient
+from eca_protocol.http_connection import READ_SIZE
 from eca_protocol.http_network import (
     PROBED_AFTER,
     PROBED_EVERY,
@@ -225,6 +226,27 @@ async def test_headers_of_any_bytes_are_read_and_repeated_ones_are_joined():
             async with client.stream("GET", url):
                 pass
         assert caught.value.kind == "protocol"
+
+
+@pytest.mark.anyio
+async def test_bytes_behind_a_response_that_fills_a_read_are_not_the_next_response():
+    head = OK + b"content-length: 65494\r\n\r\n"
+    first = head + bytes(READ_SIZE - len(head))
+
+    async def serve(stream: anyio.abc.ByteStream) -> None:
+        await read_head(stream)
+        if traffic.connections == 1:
+            await stream.send(first + OK + b"content-length: 4\r\n\r\nevil")
+        else:
+            await stream.send(OK + b"content-length: 4\r\n\r\ngood")
+        await read_head(stream)
+
+    async with listening(serve) as traffic, HTTPClient() as client:
+        url = f"http://127.0.0.1:{traffic.port}/"
+        async with client.stream("GET", url) as response:
+            await anyio.wait_all_tasks_blocked()
+            assert len(await response.read()) == 65494 == READ_SIZE - len(head)
+        assert await body_from(client, traffic) == b"good"
 
 
 @pytest.mark.anyio
