@@ -190,7 +190,8 @@ class ConnectionPool:
                     await self._close([connection])
                     is_stale = connection.is_reused and anyio.current_time() - started <= STALE
                     is_broken = isinstance(error, HTTPError) and error.kind == "broken"
-                    if request.resend and is_stale and is_broken and not connection.is_answered:
+                    may_have_run = connection.is_answered or self._is_closed
+                    if request.resend and is_stale and is_broken and not may_have_run:
                         takes_idle = False  # another may be broken as well: send at most twice
                         continue
                     if str(error) == CLOSED_UNANSWERED and not target.server.is_secure:

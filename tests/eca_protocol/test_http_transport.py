@@ -266,6 +266,31 @@ async def test_a_request_is_not_sent_again_after_a_byte_of_its_answer(part):
 
 
 @pytest.mark.anyio
+async def test_a_request_whose_client_is_closed_is_not_sent_again():
+    sent_twice = anyio.Event()
+
+    async def serve(stream: anyio.abc.ByteStream) -> None:
+        traffic.heads.append(await read_head(stream))
+        await stream.send(OK + b"content-length: 2\r\n\r\nok")
+        traffic.heads.append(await read_head(stream))
+        sent_twice.set()
+        await stream.receive()
+
+    async def fail() -> None:
+        with pytest.raises(HTTPError):
+            await body_from(client, traffic)
+
+    async with listening(serve) as traffic, anyio.create_task_group() as tasks:
+        async with HTTPClient() as client:
+            assert await body_from(client, traffic) == b"ok"
+            tasks.start_soon(fail)
+            await sent_twice.wait()
+        await anyio.wait_all_tasks_blocked()
+        tasks.cancel_scope.cancel()
+    assert (traffic.connections, len(traffic.heads)) == (1, 2)
+
+
+@pytest.mark.anyio
 async def test_a_request_is_sent_at_most_twice_however_many_connections_are_idle():
     async def serve(stream: anyio.abc.ByteStream) -> None:
         if traffic.connections > 4:
