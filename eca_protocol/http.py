@@ -195,7 +195,7 @@ class HTTPClient:
         """Send a request; the response can be read within the block.
 
         If the body was not read to its end, the connection is closed. Cancelling closes it at
-        once. A request is sent again on a new connection if a reused one breaks at once, before
+        once. A request is sent once more on a new connection if a reused one breaks at once, before
         any byte of a response: most likely the server had closed it and has not read the request.
 
         Args:

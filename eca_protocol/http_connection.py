@@ -126,7 +126,7 @@ class HTTPConnection:
                     await self._stream.send(piece)
                 if scope.cancelled_caught:
                     raise timed_out("write", seconds)
-            self._is_sent = True
+            self._unsent, self._is_sent = b"", True
 
     async def receive_head(self) -> None:
         """Receive the status and the headers, for any time.
