@@ -1,80 +1,55 @@
 """The HTTP client: streamed responses, with a deadline for every wait.
 
-Only this module imports httpx, in a worker thread at the first request. It uses httpx's transports
-and not its client, whose redirects and cookies take half of a request's time. Rules:
+The first request imports the modules that use httpx and h11, in a worker thread. Rules:
 
 - No request waits for a slot in a connection pool.
-- Leaving the block closes the connection at once, even if the body is unread.
+- Leaving the block closes the connection at once, if the body is unread.
 - Buffered chunks are returned with a checkpoint every half millisecond, so that a stream that
   arrives faster than it is read can still be stopped.
 - No redirect is followed, so that a key never reaches a host it was not configured for.
 - No cookie is stored.
 - A connection with bytes behind the end of a response is closed, not reused; an idle one is closed
-  if the machine has slept. A dead peer is noticed by TCP (`socket_options`).
-- Chunks that have arrived together are returned as one (`http_connection`), and a short request
-  leaves in one piece (`http_transport`).
+  if the machine has slept. A dead peer is noticed by TCP (`http_network.socket_options`).
+- Chunks that have arrived together are returned as one, and a short request leaves in one piece
+  (`http_connection`).
 - Every failure below the status line is an `HTTPError`.
 """
 
 from __future__ import annotations
 
-import functools
-import math
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Mapping
-from contextlib import asynccontextmanager, nullcontext, suppress
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Self
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
 from eca_protocol.decompression import decompressor_for
-from eca_protocol.errors import HTTPError, HTTPTimeout
-from eca_protocol.http_connection import (
-    SleepDetector,
-    has_surplus,
-    join_chunks,
-    shut_down,
-    with_framing,
-)
-from eca_protocol.http_errors import (
-    Deadlines,
-    checked_headers,
-    file_errors_explained,
-    idle_timeout,
-    proxy_errors_explained,
-    to_http_error,
-)
-from eca_protocol.http_transport import MAX_IDLE, ConnectionConfig, close_idle, make_transport
-from eca_protocol.http_tunnel import Trace, tunnel
+from eca_protocol.errors import HTTPError
+from eca_protocol.http_errors import file_errors_explained, proxy_errors_explained
+from eca_protocol.http_request import ConnectionConfig, Deadlines, HTTPRequest, checked_headers
 from eca_protocol.proxies import proxy_for
 from eca_protocol.tls import ClientCertificate
 
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["Deadlines", "HTTPClient", "HTTPResponse"]
+    from eca_protocol.http_transport import Exchange, Transport
 
-_OF_WEB_SOCKETS = {"ws", "wss"}  # httpcore would connect
+__all__ = ["Deadlines", "HTTPClient", "HTTPResponse"]
 
 PACE = 0.0005
 """Seconds between the checkpoints while buffered chunks are read: the delay of a stop."""
 
-SENT_PIECE = 64 * 1024
-"""The size of the pieces of a sent body, in bytes: small enough for the slowest links."""
-
 CLOSE_DEADLINE = 2.0
-"""The limit for closing a connection, in seconds."""
+"""The limit for closing the connections, in seconds."""
 
 EXCERPT_DEADLINE = 10.0
 """The limit for the body of a refusal, in seconds."""
 
 CUT = "the connection was lost: the compressed body ended before its end mark"
-
-STALE = 1.0
-"""Seconds within which a reused connection fails if the server had closed it before."""
 
 
 class HTTPResponse:
@@ -87,20 +62,12 @@ class HTTPResponse:
         idle: the limit for the next chunk of the body, in seconds; may be reduced while reading.
     """
 
-    def __init__(
-        self, response: httpx.Response, url: httpx.URL, *, idle: float, socket_idle: float | None
-    ) -> None:
-        self.status: int = response.status_code
-        self.headers: Mapping[str, str] = dict(response.headers.items())
-        self.url: str = str(url)
+    def __init__(self, exchange: Exchange, url: str, *, idle: float) -> None:
+        self.status: int = exchange.status
+        self.headers: Mapping[str, str] = exchange.headers
+        self.url: str = url
         self.idle = idle
-        self.is_read = False  # to its end
-        self._socket_idle = socket_idle  # the limit of each read of the socket
-        # The plain stream: httpx's iterators wrap it in two more generators.
-        assert isinstance(response.stream, AsyncIterable)
-        self._body: AsyncIterator[bytes] = aiter(response.stream)
-        if self.headers.get("transfer-encoding", "").lower() == "chunked":
-            join_chunks(response)
+        self._read: Callable[[float], Awaitable[bytes]] = exchange.read
 
     def chunks(self) -> AsyncIterator[bytes]:
         """Return an iterator over the decompressed body; call it once.
@@ -138,22 +105,10 @@ class HTTPResponse:
                     break
         return bytes(body)
 
-    async def _unwind(self) -> None:
-        """End an unread body by a cancelled read.
-
-        The cancellation closes every generator from the inside; closing the outermost one would
-        leave the inner ones to the garbage collector.
-        """
-        with anyio.CancelScope() as scope, suppress(_httpx().HTTPError):
-            scope.cancel()
-            async for _ in self._body:
-                pass
-
 
 class _Chunks:
     def __init__(self, response: HTTPResponse) -> None:
         self._response = response
-        self._next = response._body.__anext__
         self._decompressor = decompressor_for(response.headers.get("content-encoding", "identity"))
         self._looked = time.perf_counter()
 
@@ -165,24 +120,14 @@ class _Chunks:
         if now - self._looked > PACE:
             await anyio.lowlevel.checkpoint()
             self._looked = time.perf_counter()
-        response, decompressor = self._response, self._decompressor
+        decompressor = self._decompressor
         if decompressor is not None and decompressor.has_more:
             return decompressor.decompress()
-        try:
-            if response.idle == response._socket_idle:
-                chunk = await self._next()
-            else:
-                with anyio.fail_after(response.idle):
-                    chunk = await self._next()
-        except StopAsyncIteration:
-            response.is_read = True
+        chunk = await self._response._read(self._response.idle)
+        if not chunk:
             if decompressor is not None and decompressor.is_cut:
-                raise HTTPError("broken", CUT) from None
-            raise
-        except TimeoutError:
-            raise idle_timeout(response.idle) from None
-        except Exception as error:
-            raise to_http_error(_httpx(), error, Deadlines(idle=response.idle)) or error from error
+                raise HTTPError("broken", CUT)
+            raise StopAsyncIteration
         return chunk if decompressor is None else decompressor.decompress(chunk)
 
 
@@ -217,13 +162,11 @@ class HTTPClient:
             "user-agent": "eca-protocol",
         }
         self._headers |= checked_headers(headers or {})
-        self._transport = transport
+        self._transport = None if transport is None else _for_tests(transport)
         self.ca_file: str | None = None
         self.client_certificate: ClientCertificate | None = None
         self._environment: Mapping[str, str] | None = None
-        self._transports: dict[ConnectionConfig, httpx.AsyncBaseTransport] = {}
-        self._unread: list[HTTPResponse] = []
-        self._sleep_detector = SleepDetector()
+        self._transports: dict[ConnectionConfig, Transport] = {}
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -232,27 +175,9 @@ class HTTPClient:
     async def __aexit__(self, *_: object) -> None:
         self._closed = True
         with anyio.move_on_after(CLOSE_DEADLINE, shield=True):
-            await self._unwind_unread()
             for transport in (*self._transports.values(), self._transport):
                 if transport is not None:
                     await transport.aclose()
-
-    async def _unwind_unread(self) -> None:
-        """Unwind the bodies that were not read to their end.
-
-        It reads through their received bytes, which takes a millisecond or two. Therefore it runs
-        at the next request and not when a stream is stopped; the connection was closed then.
-        """
-        while self._unread:
-            await self._unread.pop()._unwind()
-
-    async def _clean_up(self) -> None:
-        """Unwind what was not read, and close idle connections after a sleep of the machine."""
-        await self._unwind_unread()
-        if self._sleep_detector.has_slept():
-            with anyio.move_on_after(CLOSE_DEADLINE, shield=True):
-                for transport in list(self._transports.values()):
-                    await close_idle(transport)
 
     @asynccontextmanager
     async def stream(
@@ -270,7 +195,7 @@ class HTTPClient:
         """Send a request; the response can be read within the block.
 
         If the body was not read to its end, the connection is closed. Cancelling closes it at
-        once. A request is sent again on a new connection if a reused one breaks at once, before
+        once. A request is sent once more on a new connection if a reused one breaks at once, before
         any byte of a response: most likely the server had closed it and has not read the request.
 
         Args:
@@ -293,32 +218,28 @@ class HTTPClient:
             HTTPTimeout: the deadline `timer` has passed.
         """
         deadlines = deadlines or Deadlines()
-        await self._clean_up()
         transport, proxy = await self._transport_for(url, shows_certificate)
-        headers = self._headers | checked_headers(headers or {})
-        request = _request(method, url, headers, content, deadlines)
-        if address is not None and proxy is None:
-            _connect_to(request, address)
+        request = HTTPRequest(
+            method=method,
+            url=url,
+            headers=self._headers | checked_headers(headers or {}),
+            content=content,
+            deadlines=deadlines,
+            address=address if proxy is None else None,
+            resend=resend,
+        )
         with proxy_errors_explained(proxy):
-            async with tunnel(proxy, request.url.scheme, deadlines.connect) as trace_tunnel:
-                response = await _send(transport, request, deadlines, trace_tunnel, resend=resend)
-        # From here on the transport limits each read of the socket, which costs far less than a
-        # scope around each chunk. A test's transport may have no limits, so it gets scopes.
-        request.extensions["timeout"]["read"] = idle = deadlines.idle
-        socket_idle = None if self._transport else idle
-        http_response = HTTPResponse(response, request.url, idle=idle, socket_idle=socket_idle)
+            exchange = await transport.exchange(request)
+        response = HTTPResponse(exchange, exchange.url, idle=deadlines.idle)
         try:
-            yield http_response
+            yield response
         finally:
-            with anyio.move_on_after(CLOSE_DEADLINE, shield=True):
-                await _close(response, is_read=http_response.is_read)
-                await close_idle(transport, above=MAX_IDLE)
-            if not http_response.is_read:
-                self._unread.append(http_response)
+            response._read = _refuse_to_read  # the connection may serve the next request
+            await exchange.release()
 
     async def _transport_for(
         self, url: str, shows_certificate: bool
-    ) -> tuple[httpx.AsyncBaseTransport, str | None]:
+    ) -> tuple[Transport, str | None]:
         """Return the transport for requests to this URL, and its proxy."""
         if self._closed:
             raise HTTPError("config", "the HTTP client is closed")
@@ -335,7 +256,7 @@ class HTTPClient:
             )
             if config not in self._transports:
                 transport = await anyio.to_thread.run_sync(
-                    lambda: make_transport(_httpx(), config), abandon_on_cancel=True
+                    lambda: make_transport(config), abandon_on_cancel=True
                 )  # certificates may be on a disk that does not answer
                 if config in self._transports or self._closed:
                     await transport.aclose()  # closed, or a concurrent request made one
@@ -356,118 +277,18 @@ class HTTPClient:
             raise HTTPError("config", f"not a valid URL: {error}") from error
 
 
-async def _close(response: httpx.Response, *, is_read: bool) -> None:
-    if is_read and has_surplus(response):
-        shut_down(response)
-    await response.aclose()
+async def _refuse_to_read(_: float) -> bytes:
+    raise HTTPError("broken", "the response was closed")
 
 
-def _httpx() -> ModuleType:
-    import httpx  # noqa: PLC0415 - loading it takes 45 ms, saved in programs without requests
+def make_transport(config: ConnectionConfig) -> Transport:
+    """Make the transport for requests, from the module that imports httpx and h11."""
+    from eca_protocol import http_transport  # noqa: PLC0415 - 45 ms, saved without requests
 
-    return httpx
-
-
-@functools.cache
-def _body_type() -> type[httpx.ByteStream]:
-    class Body(_httpx().ByteStream):  # type: ignore[misc]  # the module is known as any
-        """A body in pieces; no generator, which would have to be closed when it is left halfway."""
-
-        def __aiter__(self) -> Self:
-            self._starts = iter(range(0, len(self._stream), SENT_PIECE))
-            return self
-
-        async def __anext__(self) -> bytes:
-            for start in self._starts:
-                return bytes(self._stream[start : start + SENT_PIECE])
-            raise StopAsyncIteration
-
-    return Body
+    return http_transport.make_transport(config)
 
 
-def _request(
-    method: str, url: str, headers: Mapping[str, str], content: bytes, deadlines: Deadlines
-) -> httpx.Request:
-    library = _httpx()
-    limits = {"connect": deadlines.connect, "write": deadlines.write, "read": None, "pool": None}
-    try:
-        parsed_url = _url(url)
-        host = parsed_url.netloc.decode() if parsed_url.host else None
-    except (library.InvalidURL, UnicodeError) as error:  # UnicodeError: an invalid host name
-        raise HTTPError("config", f"not a valid URL: {error}") from error
-    if parsed_url.scheme in _OF_WEB_SOCKETS:
-        raise HTTPError(
-            "config", f"not a valid URL: expected http or https, got {parsed_url.scheme}"
-        )
-    request: httpx.Request = library.Request(
-        method,
-        parsed_url,
-        headers=with_framing(headers, method, host, content),
-        stream=_body_type()(content),
-        extensions={"timeout": limits},
-    )
-    if request.url.userinfo:
-        login = library.BasicAuth(request.url.username, request.url.password)
-        next(login.sync_auth_flow(request))
-    return request
+def _for_tests(transport: httpx.AsyncBaseTransport) -> Transport:
+    from eca_protocol import http_transport  # noqa: PLC0415 - the caller has loaded httpx
 
-
-@functools.lru_cache(maxsize=16)
-def _url(text: str) -> httpx.URL:
-    """Parse a URL; cached, since parsing takes half of the time of making a request."""
-    url: httpx.URL = _httpx().URL(text)
-    return url
-
-
-def _connect_to(request: httpx.Request, address: str) -> None:
-    """Make a request connect to an address, in place of resolving its host."""
-    name = request.url.raw_host.decode("ascii")
-    request.headers["connection"] = "close"  # the pool must not reuse it for the bare address
-    request.url = request.url.copy_with(host=address)
-    request.extensions["sni_hostname"] = name.strip("[]")
-
-
-async def _send(
-    transport: httpx.AsyncBaseTransport,
-    request: httpx.Request,
-    deadlines: Deadlines,
-    trace_tunnel: Trace | None,
-    *,
-    resend: bool,
-) -> httpx.Response:
-    first_byte = deadlines.first_byte
-    scope = anyio.CancelScope(deadline=anyio.current_time() + first_byte)
-    with nullcontext() if first_byte == math.inf else scope:
-        while True:
-            is_reused, target, started = False, "", anyio.current_time()
-
-            async def trace(event: str, info: Mapping[str, Any]) -> None:
-                nonlocal is_reused, target
-                if trace_tunnel is not None:
-                    trace_tunnel(event, info)
-                if event.endswith(".connect_tcp.started"):  # of `connection` or of `socks`
-                    host = info["host"]
-                    target = f"[{host}]:{info['port']}" if ":" in host else f"{host}:{info['port']}"
-                elif event == "http11.send_request_headers.started":
-                    is_reused = not target
-                elif event.startswith("http11.send_request_body"):  # each write has its own limit
-                    is_sending = event.endswith(".started")
-                    scope.deadline = math.inf if is_sending else anyio.current_time() + first_byte
-
-            request.extensions["trace"] = trace
-            try:
-                response = await transport.handle_async_request(request)
-            except Exception as error:
-                http_error = to_http_error(_httpx(), error, deadlines, target=target)
-                if http_error is None:
-                    raise
-                is_stale = is_reused and anyio.current_time() - started <= STALE
-                if resend and is_stale and http_error.kind == "broken":
-                    continue
-                if "without sending a response" in str(error) and request.url.scheme == "http":
-                    text = f"{http_error} If it expects TLS, use https://."
-                    raise HTTPError("broken", text) from error
-                raise http_error from error
-            del request.extensions["trace"]
-            return response
-    raise HTTPTimeout("first_byte", first_byte, f"no answer began within {first_byte:g} s")
+    return http_transport.HTTPXTransport(transport)

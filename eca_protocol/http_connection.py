@@ -1,151 +1,239 @@
-"""The connections of httpx: the parser under a response, dead peers, sleeps of the machine.
+"""A connection of HTTP/1.1: writes a request, and reads its response with h11.
 
-A server of models sends each token as a chunk of its own, and h11, httpcore and httpx hand on each
-chunk by itself, which takes several times the work of reading the token. `join_chunks` makes one of
-the chunks that have arrived together. With a version of the libraries whose parser is not found,
-chunks are not joined, and a connection serves one request. Each `response` here is one of httpx.
+A request's head is written here, because h11 would validate each header once more, which takes
+longer than the rest of a short request. h11 is given what decides how the response is read. Each
+request has a new parser: bytes behind a response are never read as the next response, and the
+connection that brought them is closed.
+
+A server of models sends each token as a chunk of its own, and h11 returns each chunk by itself,
+which takes several times the work of reading the token. `JoinedChunks` makes one of the chunks that
+have arrived together. With a version of h11 whose reader is not found, chunks are not joined.
 """
 
 from __future__ import annotations
 
+import functools
+import math
 import re
 import socket
-import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from typing import Any
 
-from eca_protocol import platforms
+import anyio
+import anyio.abc
+import h11
+from anyio.streams.tls import TLSAttribute
+
+from eca_protocol.errors import HTTPError
+from eca_protocol.http_errors import CLOSED_UNANSWERED, explained, timed_out
+from eca_protocol.http_network import is_readable
 from eca_protocol.tls import TLSObject
 
-__all__ = [
-    "SleepDetector",
-    "has_surplus",
-    "join_chunks",
-    "shut_down",
-    "socket_options",
-    "with_framing",
-]
+__all__ = ["HTTPConnection"]
+
+CLOSE_DEADLINE = 2.0
+"""The limit for closing a connection, in seconds."""
 
 JOINED = 8 * 1024
 """The limit of joined chunks, in bytes: a stop takes effect between two pieces of a body."""
 
-PROBED_AFTER, PROBED_EVERY, PROBES = 60, 10, 3
-"""Seconds of silence before the first probe of a peer, seconds between probes, their number."""
+MAX_HEAD = 100 * 1024
+"""The limit of a response's status line and headers, in bytes."""
 
-UNACKNOWLEDGED = 85
-"""The limit for the acknowledgement of sent bytes, in seconds.
+READ_SIZE = 64 * 1024
+"""The limit of one read, in bytes."""
 
-Linux also ends a silent connection after it, however few probes were lost: the last one comes
-before it.
-"""
-
-ASLEEP = 2.0
-"""The shortest sleep of the machine that is detected, in seconds."""
-
-_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
-"""The methods whose requests name the length of an empty body too."""
+SENT_PIECE = 64 * 1024
+"""The size of the pieces of a sent body, in bytes: small enough for the slowest links."""
 
 _NEXT_CHUNK = re.compile(rb"\r\n([0-9A-Fa-f]{1,8})\r\n")
 """The end of a chunk and the size of the next one."""
 
-
-class SleepDetector:
-    """A detector of sleeps of this machine, during which peers close connections unnoticed."""
-
-    def __init__(self) -> None:
-        self._slept = self._seconds_asleep()
-
-    def has_slept(self) -> bool:
-        """Return True if the machine has slept since the last call."""
-        before, self._slept = self._slept, self._seconds_asleep()
-        return self._slept - before > ASLEEP
-
-    def _seconds_asleep(self) -> float:
-        return platforms.uptime() - time.monotonic()
+_BROKEN = (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
+_END = h11.EndOfMessage()
 
 
-def socket_options() -> list[tuple[int, int, int]]:
-    """Return the options for connections, by which a dead peer is noticed, and not forgotten.
+class HTTPConnection:
+    """A connection, which serves one request at a time.
 
-    A network may vanish without a word: the sent bytes are never acknowledged, or the answer never
-    comes. The probes also keep the tables of routers, which forget a silent connection. Options
-    that this system does not have are left out.
+    Attributes:
+        server: the server to which it leads: whether TLS is used, host and port.
+        idle_until: the time at which an unused connection is closed; None while it is used.
+        is_reused: True if it has served a request before.
+        is_answered: True if a byte of the response was received.
+        url: the URL of the request.
+        status: the status code of the response.
+        reason: the text behind the status code.
+        headers: the response's headers by name in lower case; repeated ones are joined by `, `.
+
+    Args:
+        stream: the TCP or TLS stream.
+        server: see the attribute.
+        on_release: called at the end of an exchange, with the connection, which it may close.
     """
-    numbers = (
-        ("SOL_SOCKET", "SO_KEEPALIVE", 1),
-        ("IPPROTO_TCP", "TCP_KEEPIDLE", PROBED_AFTER),
-        ("IPPROTO_TCP", "TCP_KEEPALIVE", PROBED_AFTER),  # the same on macOS
-        ("IPPROTO_TCP", "TCP_KEEPINTVL", PROBED_EVERY),
-        ("IPPROTO_TCP", "TCP_KEEPCNT", PROBES),
-        ("IPPROTO_TCP", "TCP_USER_TIMEOUT", UNACKNOWLEDGED * 1000),
-    )
-    options: list[tuple[int, int, int]] = []
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as test_socket:
-        for level, name, value in numbers:
-            option = getattr(socket, name, None)
-            if option is not None:
-                with suppress(OSError):
-                    test_socket.setsockopt(getattr(socket, level), option, value)
-                    options.append((getattr(socket, level), option, value))
-    return options
+
+    def __init__(
+        self,
+        stream: anyio.abc.ByteStream,
+        server: object,
+        on_release: Callable[[HTTPConnection], Awaitable[None]] | None = None,
+    ) -> None:
+        self.server = server
+        self.idle_until: float | None = None
+        self.is_reused = self.is_answered = False
+        self.url, self.status, self.reason = "", 0, ""
+        self.headers: dict[str, str] = {}
+        self._on_release = on_release
+        self._stream = stream
+        attributes: Any = stream.extra_attributes
+        self._socket: Any = attributes[anyio.abc.SocketAttribute.raw_socket]()
+        self._tls: Any = attributes.get(TLSAttribute.ssl_object, lambda: None)()
+        # On asyncio, anyio may have read more of the socket than was asked for.
+        protocol = getattr(getattr(stream, "transport_stream", stream), "_protocol", None)
+        self._received: Collection[bytes] = getattr(protocol, "read_queue", ())
+        # Trio's socket takes a short request without waiting, which saves a deadline and a
+        # checkpoint; asyncio's transport may have unsent bytes.
+        self._is_plain = self._tls is None and isinstance(self._socket, socket.socket)
+        self._unsent = b""
+        self._is_sent = self._is_complete = False
+
+    def start(self, method: str, head: bytes, content: bytes, *, closes: bool) -> bool:
+        """Begin a request; return True if it was sent at once."""
+        self._parser = h11.Connection(h11.CLIENT, MAX_HEAD)
+        self._parser.send(_request(method, closes))
+        self._parser.send(_END)
+        self._unsent = head + content[:SENT_PIECE]
+        if self._is_plain:
+            with suppress(OSError):  # it comes again in `send`, or the socket is full
+                self._unsent = self._unsent[self._socket.send(self._unsent) :]
+        self._is_sent = not self._unsent and len(content) <= SENT_PIECE
+        self._is_complete = self.is_answered = False
+        return self._is_sent
+
+    async def send(self, content: bytes, seconds: float) -> None:
+        """Send the rest of a request with this content, unless the server closes the connection.
+
+        It may have answered before.
+
+        Raises:
+            HTTPTimeout: a piece was not sent within the seconds.
+        """
+        with suppress(*_BROKEN):
+            for start in range(0, len(content) or 1, SENT_PIECE):
+                piece = content[start : start + SENT_PIECE] if start else self._unsent
+                with anyio.move_on_after(seconds) as scope:
+                    await self._stream.send(piece)
+                if scope.cancelled_caught:
+                    raise timed_out("write", seconds)
+            self._unsent, self._is_sent = b"", True
+
+    async def receive_head(self) -> None:
+        """Receive the status and the headers, for any time.
+
+        Raises:
+            HTTPError: there is no response.
+        """
+        while not isinstance(event := self._next_event(), h11.Response):
+            if event is h11.NEED_DATA:
+                received = await self._receive(math.inf)
+                if not received:
+                    raise HTTPError("broken", CLOSED_UNANSWERED)
+                self.is_answered = True
+                self._parser.receive_data(received)
+        headers: dict[str, str] = {}
+        for raw_name, raw in event.headers.raw_items():
+            name, value = raw_name.decode("ascii").lower(), _text(raw)
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
+        self.status, self.reason, self.headers = event.status_code, _text(event.reason), headers
+        if headers.get("transfer-encoding", "").lower() == "chunked":
+            _join_chunks(self._parser)
+
+    async def read(self, idle: float) -> bytes:
+        """Return the next piece of the body, or nothing at its end.
+
+        Raises:
+            HTTPError: the connection broke; HTTPTimeout: nothing arrived for `idle` seconds.
+        """
+        while not self._is_complete:
+            event = self._next_event()
+            if type(event) is h11.Data:
+                return bytes(event.data)
+            if event is h11.NEED_DATA:
+                self._parser.receive_data(await self._receive(idle))
+            else:
+                self._is_complete = True
+        return b""
+
+    def _next_event(self) -> Any:
+        try:
+            return self._parser.next_event()
+        except h11.RemoteProtocolError as error:
+            raise explained(error, "protocol") from error
+
+    async def _receive(self, seconds: float) -> bytes:
+        try:
+            if seconds == math.inf:
+                return await self._stream.receive(READ_SIZE)
+            with anyio.CancelScope(deadline=anyio.current_time() + seconds):
+                return await self._stream.receive(READ_SIZE)
+        except anyio.EndOfStream:
+            return b""
+        except _BROKEN as error:
+            raise explained(error, "broken") from error
+        raise timed_out("idle", seconds)
+
+    def is_reusable(self) -> bool:
+        """Return True if the next request may be sent: nothing is missing, and nothing surplus.
+
+        Bytes that are still in the socket are no concern: they make an idle connection stale.
+        """
+        parser, tls = self._parser, self._tls
+        return (
+            self._is_sent
+            and self._is_complete
+            and parser.our_state is parser.their_state is h11.DONE
+            and not parser.trailing_data[0]
+            and not self._received
+            and (tls is None or (isinstance(tls, TLSObject) and not tls.has_unread_bytes))
+        )
+
+    def is_stale(self, now: float) -> bool:
+        """Return True if it has been idle for too long, or the server has closed it."""
+        return self.idle_until is not None and (now > self.idle_until or is_readable(self._socket))
+
+    async def release(self) -> None:
+        """End the exchange; close the connection, unless it can be used again."""
+        if self._on_release is not None:
+            await self._on_release(self)
+
+    async def aclose(self) -> None:
+        """Close the connection, even if cancelled."""
+        with anyio.move_on_after(CLOSE_DEADLINE, shield=True):
+            await self._stream.aclose()
 
 
-def with_framing(
-    headers: Mapping[str, str], method: str, host: str | None, content: bytes
-) -> dict[str, str]:
-    """Return a request's headers with `Host` and `Content-Length`, if they are missing.
-
-    httpx would add them to a request without a stream, and take most of the request's time for it.
-    """
-    framed = {} if host is None or "host" in headers else {"Host": host}
-    has_length = "content-length" in headers
-    if not content and method in _WITH_BODY and not has_length:
-        framed["Content-Length"] = "0"
-    framed |= headers
-    if content and not has_length:
-        framed["Content-Length"] = str(len(content))
-    return framed
+@functools.lru_cache(maxsize=32)
+def _request(method: str, closes: bool) -> h11.Request:
+    """Return a request with what the reading of its response depends on."""
+    headers = [("host", ""), ("connection", "close" if closes else "keep-alive")]
+    try:
+        return h11.Request(method=method, target="/", headers=headers)
+    except h11.LocalProtocolError as error:
+        raise explained(error, "config") from error
 
 
-def join_chunks(response: Any) -> None:
-    """Let the chunks of a chunked body that have arrived together be returned as one."""
-    parser = _parser(response)
+def _text(raw: bytes) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
+def _join_chunks(parser: Any) -> None:
     buffer = getattr(parser, "_receive_buffer", None)
     if hasattr(parser, "_reader") and hasattr(buffer, "maybe_extract_at_most"):
         parser._reader = JoinedChunks(parser._reader)
-
-
-def has_surplus(response: Any) -> bool:
-    """Return True if bytes behind the end of a response were received, or may have been.
-
-    They would be read as the response to the next request. Bytes that are still in the socket are
-    no concern: httpcore drops an idle connection whose socket is readable.
-    """
-    connection = response.extensions.get("network_stream")
-    if connection is None:
-        return False  # the transport of a test
-    secured = connection.get_extra_info("ssl_object")
-    if secured is not None and (not isinstance(secured, TLSObject) or secured.has_unread_bytes):
-        return True
-    parser = _parser(response)
-    return parser is None or bool(parser.trailing_data[0])
-
-
-def shut_down(response: Any) -> None:
-    """Let the connection be closed with the response, or at least before the next use."""
-    if (parser := _parser(response)) is not None:
-        parser.send_failed()  # a parser in this state is not reused
-    connection = response.extensions["network_stream"].get_extra_info("socket")
-    with suppress(OSError):  # the server has closed it
-        connection.shutdown(socket.SHUT_RDWR)
-
-
-def _parser(response: Any) -> Any:
-    """Return the parser (an `h11.Connection`); None if it is not accessible."""
-    stream = getattr(response.stream, "_httpcore_stream", None)
-    connection = getattr(getattr(stream, "_stream", stream), "_connection", None)
-    return getattr(connection, "_h11_state", None)
 
 
 class JoinedChunks:

@@ -1,4 +1,4 @@
-"""The deadlines of an HTTP exchange, its invalid headers, and errors of the HTTP library.
+"""The errors of HTTP exchanges, in the user's terms.
 
 The class of an exception decides; its message is used only where the class is ambiguous.
 """
@@ -7,88 +7,57 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import socket
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from types import ModuleType
-
-import attrs
+from typing import Literal, TypeAlias
 
 from eca_protocol.errors import HTTPError, HTTPErrorKind, HTTPTimeout
 from eca_protocol.proxies import PROXY_LOGIN
 from eca_protocol.tls import explain_tls_error, is_answered_in_plain_text, is_cut_off
 
 __all__ = [
+    "CLOSED_UNANSWERED",
     "NO_DESCRIPTORS",
-    "Deadlines",
-    "checked_headers",
-    "connect_timeout",
+    "explained",
     "file_errors_explained",
-    "idle_timeout",
     "is_out_of_descriptors",
     "proxy_errors_explained",
-    "to_http_error",
+    "timed_out",
 ]
+
+Timer: TypeAlias = Literal["connect", "write", "first_byte", "idle"]
+
+CLOSED_UNANSWERED = "the connection was lost: Server disconnected without sending a response."
 
 NO_DESCRIPTORS = (
     "this process has no file descriptors left (too many open files): close chats or MCP servers, "
     "or start it with a higher limit (`ulimit -n`)"
 )
 
-_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_VALUE = re.compile(r"[\t\x20-\x7e]*")
+_TIMEOUTS: Mapping[Timer, str] = {
+    "connect": "no connection within {:g} s",
+    "write": "the request was not sent within {:g} s",
+    "first_byte": "no answer began within {:g} s",
+    "idle": "no byte of the answer came for {:g} s",
+}
+
+_MESSAGES: Mapping[HTTPErrorKind, str] = {
+    "connect": "cannot connect",
+    "proxy": "the proxy refused",
+    "protocol": "not an HTTP response",
+    "config": "not a valid request",
+    "broken": "the connection was lost",
+}
 
 
-@attrs.frozen(kw_only=True)
-class Deadlines:
-    """The limits of one request's waits, in seconds; `math.inf`: no limit."""
-
-    connect: float = 10
-    """The limit of the TCP connection, of the TLS handshake, and of opening a proxy's tunnel."""
-    write: float = 30
-    """The limit of each write of the request, whose body is written in small pieces."""
-    first_byte: float = 60
-    """The limit until the body is begun, and from its end to the status line and headers."""
-    idle: float = 120
-    """The limit between two chunks of the body."""
-
-
-_LIBRARY_ERRORS: tuple[tuple[str, HTTPErrorKind, str], ...] = (
-    ("ConnectError", "connect", "cannot connect"),
-    ("ProxyError", "proxy", "the proxy refused"),
-    ("RemoteProtocolError", "protocol", "not an HTTP response"),
-    ("LocalProtocolError", "config", "not a valid request"),
-    ("UnsupportedProtocol", "config", "not a valid URL"),
-    ("InvalidURL", "config", "not a valid URL"),
-    ("TransportError", "broken", "the connection was lost"),
-)
-"""The library's exceptions with their kind and message; the first matching class decides."""
-
-
-def to_http_error(
-    library: ModuleType, error: Exception, deadlines: Deadlines, *, target: str = ""
-) -> HTTPError | None:
-    """Translate an exception of the HTTP library; return None for any other exception.
+def explained(error: Exception, kind: HTTPErrorKind, target: str = "") -> HTTPError:
+    """Return the error of a failed exchange.
 
     `target`: the address that a connection was made to, with its port.
     """
-    if isinstance(error, library.TimeoutException):
-        return _timeout_error(library, error, deadlines)
-    if isinstance(error, UnicodeError):
-        return HTTPError("config", f"not a valid host name: {error}")
-    if type(error).__module__.startswith("socksio."):  # httpcore passes on its errors
-        return HTTPError("proxy", f"the SOCKS proxy's reply is not valid: {error}")
-    broken = (library.TransportError, OSError)  # httpcore passes on OSError from asyncio's TLS
-    for name, kind, message in _LIBRARY_ERRORS:
-        if isinstance(error, broken if kind == "broken" else getattr(library, name)):
-            return _error_of_kind(error, kind, message, target)
-    return None
-
-
-def _error_of_kind(error: Exception, kind: HTTPErrorKind, message: str, target: str) -> HTTPError:
-    text = str(error) or type(error).__name__
+    message, text = _MESSAGES[kind], str(error) or type(error).__name__
     if kind in {"connect", "broken"} and is_out_of_descriptors(error):
         return HTTPError("resources", f"cannot connect: {NO_DESCRIPTORS}")
     if kind == "connect" and is_answered_in_plain_text(error):
@@ -175,40 +144,6 @@ def is_out_of_descriptors(error: BaseException) -> bool:
     return False
 
 
-def _timeout_error(library: ModuleType, error: Exception, deadlines: Deadlines) -> HTTPTimeout:
-    if isinstance(error, library.ConnectTimeout):
-        return connect_timeout(deadlines.connect)
-    if isinstance(error, library.WriteTimeout):
-        seconds = deadlines.write
-        return HTTPTimeout("write", seconds, f"the request was not sent within {seconds:g} s")
-    return idle_timeout(deadlines.idle)
-
-
-def connect_timeout(seconds: float) -> HTTPTimeout:
-    """Return the error for a connection that was not made in time."""
-    return HTTPTimeout("connect", seconds, f"no connection within {seconds:g} s")
-
-
-def idle_timeout(idle: float) -> HTTPTimeout:
-    """Return the error for a response that made no progress in time."""
-    return HTTPTimeout("idle", idle, f"no byte of the answer came for {idle:g} s")
-
-
-def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return headers by their names in lower case, without white space around their values.
-
-    Raises:
-        HTTPError: a header cannot be sent; the message does not show its value.
-    """
-    checked = {}
-    for name, raw in headers.items():
-        value = raw.strip()
-        if not _NAME.fullmatch(name):
-            raise HTTPError("config", f"header {name!r}: expected a header name")
-        if not _VALUE.fullmatch(value):
-            odd = next(char for char in value if not _VALUE.fullmatch(char))
-            raise HTTPError(
-                "config", f"header {name}: expected printable ASCII, got U+{ord(odd):04X} in it"
-            )
-        checked[name.lower()] = value
-    return checked
+def timed_out(timer: Timer, seconds: float) -> HTTPTimeout:
+    """Return the error for a deadline that has passed."""
+    return HTTPTimeout(timer, seconds, _TIMEOUTS[timer].format(seconds))

@@ -1,8 +1,8 @@
 """A small HTTP/1.1 server for loopback: agents, login redirects, inspectors, scripted models.
 
 A handler is cancelled when its client closes the connection, and the response is complete when the
-handler returns. Only this module imports h11, which implements the protocol's grammar; the module
-itself handles the socket, the limits and the deadlines.
+handler returns. h11 implements the protocol's grammar; this module handles the socket, the limits
+and the deadlines.
 """
 
 from __future__ import annotations

@@ -1,193 +1,424 @@
-"""The transports of httpx: how they connect, and which connections they keep.
+"""The transports of HTTP requests: connections to servers and HTTP proxies, and those of httpx.
 
-httpcore's pool only makes the connections here. It would queue each request, and write its head and
-its body apart; with a version of the library whose pool is not found, it does.
+httpx parses URLs and makes TLS contexts. Its own transports serve SOCKS proxies, each request with
+a new connection, and tests. The number of connections is unlimited: no request waits for one.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
-from contextlib import suppress
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+import base64
+import functools
+import math
+import ssl
+from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import anyio
+import anyio.lowlevel
+import attrs
+import httpx
+from anyio.abc import ByteStream
 
-from eca_protocol.errors import HTTPError
-from eca_protocol.http_connection import socket_options
-from eca_protocol.http_errors import NO_DESCRIPTORS, is_out_of_descriptors
+from eca_protocol.errors import HTTPError, HTTPErrorKind
+from eca_protocol.http_connection import CLOSE_DEADLINE, SENT_PIECE, HTTPConnection
+from eca_protocol.http_errors import (
+    CLOSED_UNANSWERED,
+    NO_DESCRIPTORS,
+    explained,
+    is_out_of_descriptors,
+    timed_out,
+)
+from eca_protocol.http_network import SleepDetector, add_tls, connect, socket_options
+from eca_protocol.http_request import ConnectionConfig, HTTPRequest
 from eca_protocol.proxies import explain_proxy_error
-from eca_protocol.tls import ClientCertificate, make_context
+from eca_protocol.tls import make_context
 
-if TYPE_CHECKING:
-    import ssl
+__all__ = [
+    "MAX_IDLE",
+    "ConnectionPool",
+    "Exchange",
+    "HTTPXTransport",
+    "Transport",
+    "make_transport",
+]
 
-__all__ = ["MAX_IDLE", "ConnectionConfig", "close_idle", "make_transport", "replace_pool"]
+IDLE_SECONDS = 30
+"""Seconds after which an unused connection is closed."""
 
 MAX_IDLE = 20
 """The number of connections above which idle ones are closed."""
 
-
-class ConnectionConfig(NamedTuple):
-    """The properties on which requests must agree to share connections."""
-
-    secure: bool
-    proxy: str | None
-    ca_file: str | None
-    certificate: ClientCertificate | None
+STALE = 1.0
+"""Seconds within which a reused connection fails if the server had closed it before."""
 
 
-def make_transport(library: ModuleType, config: ConnectionConfig) -> Any:
-    """Return a new transport of httpx, which is the `library`.
+def make_transport(config: ConnectionConfig) -> Transport:
+    """Return a new transport.
 
     Raises:
         HTTPError: the certificates or the proxy of the configuration cannot be used.
     """
-    context: ssl.SSLContext | bool = False
+    context: ssl.SSLContext | None = None
     if config.secure:
         try:
-            context = make_context(library.create_ssl_context, config.ca_file, config.certificate)
+            context = make_context(httpx.create_ssl_context, config.ca_file, config.certificate)
         except (OSError, HTTPError) as error:
             if is_out_of_descriptors(error):
                 raise HTTPError("resources", NO_DESCRIPTORS) from error
             if isinstance(error, HTTPError):
                 raise
             raise HTTPError("config", f"certificates cannot be loaded: {error}") from error
-    limits = library.Limits(max_keepalive_connections=MAX_IDLE, keepalive_expiry=30)
+        context.set_alpn_protocols(["http/1.1"])
     try:
-        proxy = config.proxy and _proxy(library, config.proxy, context)
-        transport = library.AsyncHTTPTransport(
-            verify=context,
-            limits=limits,
-            proxy=proxy,
-            trust_env=False,
-            socket_options=socket_options(),
+        if config.proxy is None:
+            return ConnectionPool(context, None)
+        proxy = httpx.Proxy(config.proxy)
+        if proxy.url.scheme in {"http", "https"}:
+            return ConnectionPool(context, _target(config.proxy))
+        verify: ssl.SSLContext | bool = context or False
+        limits = httpx.Limits(max_keepalive_connections=0)
+        return HTTPXTransport(
+            httpx.AsyncHTTPTransport(verify=verify, limits=limits, proxy=proxy, trust_env=False),
+            _address(proxy.url.host, proxy.url.port or 1080),
         )
-    except (ImportError, ValueError, library.InvalidURL) as error:
+    except (ImportError, ValueError, HTTPError, httpx.InvalidURL) as error:
         raise HTTPError("config", explain_proxy_error(error)) from error
-    replace_pool(transport)
-    return transport
 
 
-def _proxy(library: ModuleType, address: str, context: ssl.SSLContext | bool) -> Any:
-    is_secure = address.lower().startswith("https:")  # the connection to the proxy itself
-    return library.Proxy(address, ssl_context=context if is_secure else None)
+class _Server(NamedTuple):
+    """The server of a URL, or a proxy."""
+
+    is_secure: bool
+    host: str
+    port: int
 
 
-def replace_pool(transport: Any) -> None:
-    """Let a new transport send without a queue, and each short request in one write."""
-    pool: Any = getattr(transport, "_pool", None)
-    if hasattr(pool, "_network_backend") and hasattr(pool, "create_connection"):
-        pool._network_backend = _RequestBackend(pool._network_backend)
-        transport._pool = _Connections(pool)
+@attrs.frozen
+class _Target:
+    """A parsed URL: its server, the path with the query, and the login in it."""
+
+    url: httpx.URL
+    text: str
+    server: _Server
+    netloc: str
+    path: str
+    login: str | None
 
 
-async def close_idle(transport: Any, *, above: int = 0) -> None:
-    """Close the oldest idle connections of a transport, until it has no more than `above`."""
-    connections = getattr(getattr(transport, "_pool", None), "connections", ())
-    open_connections = [each for each in connections if not each.is_closed()]
-    idle = [each for each in open_connections if each.is_idle()]
-    for connection in idle[: max(0, len(open_connections) - above)]:
-        if connection.is_idle():  # no request has taken it meanwhile
-            await connection.aclose()
+@functools.lru_cache(maxsize=16)
+def _target(text: str) -> _Target:
+    """Parse a URL; cached, since it takes longer than the rest of a short request."""
+    try:
+        url = httpx.URL(text)
+        fault = "" if url.host else "has no host."
+        if url.port is not None and not 0 <= url.port <= 65535:
+            fault = f"has the port {url.port}: expected 1 to 65535."
+        if url.scheme not in {"http", "https"}:
+            fault = f"has an unsupported protocol '{url.scheme}://'."
+        if not url.scheme:
+            fault = "is missing an 'http://' or 'https://' protocol."
+        if fault:
+            raise HTTPError("config", f"not a valid URL: Request URL {fault}")
+        is_secure = url.scheme == "https"
+        port = url.port or (443 if is_secure else 80)
+        server = _Server(is_secure, url.raw_host.decode("ascii"), port)
+        login = f"{url.username}:{url.password}".encode() if url.userinfo else b""
+    except (httpx.InvalidURL, UnicodeError) as error:  # UnicodeError: an invalid host name
+        raise HTTPError("config", f"not a valid URL: {error}") from error
+    basic = f"Basic {base64.b64encode(login).decode()}" if login else None
+    path = url.raw_path.decode("ascii")
+    return _Target(url, str(url), server, url.netloc.decode("ascii"), path, basic)
 
 
-class _Connections:
-    """The connections of a transport, in place of httpcore's pool, which makes them.
+def _headers(
+    request: HTTPRequest, target: _Target, proxy_headers: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    headers = request.framed_headers(target.netloc, proxy_headers or {})
+    if target.login is not None:
+        headers.pop("authorization", None)
+        headers["Authorization"] = target.login
+    return headers
 
-    The pool queues requests for a limited number of connections, which takes a tenth of a call's
-    time. Here the number is unlimited.
+
+class ConnectionPool:
+    """The connections to servers, or to those behind one HTTP proxy.
+
+    Attributes:
+        connections: the open connections, the oldest first.
     """
 
-    def __init__(self, pool: Any) -> None:
-        self.connections: list[Any] = []
-        self._taken: set[Any] = set()  # by a request that has no response yet
-        self._pool = pool
+    def __init__(self, context: ssl.SSLContext | None, proxy: _Target | None) -> None:
+        self.connections: list[HTTPConnection] = []
+        self._context = context
+        self._proxy = None if proxy is None else proxy.server
+        login = None if proxy is None else proxy.login
+        self._proxy_headers = {} if login is None else {"Proxy-Authorization": login}
+        self._options = socket_options()
+        self._sleep_detector = SleepDetector()
+        self._is_closed = False
 
-    async def handle_async_request(self, request: Any) -> Any:
-        """Send a request over an idle connection, or over a new one."""
-        if request.url.scheme not in {b"http", b"https"}:
-            return await self._pool.handle_async_request(request)  # raises, but for ws and wss
-        while True:
-            await self.close_if(lambda each: each.is_closed() or each.has_expired())
-            origin = request.url.origin
-            free = (each for each in self.connections if each not in self._taken)
-            usable = (each for each in free if each.can_handle_request(origin))
-            idle = next((each for each in usable if each.is_available()), None)
-            connection = idle or self._pool.create_connection(origin)
-            if idle is None:
-                self.connections.append(connection)
-            self._taken.add(connection)
-            try:
-                return await connection.handle_async_request(request)
-            except BaseException as error:
-                if idle is None:  # it may be a tunnel that is not complete
-                    await self.close_if([connection].__contains__)
-                if type(error).__name__ != "ConnectionNotAvailable":  # it was closed meanwhile
+    async def exchange(self, request: HTTPRequest) -> HTTPConnection:
+        """Send a request over an idle connection, or over a new one.
+
+        Raises:
+            HTTPError: there is no response.
+        """
+        target, limits = _target(request.url), request.deadlines
+        if self._proxy is None or target.server.is_secure:
+            headers, path = _headers(request, target), target.path
+        else:
+            headers = _headers(request, target, self._proxy_headers)
+            path = f"http://{target.netloc}{target.path}"
+        head = _head(request.method, path, headers)
+        closes, takes_idle = "close" in headers["connection"].lower(), request.address is None
+        scope = anyio.CancelScope(deadline=anyio.current_time() + limits.first_byte)
+        with nullcontext() if limits.first_byte == math.inf else scope:
+            while True:
+                connection = await self._take(request, target, takes_idle=takes_idle)
+                started = anyio.current_time()
+                try:
+                    await anyio.lowlevel.checkpoint_if_cancelled()
+                    is_sent = connection.start(request.method, head, request.content, closes=closes)
+                    if not is_sent:
+                        scope.deadline = math.inf  # each write has its own limit
+                        await connection.send(request.content, limits.write)
+                    if not is_sent or not connection.is_reused:
+                        scope.deadline = anyio.current_time() + limits.first_byte
+                    await connection.receive_head()
+                except BaseException as error:
+                    await self._close([connection])
+                    is_stale = connection.is_reused and anyio.current_time() - started <= STALE
+                    is_broken = isinstance(error, HTTPError) and error.kind == "broken"
+                    may_have_run = connection.is_answered or self._is_closed
+                    if request.resend and is_stale and is_broken and not may_have_run:
+                        takes_idle = False  # another may be broken as well: send at most twice
+                        continue
+                    if str(error) == CLOSED_UNANSWERED and not target.server.is_secure:
+                        text = f"{error} If it expects TLS, use https://."
+                        raise HTTPError("broken", text) from error
                     raise
-            finally:
-                self._taken.discard(connection)
+                connection.url = target.text
+                return connection
+        raise timed_out("first_byte", limits.first_byte)
 
-    async def close_if(self, condition: Callable[[Any], bool]) -> None:
-        """Close the connections that meet a condition."""
-        if unwanted := [each for each in self.connections if condition(each)]:
-            self.connections = [each for each in self.connections if each not in unwanted]
-            with anyio.CancelScope(shield=True):
-                for connection in unwanted:
-                    await connection.aclose()
+    async def _take(
+        self, request: HTTPRequest, target: _Target, *, takes_idle: bool
+    ) -> HTTPConnection:
+        """Return an idle connection, or a new one."""
+        if self.connections:
+            now, has_slept = anyio.current_time(), self._sleep_detector.has_slept()
+            await self._close([each for each in self._idle() if has_slept or each.is_stale(now)])
+            for connection in self._idle() if takes_idle else ():
+                if connection.server == target.server:
+                    connection.idle_until = None
+                    connection.is_reused = True
+                    return connection
+        connection = await self._connect(request, target)
+        self.connections.append(connection)
+        return connection
+
+    async def _connect(self, request: HTTPRequest, target: _Target) -> HTTPConnection:
+        limits, server = request.deadlines, target.server
+        first, host = server, request.address or server.host
+        if self._proxy is not None:
+            first, host = self._proxy, self._proxy.host
+        where = _address(host, first.port)
+        stream = await connect(host, first.port, self._options, limits.connect, where)
+        if first.is_secure:
+            stream = await add_tls(stream, self._context, first.host, limits.connect, where)
+        if self._proxy is not None and server.is_secure:
+            await self._open_tunnel(stream, server, limits.connect)
+            stream = await add_tls(stream, self._context, server.host, limits.connect, where)
+        return HTTPConnection(stream, server, self._release)
+
+    async def _open_tunnel(self, stream: ByteStream, server: _Server, seconds: float) -> None:
+        """Let the proxy connect its end of the stream to a server, within the seconds."""
+        proxy, where = HTTPConnection(stream, server), _address(server.host, server.port)
+        headers = {"Host": where, "Accept": "*/*", **self._proxy_headers}
+        try:
+            with anyio.fail_after(seconds):
+                if not proxy.start("CONNECT", _head("CONNECT", where, headers), b"", closes=False):
+                    await proxy.send(b"", seconds)
+                await proxy.receive_head()
+        except TimeoutError:
+            await proxy.aclose()
+            raise timed_out("connect", seconds) from None
+        except BaseException:
+            await proxy.aclose()
+            raise
+        if proxy.status not in range(200, 300):
+            await proxy.aclose()
+            raise explained(ValueError(f"{proxy.status} {proxy.reason}"), "proxy")
+
+    async def _release(self, connection: HTTPConnection) -> None:
+        if self._is_closed or not connection.is_reusable():
+            await self._close([connection])
+            return
+        connection.idle_until = anyio.current_time() + IDLE_SECONDS
+        if (surplus := len(self.connections) - MAX_IDLE) > 0:
+            await self._close(self._idle()[:surplus])
+
+    def _idle(self) -> list[HTTPConnection]:
+        return [each for each in self.connections if each.idle_until is not None]
+
+    async def _close(self, connections: list[HTTPConnection]) -> None:
+        if connections:
+            self.connections = [each for each in self.connections if each not in connections]
+            for connection in connections:
+                await connection.aclose()
 
     async def aclose(self) -> None:
         """Close all connections."""
-        await self.close_if(lambda _: True)
+        self._is_closed = True
+        await self._close(self.connections)
 
 
-class _RequestStream:
-    """A network stream that sends a request's head with the first piece of its body.
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
-    One packet instead of two, which a server also reads at once. Trio's socket takes it without
-    waiting, which saves a deadline and a checkpoint; asyncio's transport may have unsent bytes.
+
+def _head(method: str, target: str, headers: Mapping[str, str]) -> bytes:
+    lines = [f"{method} {target} HTTP/1.1\r\n"]
+    lines += [f"{name}: {value}\r\n" for name, value in headers.items()]
+    return f"{''.join(lines)}\r\n".encode("ascii")
+
+
+class HTTPXTransport:
+    """A transport of httpx, for SOCKS proxies and for tests.
+
+    Args:
+        transport: the transport, whose connections serve one request.
+        target: the address that it connects to, if it is known.
     """
 
-    def __init__(self, stream: Any) -> None:
-        from trio.socket import SocketType  # noqa: PLC0415 - httpcore has loaded it
+    def __init__(self, transport: httpx.AsyncBaseTransport, target: str = "") -> None:
+        self._transport = transport
+        self._target = target
+        self.aclose = transport.aclose
 
-        self._stream = stream
-        self._head = b""
-        is_plain = os.name == "posix" and stream.get_extra_info("ssl_object") is None
-        tcp_socket = stream.get_extra_info("socket")
-        self._socket = tcp_socket if is_plain and isinstance(tcp_socket, SocketType) else None
-        self.aclose, self.get_extra_info = stream.aclose, stream.get_extra_info
+    async def exchange(self, request: HTTPRequest) -> _HTTPXExchange:
+        """Send a request.
 
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Write the buffer; a head waits for the next call, which an empty body has too."""
-        if not self._head and buffer.endswith(b"\r\n\r\n"):
-            self._head = buffer
-        elif buffer or self._head:
-            is_start, buffer, self._head = bool(self._head), self._head + buffer, b""
-            if is_start and self._socket is not None:
-                with suppress(OSError):  # it comes again below, or the socket is full
-                    buffer = buffer[os.write(self._socket.fileno(), buffer) :]
-            await self._stream.write(buffer, timeout)
+        Raises:
+            HTTPError: there is no response.
+        """
+        target, limits, stream = _target(request.url), request.deadlines, None
+        scope = anyio.CancelScope(deadline=anyio.current_time() + limits.first_byte)
+        tunnel = anyio.CancelScope()
 
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Return the next received bytes."""
-        if self._head:
-            await self.write(b"", timeout)
-        received: bytes = await self._stream.read(max_bytes, timeout)
-        return received
+        async def trace(event: str, info: Mapping[str, Any]) -> None:
+            nonlocal stream
+            if event.startswith("http11.send_request_body"):  # each write has its own limit
+                seconds = math.inf if event.endswith(".started") else limits.first_byte
+                scope.deadline = anyio.current_time() + seconds
+            elif event.endswith(".connect_tcp.complete"):
+                stream, tunnel.deadline = (
+                    info["return_value"],
+                    anyio.current_time() + limits.connect,
+                )
+            elif event == "http11.send_request_headers.started":
+                stream, tunnel.deadline = None, math.inf
 
-    async def start_tls(self, *arguments: Any, **options: Any) -> _RequestStream:
-        """Return a stream over TLS on this one."""
-        return _RequestStream(await self._stream.start_tls(*arguments, **options))
+        timeout = {"connect": limits.connect, "write": limits.write, "read": None, "pool": None}
+        with scope, tunnel, _errors_of_httpx(request, self._target):
+            try:
+                response = await self._transport.handle_async_request(
+                    httpx.Request(
+                        request.method,
+                        target.url,
+                        headers=_headers(request, target),
+                        stream=_Body(request.content),
+                        extensions={"timeout": timeout, "trace": trace},
+                    )
+                )
+                return _HTTPXExchange(response, request)
+            finally:
+                if stream is not None:  # httpcore forgets a half-open tunnel
+                    with anyio.CancelScope(shield=True):
+                        await stream.aclose()
+        if tunnel.cancelled_caught:
+            raise timed_out("connect", limits.connect)
+        raise timed_out("first_byte", limits.first_byte)
 
 
-class _RequestBackend:
-    """A network backend of httpcore that makes request streams."""
+class _Body(httpx.AsyncByteStream):
+    """A body in pieces; no generator, which would have to be closed when it is left halfway."""
 
-    def __init__(self, backend: Any) -> None:
-        self._backend = backend
+    def __init__(self, content: bytes) -> None:
+        self._pieces = iter(
+            content[start : start + SENT_PIECE] for start in range(0, len(content), SENT_PIECE)
+        )
 
-    async def connect_tcp(self, *arguments: Any, **options: Any) -> _RequestStream:
-        """Return a new connection."""
-        return _RequestStream(await self._backend.connect_tcp(*arguments, **options))
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        for piece in self._pieces:
+            return piece
+        raise StopAsyncIteration
+
+
+class _HTTPXExchange:
+    """A response of httpx, with the members of an `HTTPConnection` that are read."""
+
+    def __init__(self, response: httpx.Response, request: HTTPRequest) -> None:
+        self.url, self.status = _target(request.url).text, response.status_code
+        self.headers = dict(response.headers.items())
+        self._request = request
+        self._close = response.aclose
+        assert isinstance(response.stream, AsyncIterable)
+        self._body: AsyncIterator[bytes] = aiter(response.stream)
+
+    async def read(self, idle: float) -> bytes:
+        """Return the next piece of the body, or nothing at its end."""
+        with _errors_of_httpx(self._request):
+            with anyio.move_on_after(idle):
+                return await anext(self._body, b"")
+            raise timed_out("idle", idle)
+
+    async def release(self) -> None:
+        """Close the connection, and end an unread body by a cancelled read.
+
+        The cancellation closes every generator from the inside; closing the outermost one would
+        leave the inner ones to the garbage collector.
+        """
+        with anyio.move_on_after(CLOSE_DEADLINE, shield=True):
+            await self._close()
+        with anyio.CancelScope() as scope, suppress(httpx.HTTPError):
+            scope.cancel()
+            async for _ in self._body:
+                pass
+
+
+@contextmanager
+def _errors_of_httpx(request: HTTPRequest, target: str = "") -> Iterator[None]:
+    """Raise an `HTTPError` for an exception of httpx."""
+    kinds: tuple[tuple[type[Exception] | tuple[type[Exception], ...], HTTPErrorKind], ...] = (
+        (httpx.ConnectError, "connect"),
+        (httpx.ProxyError, "proxy"),
+        (httpx.RemoteProtocolError, "protocol"),
+        (httpx.LocalProtocolError, "config"),
+        ((httpx.TransportError, OSError), "broken"),  # OSError: of asyncio's TLS
+    )
+    try:
+        yield
+    except httpx.ConnectTimeout as error:
+        raise timed_out("connect", request.deadlines.connect) from error
+    except httpx.WriteTimeout as error:
+        raise timed_out("write", request.deadlines.write) from error
+    except UnicodeError as error:
+        raise HTTPError("config", f"not a valid host name: {error}") from error
+    except Exception as error:
+        if type(error).__module__.startswith("socksio."):  # httpcore passes on its errors
+            raise HTTPError("proxy", f"the SOCKS proxy's reply is not valid: {error}") from error
+        if isinstance(error, httpx.NetworkError) and error.__cause__ is not None:
+            error.__cause__.__cause__ = error.__cause__.__context__  # httpcore's pool removes it
+        for classes, kind in kinds:
+            if isinstance(error, classes):
+                raise explained(error, kind, target) from error
+        raise
+
+
+Transport: TypeAlias = ConnectionPool | HTTPXTransport
+Exchange: TypeAlias = HTTPConnection | _HTTPXExchange

@@ -202,6 +202,9 @@ def explain_tls_error(error: Exception, *, is_connecting: bool) -> str | None:
 
 def _ssl_error(error: Exception) -> ssl.SSLError | None:
     cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, ssl.SSLError):
+    while cause is not None:
+        # A wait for bytes is no error; their reading may have failed.
+        if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLWantReadError):
+            return cause
         cause = cause.__cause__ or cause.__context__
-    return cause
+    return None

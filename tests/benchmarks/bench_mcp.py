@@ -7,8 +7,7 @@ over its standard streams, and over HTTP with JSON and with events. Each round i
 own; clients take turns; the best round of each counts. Times are CPU seconds of the client; of the
 start, import included, also those on the clock, where the bare server's own start is the same for
 all. The bounds are against the official client on trio; on asyncio, where it is quicker, it could
-not run inside our server, and is shown. A call over HTTP with JSON misses its bound:
-most of it is httpcore and h11, which both use.
+not run inside our server, and is shown.
 """
 
 import json

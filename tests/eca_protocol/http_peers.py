@@ -12,6 +12,8 @@ import pytest
 import trustme
 from anyio.streams.tls import TLSListener
 
+from eca_protocol.http import HTTPClient
+
 
 @attrs.define
 class Traffic:
@@ -64,6 +66,11 @@ async def server(
 
     async with listening(answer, context) as traffic:
         yield traffic
+
+
+async def body_from(client: HTTPClient, traffic: Traffic) -> bytes:
+    async with client.stream("GET", f"http://127.0.0.1:{traffic.port}/") as response:
+        return await response.read()
 
 
 @asynccontextmanager

@@ -19,7 +19,6 @@ import anyio.abc
 import anyio.lowlevel
 import anyio.to_thread
 import httpcore
-import httpx
 import pytest
 import trustme
 from anyio.streams.tls import TLSStream
@@ -27,6 +26,7 @@ from cryptography.hazmat.primitives import serialization
 
 from eca_protocol.errors import HTTPError
 from eca_protocol.http import Deadlines, HTTPClient
+from eca_protocol.http_transport import ConnectionPool
 from eca_protocol.proxies import PROXY_LOGIN
 from eca_protocol.tls import ClientCertificate, make_context
 from tests.eca_protocol.http_peers import (
@@ -161,8 +161,8 @@ async def test_a_tunnel_whose_tls_fails_leaves_no_connection(monkeypatch):
         monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{way.port}")
         assert (await failure(f"https://{NAME}/", client))[0] == "connect"
         (transport,) = client._transports.values()
-        assert isinstance(transport, httpx.AsyncHTTPTransport)
-        assert transport._pool.connections == []
+        assert isinstance(transport, ConnectionPool)
+        assert transport.connections == []
 
 
 class ProtocolError(Exception):
@@ -274,6 +274,27 @@ async def test_https_goes_through_a_tunnel_and_the_proxy_reads_none_of_it(author
     assert traffic.heads[0].startswith("GET /path?key=1 ")
 
 
+@pytest.mark.usefixtures("trusted")
+@pytest.mark.parametrize("secure", [False, True])
+async def test_a_connection_through_a_proxy_serves_the_next_request(authority, monkeypatch, secure):
+    context = tls(authority, NAME) if secure else None
+    async with server(context) as traffic, proxy(traffic.port) as way, HTTPClient() as client:
+        monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{way.port}")
+        for _ in range(3):
+            assert await ask(f"http{'s' if secure else ''}://{NAME}/", client) == b"hello"
+    assert len(traffic.heads) == 3
+    assert way.connections == 1
+
+
+async def test_a_proxy_without_a_host_is_named(monkeypatch):
+    monkeypatch.setenv("ALL_PROXY", "http://")
+    kind, message = await failure(f"http://{NAME}/")
+    assert (kind, message) == (
+        "config",
+        "ALL_PROXY is not a proxy address: expected http://HOST:PORT",
+    )
+
+
 async def test_what_no_proxy_names_and_this_machine_are_asked_directly(monkeypatch):
     async with server() as traffic, proxy(traffic.port) as way:
         monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{way.port}")
@@ -352,8 +373,8 @@ async def test_an_unasked_response_never_answers_the_next_request(authority, sec
             for _ in range(3):
                 await expect_answer()
             (transport,) = client._transports.values()
-            assert isinstance(transport, httpx.AsyncHTTPTransport)
-            assert transport._pool.connections[-1].is_closed()
+            assert isinstance(transport, ConnectionPool)
+            assert transport.connections == []
         served = 0
         await expect_answer()
         async with anyio.create_task_group() as tasks:

@@ -223,6 +223,8 @@ class HTTPTransport(ABC):
                 refusal = await endpoint.refusal(response)
                 await self._must_log_in(refusal)
                 raise MCPError(f"the server answered with {refusal}", kind="refused")
+            if "content-length" in response.headers:
+                await response.read_excerpt()  # closing may cancel what the server has accepted
 
     async def _end_session(self) -> None:  # noqa: B027 - not every server expects one
         """Notify the server of the end of the session."""
