@@ -131,10 +131,11 @@ def _proxy(address: str) -> _Proxy:
         return _Proxy(target.server, headers, True, functools.partial(_connect_tunnel, headers))
     from eca_protocol.http_socks import open_tunnel  # noqa: PLC0415 - its package is optional
 
-    if not proxy.url.host:
-        raise ValueError("no host")
-    server = _Server(False, proxy.url.raw_host.decode("ascii"), proxy.url.port or 1080)
-    return _Proxy(server, {}, False, functools.partial(open_tunnel, login=proxy.auth))
+    host, port = proxy.url.raw_host.decode("ascii"), proxy.url.port or 1080
+    if not host or port not in range(65536):
+        raise ValueError(port)
+    with_login = functools.partial(open_tunnel, login=proxy.auth)
+    return _Proxy(_Server(False, host, port), {}, False, with_login)
 
 
 async def _connect_tunnel(

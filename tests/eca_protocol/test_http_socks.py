@@ -275,8 +275,11 @@ async def test_names_that_socks_cannot_send_are_an_error_of_the_configuration(
     assert "255 bytes" in message
 
 
-async def test_a_socks_proxy_without_a_host_is_named(monkeypatch):
-    monkeypatch.setenv("ALL_PROXY", "socks5://")
+@pytest.mark.parametrize(
+    "address", ["socks5://", "socks5://:1080", "socks5h://h:99999", "socks4://h"]
+)
+async def test_an_address_that_is_not_a_socks_proxys_is_named(monkeypatch, address):
+    monkeypatch.setenv("ALL_PROXY", address)
     async with HTTPClient() as client:
         kind, message = await failure(client)
     assert (kind, message.split(":")[0]) == ("config", "ALL_PROXY is not a proxy address")
