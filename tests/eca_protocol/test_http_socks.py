@@ -307,3 +307,9 @@ async def test_bytes_behind_the_reply_are_the_servers(monkeypatch):
         kind, message = await failure(client)
     assert kind == "protocol"
     assert "SSH-2.0-x" in message
+
+
+async def test_a_reply_with_an_unknown_type_of_address_is_refused_at_once(monkeypatch):
+    async with scripted(b"\5\0", b"\5\0\0\2\0", is_open=True) as way, HTTPClient() as client:
+        monkeypatch.setenv("ALL_PROXY", f"socks5://127.0.0.1:{way.port}")
+        assert await failure(client) == INVALID
