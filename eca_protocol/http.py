@@ -34,9 +34,8 @@ from eca_protocol.proxies import proxy_for
 from eca_protocol.tls import ClientCertificate
 
 if TYPE_CHECKING:
-    import httpx
-
-    from eca_protocol.http_transport import Exchange, Transport
+    from eca_protocol.http_connection import HTTPConnection
+    from eca_protocol.http_transport import ConnectionPool
 
 __all__ = ["Deadlines", "HTTPClient", "HTTPResponse"]
 
@@ -62,7 +61,7 @@ class HTTPResponse:
         idle: the limit for the next chunk of the body, in seconds; may be reduced while reading.
     """
 
-    def __init__(self, exchange: Exchange, url: str, *, idle: float) -> None:
+    def __init__(self, exchange: HTTPConnection, url: str, *, idle: float) -> None:
         self.status: int = exchange.status
         self.headers: Mapping[str, str] = exchange.headers
         self.url: str = url
@@ -141,7 +140,6 @@ class HTTPClient:
 
     Args:
         headers: sent with every request, unless the request has a header of that name.
-        transport: replaces the network, for tests.
 
     Attributes:
         ca_file: certificates of additional trusted authorities; may be set at any time.
@@ -149,12 +147,7 @@ class HTTPClient:
             any time.
     """
 
-    def __init__(
-        self,
-        *,
-        headers: Mapping[str, str] | None = None,
-        transport: httpx.AsyncBaseTransport | None = None,
-    ) -> None:
+    def __init__(self, *, headers: Mapping[str, str] | None = None) -> None:
         self._headers = {
             "accept": "*/*",
             "accept-encoding": "identity",
@@ -162,11 +155,10 @@ class HTTPClient:
             "user-agent": "eca-protocol",
         }
         self._headers |= checked_headers(headers or {})
-        self._transport = None if transport is None else _for_tests(transport)
         self.ca_file: str | None = None
         self.client_certificate: ClientCertificate | None = None
         self._environment: Mapping[str, str] | None = None
-        self._transports: dict[ConnectionConfig, Transport] = {}
+        self._transports: dict[ConnectionConfig, ConnectionPool] = {}
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -175,9 +167,8 @@ class HTTPClient:
     async def __aexit__(self, *_: object) -> None:
         self._closed = True
         with anyio.move_on_after(CLOSE_DEADLINE, shield=True):
-            for transport in (*self._transports.values(), self._transport):
-                if transport is not None:
-                    await transport.aclose()
+            for transport in self._transports.values():
+                await transport.aclose()
 
     @asynccontextmanager
     async def stream(
@@ -239,12 +230,10 @@ class HTTPClient:
 
     async def _transport_for(
         self, url: str, shows_certificate: bool
-    ) -> tuple[Transport, str | None]:
-        """Return the transport for requests to this URL, and its proxy."""
+    ) -> tuple[ConnectionPool, str | None]:
+        """Return the connections for requests to this URL, and its proxy."""
         if self._closed:
             raise HTTPError("config", "the HTTP client is closed")
-        if self._transport is not None:
-            return self._transport, None
         with file_errors_explained():
             proxy = self._proxy_for(url)
             secure = any(each.lower().startswith("https:") for each in (url, proxy or ""))
@@ -281,14 +270,8 @@ async def _refuse_to_read(_: float) -> bytes:
     raise HTTPError("broken", "the response was closed")
 
 
-def make_transport(config: ConnectionConfig) -> Transport:
-    """Make the transport for requests, from the module that imports httpx and h11."""
+def make_transport(config: ConnectionConfig) -> ConnectionPool:
+    """Make the pool for requests, from the module that imports httpx and h11."""
     from eca_protocol import http_transport  # noqa: PLC0415 - 45 ms, saved without requests
 
     return http_transport.make_transport(config)
-
-
-def _for_tests(transport: httpx.AsyncBaseTransport) -> Transport:
-    from eca_protocol import http_transport  # noqa: PLC0415 - the caller has loaded httpx
-
-    return http_transport.HTTPXTransport(transport)

@@ -1,7 +1,7 @@
-"""The transports of HTTP requests: connections to servers and HTTP proxies, and those of httpx.
+"""The connections of HTTP requests, to servers and to proxies.
 
-httpx parses URLs and makes TLS contexts. Its own transports serve SOCKS proxies, each request with
-a new connection, and tests. The number of connections is unlimited: no request waits for one.
+httpx parses URLs and makes TLS contexts. The number of connections is unlimited: no request waits
+for one.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import base64
 import functools
 import math
 import ssl
-from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
-from typing import Any, NamedTuple, Self, TypeAlias
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
+from typing import NamedTuple
 
 import anyio
 import anyio.lowlevel
@@ -20,8 +20,8 @@ import attrs
 import httpx
 from anyio.abc import ByteStream
 
-from eca_protocol.errors import HTTPError, HTTPErrorKind
-from eca_protocol.http_connection import CLOSE_DEADLINE, SENT_PIECE, HTTPConnection
+from eca_protocol.errors import HTTPError
+from eca_protocol.http_connection import HTTPConnection
 from eca_protocol.http_errors import (
     CLOSED_UNANSWERED,
     NO_DESCRIPTORS,
@@ -34,14 +34,7 @@ from eca_protocol.http_request import ConnectionConfig, HTTPRequest
 from eca_protocol.proxies import explain_proxy_error
 from eca_protocol.tls import make_context
 
-__all__ = [
-    "MAX_IDLE",
-    "ConnectionPool",
-    "Exchange",
-    "HTTPXTransport",
-    "Transport",
-    "make_transport",
-]
+__all__ = ["MAX_IDLE", "ConnectionPool", "make_transport"]
 
 IDLE_SECONDS = 30
 """Seconds after which an unused connection is closed."""
@@ -53,8 +46,8 @@ STALE = 1.0
 """Seconds within which a reused connection fails if the server had closed it before."""
 
 
-def make_transport(config: ConnectionConfig) -> Transport:
-    """Return a new transport.
+def make_transport(config: ConnectionConfig) -> ConnectionPool:
+    """Return a new pool without connections.
 
     Raises:
         HTTPError: the certificates or the proxy of the configuration cannot be used.
@@ -71,17 +64,7 @@ def make_transport(config: ConnectionConfig) -> Transport:
             raise HTTPError("config", f"certificates cannot be loaded: {error}") from error
         context.set_alpn_protocols(["http/1.1"])
     try:
-        if config.proxy is None:
-            return ConnectionPool(context, None)
-        proxy = httpx.Proxy(config.proxy)
-        if proxy.url.scheme in {"http", "https"}:
-            return ConnectionPool(context, _target(config.proxy))
-        verify: ssl.SSLContext | bool = context or False
-        limits = httpx.Limits(max_keepalive_connections=0)
-        return HTTPXTransport(
-            httpx.AsyncHTTPTransport(verify=verify, limits=limits, proxy=proxy, trust_env=False),
-            _address(proxy.url.host, proxy.url.port or 1080),
-        )
+        return ConnectionPool(context, None if config.proxy is None else _proxy(config.proxy))
     except (ImportError, ValueError, HTTPError, httpx.InvalidURL) as error:
         raise HTTPError("config", explain_proxy_error(error)) from error
 
@@ -92,6 +75,16 @@ class _Server(NamedTuple):
     is_secure: bool
     host: str
     port: int
+
+
+class _Proxy(NamedTuple):
+    """A proxy: its server, its headers, and what connects it to the server of a request."""
+
+    server: _Server
+    headers: Mapping[str, str]
+    forwards: bool
+    """True: it forwards requests without TLS, and needs no tunnel for them."""
+    open_tunnel: Callable[[ByteStream, str, int], Awaitable[None]]
 
 
 @attrs.frozen
@@ -131,6 +124,35 @@ def _target(text: str) -> _Target:
     return _Target(url, str(url), server, url.netloc.decode("ascii"), path, basic)
 
 
+def _proxy(address: str) -> _Proxy:
+    """Return the proxy of an address; a SOCKS proxy needs an optional package."""
+    proxy = httpx.Proxy(address)
+    if proxy.url.scheme in {"http", "https"}:
+        target = _target(address)
+        headers = {} if target.login is None else {"Proxy-Authorization": target.login}
+        return _Proxy(target.server, headers, True, functools.partial(_connect_tunnel, headers))
+    from eca_protocol.http_socks import open_tunnel  # noqa: PLC0415 - its package is optional
+
+    host, port = proxy.url.raw_host.decode("ascii"), proxy.url.port or 1080
+    if not host or port not in range(65536):
+        raise ValueError(port)
+    with_login = functools.partial(open_tunnel, login=proxy.auth)
+    return _Proxy(_Server(False, host, port), {}, False, with_login)
+
+
+async def _connect_tunnel(
+    headers: Mapping[str, str], stream: ByteStream, host: str, port: int
+) -> None:
+    """Let an HTTP proxy connect its end of a stream to a server."""
+    proxy, where = HTTPConnection(stream, None), _address(host, port)
+    head = _head("CONNECT", where, {"Host": where, "Accept": "*/*", **headers})
+    if not proxy.start("CONNECT", head, b"", closes=False):
+        await proxy.send(b"", math.inf)
+    await proxy.receive_head()
+    if proxy.status not in range(200, 300):
+        raise explained(ValueError(f"{proxy.status} {proxy.reason}"), "proxy")
+
+
 def _headers(
     request: HTTPRequest, target: _Target, proxy_headers: Mapping[str, str] | None = None
 ) -> dict[str, str]:
@@ -142,18 +164,16 @@ def _headers(
 
 
 class ConnectionPool:
-    """The connections to servers, or to those behind one HTTP proxy.
+    """The connections to servers, or to those behind one proxy.
 
     Attributes:
         connections: the open connections, the oldest first.
     """
 
-    def __init__(self, context: ssl.SSLContext | None, proxy: _Target | None) -> None:
+    def __init__(self, context: ssl.SSLContext | None, proxy: _Proxy | None) -> None:
         self.connections: list[HTTPConnection] = []
         self._context = context
-        self._proxy = None if proxy is None else proxy.server
-        login = None if proxy is None else proxy.login
-        self._proxy_headers = {} if login is None else {"Proxy-Authorization": login}
+        self._proxy = proxy
         self._options = socket_options()
         self._sleep_detector = SleepDetector()
         self._is_closed = False
@@ -165,10 +185,9 @@ class ConnectionPool:
             HTTPError: there is no response.
         """
         target, limits = _target(request.url), request.deadlines
-        if self._proxy is None or target.server.is_secure:
-            headers, path = _headers(request, target), target.path
-        else:
-            headers = _headers(request, target, self._proxy_headers)
+        headers, path = _headers(request, target), target.path
+        if self._proxy is not None and self._proxy.forwards and not target.server.is_secure:
+            headers = _headers(request, target, self._proxy.headers)
             path = f"http://{target.netloc}{target.path}"
         head = _head(request.method, path, headers)
         closes, takes_idle = "close" in headers["connection"].lower(), request.address is None
@@ -222,34 +241,17 @@ class ConnectionPool:
         limits, server = request.deadlines, target.server
         first, host = server, request.address or server.host
         if self._proxy is not None:
-            first, host = self._proxy, self._proxy.host
+            first, host = self._proxy.server, self._proxy.server.host
         where = _address(host, first.port)
         stream = await connect(host, first.port, self._options, limits.connect, where)
         if first.is_secure:
             stream = await add_tls(stream, self._context, first.host, limits.connect, where)
-        if self._proxy is not None and server.is_secure:
-            await self._open_tunnel(stream, server, limits.connect)
-            stream = await add_tls(stream, self._context, server.host, limits.connect, where)
+        if self._proxy is not None:
+            if server.is_secure or not self._proxy.forwards:
+                await _open_tunnel(self._proxy, stream, server, limits.connect)
+            if server.is_secure:
+                stream = await add_tls(stream, self._context, server.host, limits.connect, where)
         return HTTPConnection(stream, server, self._release)
-
-    async def _open_tunnel(self, stream: ByteStream, server: _Server, seconds: float) -> None:
-        """Let the proxy connect its end of the stream to a server, within the seconds."""
-        proxy, where = HTTPConnection(stream, server), _address(server.host, server.port)
-        headers = {"Host": where, "Accept": "*/*", **self._proxy_headers}
-        try:
-            with anyio.fail_after(seconds):
-                if not proxy.start("CONNECT", _head("CONNECT", where, headers), b"", closes=False):
-                    await proxy.send(b"", seconds)
-                await proxy.receive_head()
-        except TimeoutError:
-            await proxy.aclose()
-            raise timed_out("connect", seconds) from None
-        except BaseException:
-            await proxy.aclose()
-            raise
-        if proxy.status not in range(200, 300):
-            await proxy.aclose()
-            raise explained(ValueError(f"{proxy.status} {proxy.reason}"), "proxy")
 
     async def _release(self, connection: HTTPConnection) -> None:
         if self._is_closed or not connection.is_reusable():
@@ -274,6 +276,18 @@ class ConnectionPool:
         await self._close(self.connections)
 
 
+async def _open_tunnel(proxy: _Proxy, stream: ByteStream, server: _Server, seconds: float) -> None:
+    """Let the proxy connect its end of the stream to a server, within the seconds."""
+    try:
+        with anyio.fail_after(seconds):
+            await proxy.open_tunnel(stream, server.host, server.port)
+    except BaseException as error:
+        await anyio.aclose_forcefully(stream)
+        if isinstance(error, TimeoutError):
+            raise timed_out("connect", seconds) from None
+        raise
+
+
 def _address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
@@ -282,143 +296,3 @@ def _head(method: str, target: str, headers: Mapping[str, str]) -> bytes:
     lines = [f"{method} {target} HTTP/1.1\r\n"]
     lines += [f"{name}: {value}\r\n" for name, value in headers.items()]
     return f"{''.join(lines)}\r\n".encode("ascii")
-
-
-class HTTPXTransport:
-    """A transport of httpx, for SOCKS proxies and for tests.
-
-    Args:
-        transport: the transport, whose connections serve one request.
-        target: the address that it connects to, if it is known.
-    """
-
-    def __init__(self, transport: httpx.AsyncBaseTransport, target: str = "") -> None:
-        self._transport = transport
-        self._target = target
-        self.aclose = transport.aclose
-
-    async def exchange(self, request: HTTPRequest) -> _HTTPXExchange:
-        """Send a request.
-
-        Raises:
-            HTTPError: there is no response.
-        """
-        target, limits, stream = _target(request.url), request.deadlines, None
-        scope = anyio.CancelScope(deadline=anyio.current_time() + limits.first_byte)
-        tunnel = anyio.CancelScope()
-
-        async def trace(event: str, info: Mapping[str, Any]) -> None:
-            nonlocal stream
-            if event.startswith("http11.send_request_body"):  # each write has its own limit
-                seconds = math.inf if event.endswith(".started") else limits.first_byte
-                scope.deadline = anyio.current_time() + seconds
-            elif event.endswith(".connect_tcp.complete"):
-                stream, tunnel.deadline = (
-                    info["return_value"],
-                    anyio.current_time() + limits.connect,
-                )
-            elif event == "http11.send_request_headers.started":
-                stream, tunnel.deadline = None, math.inf
-
-        timeout = {"connect": limits.connect, "write": limits.write, "read": None, "pool": None}
-        with scope, tunnel, _errors_of_httpx(request, self._target):
-            try:
-                response = await self._transport.handle_async_request(
-                    httpx.Request(
-                        request.method,
-                        target.url,
-                        headers=_headers(request, target),
-                        stream=_Body(request.content),
-                        extensions={"timeout": timeout, "trace": trace},
-                    )
-                )
-                return _HTTPXExchange(response, request)
-            finally:
-                if stream is not None:  # httpcore forgets a half-open tunnel
-                    with anyio.CancelScope(shield=True):
-                        await stream.aclose()
-        if tunnel.cancelled_caught:
-            raise timed_out("connect", limits.connect)
-        raise timed_out("first_byte", limits.first_byte)
-
-
-class _Body(httpx.AsyncByteStream):
-    """A body in pieces; no generator, which would have to be closed when it is left halfway."""
-
-    def __init__(self, content: bytes) -> None:
-        self._pieces = iter(
-            content[start : start + SENT_PIECE] for start in range(0, len(content), SENT_PIECE)
-        )
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> bytes:
-        for piece in self._pieces:
-            return piece
-        raise StopAsyncIteration
-
-
-class _HTTPXExchange:
-    """A response of httpx, with the members of an `HTTPConnection` that are read."""
-
-    def __init__(self, response: httpx.Response, request: HTTPRequest) -> None:
-        self.url, self.status = _target(request.url).text, response.status_code
-        self.headers = dict(response.headers.items())
-        self._request = request
-        self._close = response.aclose
-        assert isinstance(response.stream, AsyncIterable)
-        self._body: AsyncIterator[bytes] = aiter(response.stream)
-
-    async def read(self, idle: float) -> bytes:
-        """Return the next piece of the body, or nothing at its end."""
-        with _errors_of_httpx(self._request):
-            with anyio.move_on_after(idle):
-                return await anext(self._body, b"")
-            raise timed_out("idle", idle)
-
-    async def release(self) -> None:
-        """Close the connection, and end an unread body by a cancelled read.
-
-        The cancellation closes every generator from the inside; closing the outermost one would
-        leave the inner ones to the garbage collector.
-        """
-        with anyio.move_on_after(CLOSE_DEADLINE, shield=True):
-            await self._close()
-        with anyio.CancelScope() as scope, suppress(httpx.HTTPError):
-            scope.cancel()
-            async for _ in self._body:
-                pass
-
-
-@contextmanager
-def _errors_of_httpx(request: HTTPRequest, target: str = "") -> Iterator[None]:
-    """Raise an `HTTPError` for an exception of httpx."""
-    kinds: tuple[tuple[type[Exception] | tuple[type[Exception], ...], HTTPErrorKind], ...] = (
-        (httpx.ConnectError, "connect"),
-        (httpx.ProxyError, "proxy"),
-        (httpx.RemoteProtocolError, "protocol"),
-        (httpx.LocalProtocolError, "config"),
-        ((httpx.TransportError, OSError), "broken"),  # OSError: of asyncio's TLS
-    )
-    try:
-        yield
-    except httpx.ConnectTimeout as error:
-        raise timed_out("connect", request.deadlines.connect) from error
-    except httpx.WriteTimeout as error:
-        raise timed_out("write", request.deadlines.write) from error
-    except UnicodeError as error:
-        raise HTTPError("config", f"not a valid host name: {error}") from error
-    except Exception as error:
-        if type(error).__module__.startswith("socksio."):  # httpcore passes on its errors
-            raise HTTPError("proxy", f"the SOCKS proxy's reply is not valid: {error}") from error
-        if isinstance(error, httpx.NetworkError) and error.__cause__ is not None:
-            error.__cause__.__cause__ = error.__cause__.__context__  # httpcore's pool removes it
-        for classes, kind in kinds:
-            if isinstance(error, classes):
-                raise explained(error, kind, target) from error
-        raise
-
-
-Transport: TypeAlias = ConnectionPool | HTTPXTransport
-Exchange: TypeAlias = HTTPConnection | _HTTPXExchange

@@ -1,8 +1,8 @@
 """Peers for an HTTP client: a server with or without TLS, a proxy, an authority."""
 
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -22,6 +22,22 @@ class Traffic:
     port: int
     heads: list[str] = attrs.field(factory=list)
     connections: int = 0
+    _open: int = 0
+    _closed: anyio.Event = attrs.field(factory=anyio.Event)
+
+    @contextmanager
+    def connected(self) -> Iterator[None]:
+        self.connections, self._open = self.connections + 1, self._open + 1
+        yield
+        self._open -= 1
+        self._closed.set()
+        self._closed = anyio.Event()
+
+    async def until_closed(self) -> None:
+        """Wait until no connection is open."""
+        with anyio.fail_after(5):
+            while self._open:
+                await self._closed.wait()
 
 
 async def read_head(stream: anyio.abc.ByteReceiveStream) -> str:
@@ -41,10 +57,10 @@ async def listening(
     listener = tcp if context is None else TLSListener(tcp, context, standard_compatible=False)
 
     async def connected(stream: anyio.abc.ByteStream) -> None:
-        traffic.connections += 1
-        async with stream:
-            with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
-                await serve(stream)
+        with traffic.connected():
+            async with stream:
+                with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+                    await serve(stream)
 
     async with listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, connected)
@@ -77,13 +93,6 @@ async def body_from(client: HTTPClient, traffic: Traffic) -> bytes:
 async def proxy(leads_to: int) -> AsyncIterator[Traffic]:
     """Run a proxy that connects every name to the same server on this machine."""
 
-    async def pump(source: anyio.abc.ByteStream, sink: anyio.abc.ByteStream) -> None:
-        try:
-            while True:
-                await sink.send(await source.receive())
-        except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
-            await sink.aclose()
-
     async def pass_on(stream: anyio.abc.ByteStream) -> None:
         head = await read_head(stream)
         traffic.heads.append(head)
@@ -92,12 +101,25 @@ async def proxy(leads_to: int) -> AsyncIterator[Traffic]:
                 await stream.send(b"HTTP/1.1 200 OK\r\n\r\n")
             else:
                 await far.send(head.encode())
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(pump, stream, far)
-                tasks.start_soon(pump, far, stream)
+            await join(stream, far)
 
     async with listening(pass_on) as traffic:
         yield traffic
+
+
+async def join(one: anyio.abc.ByteStream, other: anyio.abc.ByteStream) -> None:
+    """Send on what either stream receives, until one of them ends."""
+
+    async def pump(source: anyio.abc.ByteStream, sink: anyio.abc.ByteStream) -> None:
+        try:
+            while True:
+                await sink.send(await source.receive())
+        except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            await sink.aclose()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(pump, one, other)
+        tasks.start_soon(pump, other, one)
 
 
 def tls(authority: trustme.CA, name: str) -> ssl.SSLContext:

@@ -1,24 +1,20 @@
 """The route of a request: proxies, certificates of both sides, an address in place of a name."""
 
 import errno
-import importlib
 import math
 import os
 import resource
 import socket
 import ssl
-import sys
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import anyio
 import anyio.abc
 import anyio.lowlevel
 import anyio.to_thread
-import httpcore
 import pytest
 import trustme
 from anyio.streams.tls import TLSStream
@@ -165,46 +161,7 @@ async def test_a_tunnel_whose_tls_fails_leaves_no_connection(monkeypatch):
         assert transport.connections == []
 
 
-class ProtocolError(Exception):
-    __module__ = "socksio.exceptions"
-
-
-@pytest.fixture
-def scripted_socks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replace the optional package for SOCKS."""
-
-    async def handshake(stream: httpcore.AsyncNetworkStream, **_: object) -> None:
-        await stream.write(b"\5\1\0")
-        if await stream.read(max_bytes=2) != b"\5\0":
-            await stream.aclose()
-            raise ProtocolError
-
-    monkeypatch.setitem(sys.modules, "socksio", Mock())
-    socks = importlib.import_module("httpcore._async.socks_proxy")
-    monkeypatch.setattr(httpcore, "AsyncSOCKSProxy", socks.AsyncSOCKSProxy)
-    monkeypatch.setattr(socks, "_init_socks5_connection", handshake)
-
-
-@pytest.mark.usefixtures("scripted_socks")
-@pytest.mark.parametrize(("answer", "kind"), [(b"\5\0", "broken"), (b"no", "proxy")])
-async def test_a_request_through_a_bad_socks_proxy_fails_at_once(monkeypatch, answer, kind):
-    async def drop(stream: anyio.abc.ByteStream) -> None:
-        await stream.receive()
-        await stream.send(answer)
-        await read_head(stream)
-
-    async with listening(drop) as way:
-        monkeypatch.setenv("ALL_PROXY", f"socks5://127.0.0.1:{way.port}")
-        with anyio.fail_after(5):
-            assert (await failure(f"http://{NAME}/"))[0] == kind
-        assert way.connections == 1
-    _, message = await failure(f"http://{NAME}/")
-    assert f"cannot connect to 127.0.0.1:{way.port}: connection refused" in message
-
-
-@pytest.mark.usefixtures("scripted_socks")
-@pytest.mark.parametrize(("scheme", "url"), [("socks5", "http"), ("http", "https")])
-async def test_a_proxy_that_opens_no_tunnel_is_a_failed_connection(monkeypatch, scheme, url):
+async def test_a_proxy_that_opens_no_tunnel_is_a_failed_connection(monkeypatch):
     was_closed = anyio.Event()
 
     async def keep_silent(stream: anyio.abc.ByteStream) -> None:
@@ -215,28 +172,14 @@ async def test_a_proxy_that_opens_no_tunnel_is_a_failed_connection(monkeypatch, 
 
     deadlines = Deadlines(connect=0.2, first_byte=math.inf)
     async with listening(keep_silent) as way, HTTPClient() as client:
-        monkeypatch.setenv("ALL_PROXY", f"{scheme}://127.0.0.1:{way.port}")
+        monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{way.port}")
         with anyio.fail_after(5):
-            kind, message = await failure(f"{url}://{NAME}/", client, deadlines=deadlines)
+            kind, message = await failure(f"https://{NAME}/", client, deadlines=deadlines)
             await was_closed.wait()
     assert (kind, message) == (
         "timeout",
         "the proxy of the environment: no connection within 0.2 s",
     )
-
-
-@pytest.mark.usefixtures("scripted_socks")
-async def test_an_answer_through_a_tunnel_may_take_longer_than_a_connection(monkeypatch):
-    async def answer_late(stream: anyio.abc.ByteStream) -> None:
-        await stream.receive()
-        await stream.send(b"\5\0")
-        await read_head(stream)
-        await anyio.sleep(0.3)
-        await stream.send(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello")
-
-    async with listening(answer_late) as way:
-        monkeypatch.setenv("ALL_PROXY", f"socks5://127.0.0.1:{way.port}")
-        assert await ask(f"http://{NAME}/", deadlines=Deadlines(connect=0.1)) == b"hello"
 
 
 async def test_a_certificate_behind_a_proxy_may_be_the_proxys(authority, monkeypatch):

@@ -9,9 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import attrs
-import httpx
 import pytest
-import trio
 from hypothesis import strategies as st
 
 from eca_protocol.http import Deadlines, HTTPClient
@@ -49,6 +47,7 @@ from eca_server.models.listings import Endpoint, Listing
 from eca_server.models.models import Models
 from eca_server.models.provider_client import ProviderClient
 from tests.eca_server.models.histories import OURS, PICTURE, tool, tool_result, user
+from tests.scripted_http import ScriptedHTTPClient, Steps
 
 HELLO = Request(messages=[user()])
 TOOL = Tool(name="f", description="d", parameters={"type": "object"})
@@ -152,23 +151,9 @@ def write_history(api: str, *history: Message, **options: Any) -> list[dict[str,
     return written
 
 
-class Scripted(httpx.AsyncBaseTransport, httpx.AsyncByteStream):
-    """A transport in memory: bytes, and seconds of silence as numbers."""
-
-    def __init__(self, before: float, steps: Sequence[bytes | float]) -> None:
-        self.before = before
-        self.steps = steps
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        await trio.sleep(self.before)
-        return httpx.Response(200, stream=self)
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for step in self.steps:
-            if isinstance(step, bytes):
-                yield step
-            else:
-                await trio.sleep(step)
+def scripted(before: float, steps: Steps) -> HTTPClient:
+    """Return a client whose only response has these steps, after some seconds."""
+    return ScriptedHTTPClient(lambda _: steps, before=before)
 
 
 async def ask(backend: Backend, request: Request = HELLO) -> tuple[Answer, list[Any]]:

@@ -4,10 +4,10 @@ import json
 from typing import Any
 
 import attrs
-import httpx
 import pytest
 
 from eca_protocol.http import HTTPClient
+from eca_protocol.http_request import HTTPRequest
 from eca_protocol.testing.provider import Provider, Reply, chunk, finish, reasoning, reply
 from eca_server.config.settings import Model
 from eca_server.models import http_backend
@@ -31,6 +31,7 @@ from tests.eca_server.models.reading import (
     models_of,
     notes,
 )
+from tests.scripted_http import ScriptedHTTPClient
 
 HI = ScriptedAnswer(text=["Hi"])
 
@@ -362,10 +363,10 @@ def listing_backend(api: str, http: HTTPClient) -> HTTPBackend:
 
 @pytest.mark.parametrize(("api", "pages", "models"), LISTS)
 async def test_models_are_listed_over_all_pages_with_what_they_can_do(api, pages, models):
-    def answered(request: httpx.Request) -> httpx.Response:
-        return httpx.Response(200, json=pages.pop(request.url.raw_path.decode()))
+    def page(request: HTTPRequest) -> list[bytes]:
+        return [json.dumps(pages.pop(request.url.removeprefix("http://h"))).encode()]
 
-    async with HTTPClient(transport=httpx.MockTransport(answered)) as http:
+    async with ScriptedHTTPClient(page) as http:
         assert await listing_backend(api, http).models() == models
     assert not pages
 
@@ -404,10 +405,7 @@ JSON = "application/json"
 async def test_a_listing_that_is_none_is_quoted_without_control_bytes(
     api, content_type, body, quoted
 ):
-    def answered(_: httpx.Request) -> httpx.Response:
-        return httpx.Response(200, content=body, headers={"content-type": content_type})
-
-    async with HTTPClient(transport=httpx.MockTransport(answered)) as http:
+    async with ScriptedHTTPClient(lambda _: [body], headers={"content-type": content_type}) as http:
         with pytest.raises(BackendError) as caught:
             await listing_backend(api, http).models()
     assert caught.value.kind == "protocol"

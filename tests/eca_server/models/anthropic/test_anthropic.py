@@ -4,7 +4,6 @@ from functools import partial
 
 import pytest
 
-from eca_protocol.http import HTTPClient
 from eca_protocol.sse import SSEvent
 from eca_protocol.testing.provider import Reply
 from eca_server.models.anthropic.backend import MAX_PAUSES
@@ -46,7 +45,6 @@ from tests.eca_server.models.histories import THEIRS, model, tool, tool_call, to
 from tests.eca_server.models.reading import (
     HELLO,
     TOOL,
-    Scripted,
     after,
     ask,
     backend_of,
@@ -55,6 +53,7 @@ from tests.eca_server.models.reading import (
     holds,
     only,
     payload_of,
+    scripted,
     talking,
     write_history,
 )
@@ -422,7 +421,7 @@ async def test_a_refused_answer_is_shown_and_is_not_in_the_next_request():
 
 async def test_pings_keep_the_connection_and_are_no_progress(autojump_clock):
     steps = [wire([started()]), *[100, wire([{"type": "ping"}])] * 20]
-    async with HTTPClient(transport=Scripted(0, steps)) as http:
+    async with scripted(0, steps) as http:
         error = await failure(backend_of("anthropic", http=http))
     assert error.kind == "timeout"
     assert "no progress for 600 s" in error.message

@@ -40,12 +40,12 @@ from tests.eca_server.models.histories import model, user
 from tests.eca_server.models.openai_chat.scripted import STOP, decoder, delta, fragment, play, tool
 from tests.eca_server.models.reading import (
     TOOL,
-    Scripted,
     ask,
     backend_of,
     calls_of,
     failure,
     only,
+    scripted,
     talking,
     text_of,
     thoughts_of,
@@ -408,7 +408,7 @@ ANSWER = piece("Hi") + DONE
     ],
 )
 async def test_each_timer_has_its_length_and_its_name(autojump_clock, before, steps, words):
-    async with HTTPClient(transport=Scripted(before, steps)) as http:
+    async with scripted(before, steps) as http:
         backend = backend_of("openai-chat", http=http)
         if words is None:
             assert (await ask(backend))[0].text == "Hi"
@@ -419,7 +419,7 @@ async def test_each_timer_has_its_length_and_its_name(autojump_clock, before, st
 
 
 async def test_silence_behind_a_part_of_an_answer_breaks_it_off(autojump_clock):
-    async with HTTPClient(transport=Scripted(0, [piece("Hel", None), 121])) as http:
+    async with scripted(0, [piece("Hel", None), 121]) as http:
         error = await failure(backend_of("openai-chat", http=http))
     assert (error.kind, error.message) == ("premature_stop", "no byte of the answer came for 120 s")
 
@@ -440,7 +440,7 @@ async def test_silence_behind_a_part_of_an_answer_breaks_it_off(autojump_clock):
     ],
 )
 async def test_what_comes_behind_a_finish_reason_is_waited_for(autojump_clock, steps, seconds):
-    async with HTTPClient(transport=Scripted(0, steps)) as http:
+    async with scripted(0, steps) as http:
         began = trio.current_time()
         answer, _ = await ask(backend_of("openai-chat", http=http))
         assert answer.text.replace(" ", "") == "Hello"
@@ -451,13 +451,13 @@ async def test_calls_behind_the_finish_reason_of_text_are_waited_for(autojump_cl
     call = '{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}'
     other = f'{{"index":1,"delta":{{"tool_calls":[{call}]}},"finish_reason":"tool_calls"}}'
     steps = [piece("I will look."), 15, f'data: {{"choices":[{other}]}}\n\n'.encode(), DONE]
-    async with HTTPClient(transport=Scripted(0, steps)) as http:
+    async with scripted(0, steps) as http:
         answer, _ = await ask(backend_of("openai-chat", http=http))
     assert answer.finished.reason == "tool_calls"
 
 
 async def test_comments_are_progress_events_and_no_answer(autojump_clock):
-    async with HTTPClient(transport=Scripted(0, [PING, 1, ANSWER])) as http:
+    async with scripted(0, [PING, 1, ANSWER]) as http:
         _, events = await ask(backend_of("openai-chat", http=http))
     assert events[0] == Progress("ping")
     assert isinstance(events[-1], Finished)

@@ -1,0 +1,315 @@
+"""Requests through SOCKS5 proxies: the handshake, its failures, and the connections behind it."""
+
+import errno
+import math
+import os
+import socket
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import anyio.abc
+import anyio.lowlevel
+import pytest
+import trustme
+
+from eca_protocol.errors import HTTPError
+from eca_protocol.http import Deadlines, HTTPClient
+from tests.eca_protocol.http_peers import (
+    Traffic,
+    join,
+    listening,
+    read_head,
+    server,
+    tls,
+    trust,
+)
+
+pytestmark = pytest.mark.anyio
+
+NAME = "model.example"
+CONNECT_MESSAGE = bytes((5, 1, 0, 3, len(NAME))) + NAME.encode() + (80).to_bytes(2, "big")
+"""The request to connect to port 80 of the host."""
+
+CONNECTED = b"\5\0\0\1\0\0\0\0\0\0"
+HELLO = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
+INVALID = ("proxy", "the SOCKS proxy's reply is not valid: Malformed reply")
+LOGIN = "us%40r:p%20w"
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+async def receive(stream: anyio.abc.ByteStream, size: int) -> bytes:
+    received = b""
+    while len(received) < size:
+        received += await stream.receive(size - len(received))
+    return received
+
+
+@asynccontextmanager
+async def scripted(*replies: bytes, is_open: bool = False) -> AsyncIterator[Traffic]:
+    """Run a proxy that answers each message with the next bytes, one by one, and then closes.
+
+    `is_open`: it does so once the client has closed.
+    """
+
+    async def serve(stream: anyio.abc.ByteStream) -> None:
+        for each in replies:
+            traffic.heads.append((await stream.receive()).hex(" "))
+            for number in each:
+                await stream.send(bytes([number]))
+                await anyio.lowlevel.checkpoint()
+        while is_open:
+            await stream.receive()
+
+    async with listening(serve) as traffic:
+        yield traffic
+
+
+@asynccontextmanager
+async def socks(leads_to: int) -> AsyncIterator[Traffic]:
+    """Run a proxy with a login that connects every host to the same server on this machine."""
+
+    async def serve(stream: anyio.abc.ByteStream) -> None:
+        assert await receive(stream, 3) == b"\5\1\2"
+        await stream.send(b"\5\2")
+        assert await receive(stream, 10) == b"\1\4us@r\3p w"
+        await stream.send(b"\1\0")
+        request = await receive(stream, 5)
+        assert request[:3] == b"\5\1\0"
+        size = {1: 4, 3: 1 + request[4], 4: 16}[request[3]]
+        request += await receive(stream, size - 1 + 2)
+        traffic.heads.append(request[3:].hex(" "))
+        async with await anyio.connect_tcp("127.0.0.1", leads_to) as far:
+            await stream.send(CONNECTED)
+            await join(stream, far)
+
+    async with listening(serve) as traffic:
+        yield traffic
+
+
+async def body(client: HTTPClient, url: str, **options: Any) -> bytes:
+    async with client.stream("GET", url, **options) as response:
+        return await response.read()
+
+
+async def failure(
+    client: HTTPClient, url: str = f"http://{NAME}/", **options: Any
+) -> tuple[str, str]:
+    """Return the kind of a request's error, and its text."""
+    with pytest.raises(HTTPError) as caught, anyio.fail_after(5):
+        await body(client, url, **options)
+    return caught.value.kind, str(caught.value)
+
+
+@pytest.mark.parametrize("scheme", ["socks5", "socks5h"])
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        (NAME, f"03 {len(NAME):02x} {NAME.encode().hex(' ')}"),
+        ("192.0.2.7", "01 c0 00 02 07"),
+        ("[2001:db8::1]", "04 20 01 0d b8" + " 00" * 11 + " 01"),
+        ("b\u00fccher.example", "03 15 " + b"xn--bcher-kva.example".hex(" ")),
+    ],
+)
+async def test_the_proxy_resolves_names_and_gets_addresses_as_such(
+    monkeypatch, scheme, host, address
+):
+    async with server() as traffic, socks(traffic.port) as way, HTTPClient() as client:
+        monkeypatch.setenv("ALL_PROXY", f"{scheme}://{LOGIN}@127.0.0.1:{way.port}")
+        for _ in range(3):
+            assert await body(client, f"http://{host}:8080/path?q") == b"hello"
+    assert way.heads == [f"{address} 1f 90"], "one connection serves all requests"
+    assert all(head.startswith("GET /path?q HTTP/1.1\r\n") for head in traffic.heads)
+    assert not any("proxy-auth" in head.lower() for head in traffic.heads)
+
+
+async def test_https_goes_through_the_proxy_over_one_connection(monkeypatch, tmp_path):
+    authority = trustme.CA()
+    trust(authority, tmp_path / "authority.pem", monkeypatch)
+    async with (
+        server(tls(authority, NAME)) as traffic,
+        socks(traffic.port) as way,
+        HTTPClient() as client,
+    ):
+        monkeypatch.setenv("ALL_PROXY", f"socks5://{LOGIN}@127.0.0.1:{way.port}")
+        for _ in range(3):
+            assert await body(client, f"https://{NAME}/") == b"hello"
+        kind, message = await failure(client, "https://other.example/")
+    assert (way.connections, len(traffic.heads)) == (2, 3)
+    assert kind == "tls"
+    assert message.startswith("through the proxy of the environment: TLS failed")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [b"\1\x7f\0\0\1", b"\3\4host", b"\3\0", b"\4" + bytes(16)],
+    ids=["4", "name", "", "6"],
+)
+async def test_a_reply_may_come_in_pieces_and_name_any_address(monkeypatch, address):
+    connected = b"\5\0\0" + address + b"\0\x50"
+    async with scripted(b"\5\0", connected, HELLO) as way, HTTPClient() as client:
+        monkeypatch.setenv("ALL_PROXY", f"socks5://127.0.0.1:{way.port}")
+        assert await body(client, f"http://{NAME}/") == b"hello"
+    assert way.heads[:2] == ["05 01 00", CONNECT_MESSAGE.hex(" ")]
+
+
+@pytest.mark.parametrize(
+    ("login", "replies", "expected"),
+    [
+        (LOGIN, [b"\5\2", b"\1\1"], "Invalid username/password"),
+        (LOGIN, [b"\5\2", b"\1"], "Invalid username/password"),
+        (
+            LOGIN,
+            [b"\5\xff"],
+            "Requested USERNAME/PASSWORD from proxy server, but got NO ACCEPTABLE METHODS.",
+        ),
+        (
+            "",
+            [b"\5\2"],
+            "Requested NO AUTHENTICATION REQUIRED from proxy server, but got USERNAME/PASSWORD.",
+        ),
+        (
+            "",
+            [b"\5\0", b"\5\1" + CONNECTED[2:]],
+            "Proxy Server could not connect: General SOCKS server failure.",
+        ),
+        (
+            "",
+            [b"\5\0", b"\5\4" + CONNECTED[2:]],
+            "Proxy Server could not connect: Host unreachable.",
+        ),
+        ("", [b"\5\0", b"\5\6" + CONNECTED[2:]], "Proxy Server could not connect: TTL expired."),
+    ],
+)
+async def test_a_refusal_is_named(monkeypatch, login, replies, expected):
+    async with scripted(*replies) as way, HTTPClient() as client:
+        monkeypatch.setenv("ALL_PROXY", f"socks5://{login}@127.0.0.1:{way.port}")
+        assert await failure(client) == ("proxy", f"the proxy refused: {expected}")
+
+
+@pytest.mark.parametrize(
+    "replies",
+    [
+        [b""],
+        [b"\5"],
+        [b"no"],
+        [b"\5\0", b""],
+        [b"\5\0", b"\5\1"],
+        [b"\5\0", b"\5\0\0\1\0"],
+        [b"\5\0", b"\5\0\0\2\0"],
+        [b"\5\0", b"\5\x63" + CONNECTED[2:]],
+        [b"\5\0", b"HTTP/1.1 400 No\r\n\r\n"],
+        [b"\5\0", b"\5\0\0\3\1\xff\0\0"],
+    ],
+)
+async def test_a_reply_that_is_cut_or_not_valid_is_named(monkeypatch, replies):
+    async with scripted(*replies) as way, HTTPClient() as client:
+        monkeypatch.setenv("ALL_PROXY", f"socks5://127.0.0.1:{way.port}")
+        assert await failure(client) == INVALID
+
+
+@pytest.mark.parametrize(
+    "replies", [[], [b"\5\2"], [b"\5\2", b"\1\0"], [b"\5\2", b"\1\0", b"\5\0\0"]]
+)
+async def test_a_proxy_that_falls_silent_is_a_failed_connection(monkeypatch, replies):
+    deadlines = Deadlines(connect=0.2, first_byte=math.inf)
+    async with scripted(*replies, is_open=True) as way, HTTPClient() as client:
+        monkeypatch.setenv("ALL_PROXY", f"socks5://{LOGIN}@127.0.0.1:{way.port}")
+        error = await failure(client, deadlines=deadlines)
+        assert error == ("timeout", "the proxy of the environment: no connection within 0.2 s")
+        await way.until_closed()
+
+
+async def test_an_answer_may_take_longer_than_the_connection(monkeypatch):
+    async def answer_late(stream: anyio.abc.ByteStream) -> None:
+        for sent in (b"\5\0", CONNECTED):
+            await stream.receive()
+            await stream.send(sent)
+        await read_head(stream)
+        await anyio.sleep(0.3)
+        await stream.send(HELLO)
+
+    async with listening(answer_late) as way, HTTPClient() as client:
+        monkeypatch.setenv("ALL_PROXY", f"socks5://127.0.0.1:{way.port}")
+        url = f"http://{NAME}/"
+        assert await body(client, url, deadlines=Deadlines(connect=0.1)) == b"hello"
+
+
+async def test_a_proxy_that_is_down_or_resets_is_named(monkeypatch):
+    async def reset(stream: anyio.abc.ByteStream) -> None:
+        await stream.receive()
+        linger = struct.pack("ii", 1, 0)
+        raw = stream.extra(anyio.abc.SocketAttribute.raw_socket)
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+
+    async with listening(reset) as way, HTTPClient() as client:
+        monkeypatch.setenv("ALL_PROXY", f"socks5://127.0.0.1:{way.port}")
+        lost = f"the connection was lost: {os.strerror(errno.ECONNRESET)}"
+        expected = ("broken", f"through the proxy of the environment: {lost}")
+        assert await failure(client) == expected
+    async with HTTPClient() as client:
+        refused = f"cannot connect to 127.0.0.1:{way.port}: connection refused"
+        expected = ("connect", f"the proxy of the environment: {refused}")
+        assert await failure(client) == expected
+
+
+@pytest.mark.parametrize(
+    ("proxy", "host"), [("127.0.0.1:{}", "n" * 256), (f"{'u' * 256}@127.0.0.1:{{}}", NAME)]
+)
+async def test_names_that_socks_cannot_send_are_an_error_of_the_configuration(
+    monkeypatch, proxy, host
+):
+    login = "@" in proxy
+    async with scripted(b"\5\2" if login else b"\5\0") as way, HTTPClient() as client:
+        monkeypatch.setenv("ALL_PROXY", f"socks5://{proxy.format(way.port)}")
+        kind, message = await failure(client, f"http://{host}/")
+    assert kind == "config"
+    assert "255 bytes" in message
+
+
+@pytest.mark.parametrize(
+    "address", ["socks5://", "socks5://:1080", "socks5h://h:99999", "socks4://h"]
+)
+async def test_an_address_that_is_not_a_socks_proxys_is_named(monkeypatch, address):
+    monkeypatch.setenv("ALL_PROXY", address)
+    async with HTTPClient() as client:
+        kind, message = await failure(client)
+    assert (kind, message.split(":")[0]) == ("config", "ALL_PROXY is not a proxy address")
+
+
+async def test_a_cancelled_request_leaves_no_connection_wherever_it_is(monkeypatch):
+    async with server() as traffic, socks(traffic.port) as way, HTTPClient() as client:
+        monkeypatch.setenv("ALL_PROXY", f"socks5://{LOGIN}@127.0.0.1:{way.port}")
+        assert await body(client, f"http://{NAME}/") == b"hello"
+        (pool,) = client._transports.values()
+        await pool.aclose()
+        for ticks in range(60):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(body, client, f"http://{NAME}/")
+                for _ in range(ticks):
+                    await anyio.lowlevel.checkpoint()
+                tasks.cancel_scope.cancel()
+            assert pool.connections == []  # since the pool is closed
+        await way.until_closed()
+
+
+async def test_bytes_behind_the_reply_are_the_servers(monkeypatch):
+    async with scripted(b"\5\0", CONNECTED + b"SSH-2.0-x\r\n\r\n") as way, HTTPClient() as client:
+        monkeypatch.setenv("ALL_PROXY", f"socks5://127.0.0.1:{way.port}")
+        kind, message = await failure(client)
+    assert kind == "protocol"
+    assert "SSH-2.0-x" in message
+
+
+async def test_a_reply_with_an_unknown_type_of_address_is_refused_at_once(monkeypatch):
+    async with scripted(b"\5\0", b"\5\0\0\2\0", is_open=True) as way, HTTPClient() as client:
+        monkeypatch.setenv("ALL_PROXY", f"socks5://127.0.0.1:{way.port}")
+        assert await failure(client) == INVALID
