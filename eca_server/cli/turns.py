@@ -30,7 +30,7 @@ from eca_server.printable import printable_json, printable_line, printable_lines
 if TYPE_CHECKING:
     from eca_server.agent.tools.approval import Memo
 
-_OTHER_ANSWER: Final = "  any other answer rejects the call, and is sent to the model"
+_OTHER_ANSWER: Final = "  any other answer rejects the call, and is sent to the model\n"
 _NOTE = 200  # characters of the reason of a failed tool call
 _OUTPUT = Cap(lines=40, size=4000)  # of an approved call
 _USUAL_PROGRESS = {
@@ -88,7 +88,7 @@ class Approvals:
         write_rows(call_rows(call, directory=directory, width=width, remembered=remembered))
         assert self.reader is not None
         if not self._has_explained:
-            write_rows([(_OTHER_ANSWER, "")])
+            sys.stderr.write(fitted(_OTHER_ANSWER))
             self._has_explained = True
         choices = "[y/N/a]" if remembered else "[y/N]"
         answer = (await self.reader.answer(f"{question_of(call)} {choices} ")).strip()
