@@ -6,17 +6,20 @@ the terminal, so nothing in a call can imitate the server's question. Every cut 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from eca_protocol import json
 from eca_protocol import messages as m
 from eca_protocol.errors import LocalProtocolError
 from eca_server.agent.tools.output import Cap, cut_middle
 from eca_server.agent.tools.shell_command import SANDBOX_PLACES, ShellCommand
-from eca_server.client.content_formatting import PREFIX
+from eca_server.client.content_formatting import NATIVE, PREFIX
 from eca_server.printable import printable_line, printable_lines, rows
+
+if TYPE_CHECKING:
+    from eca_server.agent.tools.approval import Memo
 
 _ARGUMENT: Final = Cap(lines=200, size=20_000)
 _BEFORE_DIFF: Final = Cap(lines=6, size=500)  # of an argument, if a diff follows
@@ -68,37 +71,41 @@ def question_of(call: m.ChatToolCallRunContent) -> str:
 
 
 def call_rows(
-    call: m.ChatToolCallRunContent, *, directory: Path | None, width: int
+    call: m.ChatToolCallRunContent, *, directory: Path | None, width: int, remembered: str = ""
 ) -> Iterator[tuple[str, str]]:
-    """Yield a call in rows for a terminal, each with its style."""
+    """Yield a call in rows for a terminal, each with its style.
+
+    `remembered`: what an approval for the session allows; empty: there is none.
+    """
     columns = max(width - 1, _NARROWEST)
     for indent, text in _parts(call, directory):
         for row in rows(printable_lines(text), columns - indent):
             yield f"{' ' * indent}{row}", ""
     if isinstance(call.details, m.FileChangeDetails):
         yield from change_rows(call.details, width=width)
-    if may_be_remembered(call):
-        advice = f"answer a to allow in this session: {_remembered(call)}"
+    if remembered:
+        advice = f"answer a to allow in this session: {remembered}"
         yield from ((f"  {row}", "") for row in rows(advice, columns - 2))
 
 
-def may_be_remembered(call: m.ChatToolCallRunContent) -> bool:
-    """Return whether an approval for the session has an effect: each part of a command has a key.
+def remembered_by(call: m.ChatToolCallRunContent, memos: Collection[Memo]) -> str:
+    """Return what an approval for the session allows, on one line; empty: it has no effect.
 
-    A server that describes no parts is asked about each command.
+    `memos` are what the server stores. It asks again about a command of which a part has no key.
     """
-    if isinstance(call.details, m.ShellCommandDetails):
-        return all(part.approval_key is not None for part in call.details.commands)
-    return call.name.removeprefix(PREFIX) != ShellCommand.name
+    details = call.details
+    parts = details.commands if isinstance(details, m.ShellCommandDetails) else ()
+    has_keys = bool(parts) and all(part.approval_key is not None for part in parts)
+    if not has_keys and any(memo.command is not None for memo in memos):
+        return ""
+    return ", ".join(dict.fromkeys(map(_covered_by, memos)))
 
 
-def _remembered(call: m.ChatToolCallRunContent) -> str:
-    """Return what an approval for the session allows, on one line."""
-    if isinstance(call.details, m.ShellCommandDetails):
-        keys = (part.approval_key for part in call.details.commands if part.approval_key)
-        return ", ".join(f"`{_name(key)}`" for key in dict.fromkeys(keys))
-    origin = f" of the MCP server {_name(call.server)}" if call.origin == "mcp" else ""
-    return f"calls of `{_name(call.name.removeprefix(PREFIX))}`{origin}"
+def _covered_by(memo: Memo) -> str:
+    if memo.command is not None:
+        return f"`{_name(memo.command)}`"
+    origin = "" if memo.server == NATIVE else f" of the MCP server {_name(memo.server)}"
+    return f"calls of `{_name(memo.tool)}`{origin}"
 
 
 def change_rows(change: m.FileChangeDetails, *, width: int) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import attrs
 import trio
@@ -36,6 +36,9 @@ from eca_server.connection.local import LocalPair, local_client
 from eca_server.models.simulator import DEFAULT
 from eca_server.printable import printable_json, printable_line, printable_lines
 from eca_server.system.signals import run_until_a_signal
+
+if TYPE_CHECKING:
+    from eca_server.agent.tools.approval import Memo
 
 _Outcome = Literal["well", "failed", "stopped", "left"]
 _EXIT_CODES: dict[_Outcome, int] = {"well": 0, "failed": 1, "stopped": 130, "left": 130}
@@ -137,6 +140,7 @@ async def _chat(options: Options, command: ChatCommand, contexts: Sequence[m.Cha
             model = conversation.model or local.client.config.select_model
             reader = _make_reader(nursery, conversation, options, command, model)
             questions.read_line, approvals.reader = reader.answer, reader
+            approvals.memos_of = partial(_memos_of, local)
             if is_terminal and local.connection.settings.loaded.withheld:
                 await local.connection.parts.get().trust.ask(questions.ask, questions.say)
             talk = _Conversation(
@@ -150,6 +154,13 @@ async def _chat(options: Options, command: ChatCommand, contexts: Sequence[m.Cha
                 outcome = await talk.run(command.message, contexts)
             nursery.cancel_scope.cancel()
     return _EXIT_CODES[outcome]
+
+
+def _memos_of(local: LocalPair, call_id: str) -> tuple[Memo, ...]:
+    """Return what an approval for the session of a waiting call would store."""
+    turns = [chat.turn for chat in local.connection.parts.get().chats.get() if chat.turn]
+    calls = (turn.call(call_id) for turn in turns)
+    return next((call.memos for call in calls if call is not None), ())
 
 
 def _can_work(local: LocalPair, command: ChatCommand) -> bool:

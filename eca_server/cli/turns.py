@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable, Container
+from collections.abc import Callable, Collection, Container
 from pathlib import Path
 from textwrap import shorten
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -21,13 +21,16 @@ from eca_protocol.draft import codec_for
 from eca_protocol.methods import CHAT_CONTENT_RECEIVED
 from eca_protocol.revisions import Revision
 from eca_server.agent.tools.output import Cap, cut_middle
-from eca_server.cli.approval_view import call_rows, change_rows, may_be_remembered, question_of
+from eca_server.cli.approval_view import call_rows, change_rows, question_of, remembered_by
 from eca_server.cli.reading import Reader
 from eca_server.cli.screen import fitted, is_capable, make_output, write_rows
 from eca_server.cli.wait_notice import WaitNotice
 from eca_server.printable import printable_json, printable_line, printable_lines
 
-_OTHER_ANSWER: Final = "  any other answer rejects the call, and is sent to the model"
+if TYPE_CHECKING:
+    from eca_server.agent.tools.approval import Memo
+
+_OTHER_ANSWER: Final = "  any other answer rejects the call, and is sent to the model\n"
 _NOTE = 200  # characters of the reason of a failed tool call
 _OUTPUT = Cap(lines=40, size=4000)  # of an approved call
 _USUAL_PROGRESS = {
@@ -56,11 +59,13 @@ class Approvals:
     Attributes:
         approves: approve every call.
         reader: asks the user.
+        memos_of: returns what an approval for the session of a call, named by its id, would store.
         end_line: completes the last line of the answer, before a question.
     """
 
     approves: bool
     reader: Reader | None = None
+    memos_of: Callable[[str], Collection[Memo]] = lambda _id: ()
     end_line: Callable[[], None] = lambda: None
     _has_explained: bool = attrs.field(default=False, init=False)
 
@@ -78,18 +83,19 @@ class Approvals:
             sys.stderr.write(f"[{printable_line(note)}]\n")
             return "reject"
         directory = next(iter(workspace()), None)
-        write_rows(call_rows(call, directory=directory, width=_width()))
+        remembered = remembered_by(call, self.memos_of(call.id))
+        width = _width()
+        write_rows(call_rows(call, directory=directory, width=width, remembered=remembered))
         assert self.reader is not None
         if not self._has_explained:
-            write_rows([(_OTHER_ANSWER, "")])
+            sys.stderr.write(fitted(_OTHER_ANSWER))
             self._has_explained = True
-        remembers = may_be_remembered(call)
-        choices = "[y/N/a]" if remembers else "[y/N]"
+        choices = "[y/N/a]" if remembered else "[y/N]"
         answer = (await self.reader.answer(f"{question_of(call)} {choices} ")).strip()
         match answer.lower():
             case "y" | "yes":
                 return "allow"
-            case "a" | "always" if remembers:
+            case "a" | "always" if remembered:
                 return "allow_session"
             case "" | "n" | "no" | "a" | "always":
                 return "reject"

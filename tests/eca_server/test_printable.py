@@ -172,7 +172,8 @@ calls = st.builds(
 def test_no_row_of_a_call_begins_where_our_questions_begin(
     call: m.ChatToolCallRunContent, width: int
 ) -> None:
-    shown = "".join(f"{row}\n" for row, _ in call_rows(call, directory=None, width=width))
+    parts = call_rows(call, directory=None, width=width, remembered="calls of `write_file`")
+    shown = "".join(f"{row}\n" for row, _ in parts)
     screen = pyte.Screen(columns=width, lines=shown.count("\n") + 9)
     pyte.Stream(screen).feed(shown.encode(errors="backslashreplace").decode().replace("\n", "\r\n"))
     assert all(row.startswith("  ") for row in screen.display)  # those behind the last, too

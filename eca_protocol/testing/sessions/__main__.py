@@ -8,6 +8,7 @@ violation was found. Ctrl-C after that ends the shrinking: the script has all st
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -63,21 +64,25 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
     finally:
         progress.clear()
-    if outcome.failure is not None:
-        _write_script(outcome.script, options.replay)
-    sys.stderr.write(_summary(outcome, options.replay, command))
+    replay = None if outcome.failure is None else _write_script(outcome.script, options.replay)
+    sys.stderr.write(_summary(outcome, replay, command))
     return 0 if outcome.failure is None else 1
 
 
-def _write_script(script: str, file: Path | None) -> None:
+def _write_script(script: str, file: Path | None) -> Path | None:
+    """Write the script, and return the file that has it; None: it is on stdout."""
     try:
         if file is not None:
             file.write_text(script, "utf-8")
-            return
+            return file
     except OSError as error:
         sys.stderr.write(f"Could not write the script, so it follows here: {error}\n")
-    sys.stdout.write(script)
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(script)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, such as `head`, has ended: the exit flushes again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return None
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -95,13 +95,7 @@ def check_sessions(
         shrink_seconds=shrink_seconds / 2,  # the other half is for `_without_unnecessary_steps`
     )
     try:
-        with contextlib.suppress(OutOfTime):
-            _batches(run, steps=steps, seed=seed, shrink=shrink)
-        replays = None if run.failure is None else _replay(run, shrink_seconds / 2 if shrink else 0)
-    except KeyboardInterrupt:
-        if run.failure is None:
-            raise
-        replays = None
+        replays = _search(run, steps=steps, seed=seed, shrink=shrink)
     finally:
         run.end()
     took = time.monotonic() - started
@@ -133,13 +127,20 @@ def _watcher(edition: str, known: Collection[str]) -> Watch:
     return watch
 
 
-def _batches(run: Run, *, steps: int, seed: int, shrink: bool) -> None:
-    """Run sessions until one fails or the number of steps is reached."""
+def _search(run: Run, *, steps: int, seed: int, shrink: bool) -> bool | None:
+    """Run sessions until one fails or a limit is reached; return whether its steps replay it."""
     batch = 0
-    while run.steps < steps and run.failure is None and time.monotonic() < run.until:
-        own, remaining = batch % 4 == 3, steps - run.steps
-        _one_batch(run, seed=seed + batch, own=own, remaining=remaining, shrink=shrink)
-        batch += 1
+    try:
+        with contextlib.suppress(OutOfTime):
+            while run.steps < steps and run.failure is None and time.monotonic() < run.until:
+                own, remaining = batch % 4 == 3, steps - run.steps
+                _one_batch(run, seed=seed + batch, own=own, remaining=remaining, shrink=shrink)
+                batch += 1
+        return None if run.failure is None else _replay(run, run.shrink_seconds if shrink else 0)
+    except KeyboardInterrupt:
+        if run.failure is None:
+            raise
+        return None
 
 
 def _replay(run: Run, shrink_seconds: float) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from typing import Final
 from urllib.request import getproxies
@@ -12,6 +13,8 @@ from eca_server.secret import mask_url
 
 _SCHEMES: Final = ("https", "http", "all")
 _AUTHORITIES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+_LOGIN: Final = re.compile(r"(?s)^([\w+.-]+://)?.*@")
+"""The scheme and login of a proxy; a password may have a `/` or `#`, which end it in a URL."""
 
 
 def describe_network(settings: Network) -> Iterator[str]:
@@ -19,7 +22,8 @@ def describe_network(settings: Network) -> Iterator[str]:
     proxies = getproxies()
     used = [(scheme, proxies[scheme]) for scheme in _SCHEMES if proxies.get(scheme)]
     for scheme, address in used:
-        whole = address if "://" in address else f"http://{address}"
+        host = _LOGIN.sub(r"\1", address)
+        whole = host if "://" in host else f"http://{host}"
         variable = f"{scheme.upper()}_PROXY"
         is_set = os.environ.get(variable) or os.environ.get(variable.lower())
         yield f"proxy ({variable if is_set else 'of the system'}): {mask_url(whole)}"

@@ -2,18 +2,15 @@
 
 from typing import Any
 
+import attrs
 import pytest
 
 from eca_protocol import messages as m
 from eca_server.agent.chat.subagents import SPAWN_TOOL
 from eca_server.agent.skills.skills import SKILL_TOOL
+from eca_server.agent.tools.approval import Memo
 from eca_server.agent.tools.native import NATIVE_NAMES
-from eca_server.cli.approval_view import (
-    call_rows,
-    change_rows,
-    may_be_remembered,
-    question_of,
-)
+from eca_server.cli.approval_view import call_rows, change_rows, question_of, remembered_by
 
 ARGUMENTS = {
     "action": "kill",
@@ -91,38 +88,31 @@ def test_a_call_has_a_question_of_its_own(name: str, members: Any, expected: str
 
 COMMAND = m.ShellCommandBreakdown(command="git", args=("add", "."), approval_key="git add")
 UNKNOWN_COMMAND = m.ShellCommandBreakdown(command="bash", args=("x.sh",))
+GIT_ADD = Memo(server="eca", tool="shell_command", command="git add")
+DB_QUERY = Memo(server="db", tool="query")
 
 
 @pytest.mark.parametrize(
-    ("name", "members", "expected"),
+    ("name", "commands", "memos", "expected"),
     [
-        ("write_file", {}, ["answer a to allow in this session: calls of `write_file`"]),
-        (
-            "shell_command",
-            {"details": m.ShellCommandDetails(commands=(COMMAND, COMMAND))},
-            ["answer a to allow in this session: `git add`"],
-        ),
-        (
-            "shell_command",
-            {"details": m.ShellCommandDetails(commands=(COMMAND, UNKNOWN_COMMAND))},
-            [],
-        ),
-        ("shell_command", {}, []),
-        (
-            "query",
-            {"origin": "mcp", "server": "db"},
-            ["answer a to allow in this session: calls of `query` of the MCP server db"],
-        ),
+        ("write_file", (), [Memo(server="eca", tool="write_file")], "calls of `write_file`"),
+        ("write_file", (), [], ""),  # outside the workspace
+        ("shell_command", (COMMAND, COMMAND), [GIT_ADD, GIT_ADD], "`git add`"),
+        ("shell_command", (COMMAND, UNKNOWN_COMMAND), [GIT_ADD], ""),
+        ("shell_command", (), [attrs.evolve(GIT_ADD, command="$(x)")], ""),
+        ("query", (), [DB_QUERY], "calls of `query` of the MCP server db"),
+        ("call_tool", (), [DB_QUERY], "calls of `query` of the MCP server db"),
     ],
 )
 def test_an_approval_for_the_session_says_what_it_allows_where_it_has_an_effect(
-    name: str, members: Any, expected: list[str]
+    name: str, commands: Any, memos: Any, expected: str
 ) -> None:
-    values = {"origin": "native", "server": "eca", "arguments": {}, "manual_approval": True}
-    call = m.ChatToolCallRunContent(id="1", name=name, **values | members)
-    shown = [row.strip() for row, _ in call_rows(call, directory=None, width=100)]
-    assert [row for row in shown if row.startswith("answer a")] == expected
-    assert may_be_remembered(call) is bool(expected)
+    details = m.ShellCommandDetails(commands=commands) if commands else None
+    values: dict[str, Any] = {"arguments": {}, "manual_approval": True, "details": details}
+    call = m.ChatToolCallRunContent(id="1", name=name, origin="native", server="eca", **values)
+    assert remembered_by(call, memos) == expected
+    last = [row for row, _ in call_rows(call, directory=None, width=100, remembered=expected)][-1]
+    assert last.endswith(f"answer a to allow in this session: {expected}") is bool(expected)
 
 
 def test_a_change_to_the_same_content_is_named_as_such() -> None:

@@ -220,6 +220,9 @@ def test_a_conversation_in_a_terminal(tty: Terminal, tmp_path: Path) -> None:
     tty.type(b'call eca_write_file {"path": "a.txt", "content": "new"}\n', b"+new", b"? [y/N/a] ")
     tty.type(b"yes\n", b"> ")
     assert (tmp_path / "a.txt").read_text() == "new"
+    outside = b'call eca_write_file {"path": "../a.txt", "content": "new"}\n'
+    tty.type(outside, b"+new\r\n", b"newline at end of file\r\nWrite `../a.txt`? [y/N] ")
+    tty.type(b"n\n", b"> ")
     tty.type(
         b'call eca_move_file {"source": "a.txt", "destination": "b\\u001b[2K.txt"}\n',
         b"  tool: move_file\r\n",

@@ -88,6 +88,9 @@ def test_a_file_of_a_newer_server_is_reported_by_read_chat_and_doctor(tmp_path: 
     assert any("a newer server has written it" in each for each in facts["warnings"])
     file.write_text("no database")
     assert f"{file}: it is damaged" in eca(tmp_path, "doctor").stdout
+    file.unlink()
+    os.mkfifo(file)
+    assert f"{file}: it cannot be read: not a regular file" in eca(tmp_path, "doctor").stdout
 
 
 @pytest.mark.parametrize("kind", ["text", "empty", "other-database"])

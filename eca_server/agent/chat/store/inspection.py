@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from pathlib import Path
 from typing import Final
 
@@ -41,6 +43,8 @@ def newer_version_of(path: Path) -> str | None:
 
 
 def _header(path: Path) -> bytes:
+    if not stat.S_ISREG(path.stat().st_mode):  # to open a named pipe may take for ever
+        raise OSError(errno.EINVAL, "not a regular file")
     with path.open("rb") as file:
         return file.read(_VERSION.stop)
 

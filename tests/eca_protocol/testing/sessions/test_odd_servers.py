@@ -86,8 +86,20 @@ def test_the_stderr_of_a_server_that_exits_is_shown_and_the_script_is_not_lost(c
     output = capsys.readouterr()
     assert "can't open file" in output.err
     assert out in output.err
+    assert f"python {out}" not in output.err  # to repeat it
     compile(output.out, "replay.py", "exec")
     assert "EDITION = " in output.out
+
+
+def test_the_summary_is_not_lost_with_the_reader_of_the_script():
+    command = [sys.executable, "-m", "eca_protocol.testing.sessions", "--"]
+    run = [*command, sys.executable, "-S", "no-such-server.py"]
+    with subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        errors = process.stderr.read()
+    assert process.returncode == 1
+    assert b": a violation in " in errors
+    assert b"Traceback" not in errors
 
 
 def test_a_command_runs_in_the_current_folder(monkeypatch, capsys, tmp_path):

@@ -63,7 +63,7 @@ def test_it_reports_the_program_the_model_the_rules_the_sandbox_and_the_logins()
     [
         ({}, None, ["proxy: none", "certificate authorities: the usual and the system's"]),
         (
-            {"HTTPS_PROXY": f"http://me:{KEY}@proxy:3128", "no_proxy": "intranet"},
+            {"HTTPS_PROXY": f"http://me:a/{KEY}@proxy:3128", "no_proxy": "intranet"},
             "/c",
             [
                 "proxy (HTTPS_PROXY): http://proxy:3128",
@@ -72,7 +72,7 @@ def test_it_reports_the_program_the_model_the_rules_the_sandbox_and_the_logins()
             ],
         ),
         (
-            {"ALL_PROXY": f"me:{KEY}@proxy:1080", "SSL_CERT_FILE": "/only.pem"},
+            {"ALL_PROXY": f"me:{KEY}#://b@proxy:1080", "SSL_CERT_FILE": "/only.pem"},
             None,
             [
                 "proxy (ALL_PROXY): http://proxy:1080",
