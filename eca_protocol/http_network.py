@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import socket
 import ssl
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -133,7 +134,7 @@ def _errors_explained(seconds: float, target: str) -> Iterator[None]:
 
 def is_readable(raw_socket: Any) -> bool:
     """Return True if a socket has bytes to read, or its peer has closed it."""
-    if not hasattr(select, "poll"):  # Windows
+    if sys.platform == "win32":
         return bool(select.select([raw_socket], [], [], 0)[0])
     poll = select.poll()
     poll.register(raw_socket, select.POLLIN)

@@ -340,18 +340,13 @@ class Turn(Writer):
     def _context_use(self) -> Mapping[str, int]:
         """Return the use of the model's context, to store it for a later replay."""
         try:
-            used = self._context_used()
+            used = _context_used(self)
         except Exception:  # noqa: BLE001 - as in `_write_usage`
             _log.exception("the context of chat %s cannot be counted", self.outlet.id)
             return {}
         limit = self.limit or UsageLimit()
         numbers = {"used": used, "context": limit.context, "output": limit.output}
         return {name: number for name, number in numbers.items() if number is not None}
-
-    def _context_used(self) -> int:
-        if self.last_request is None:
-            return tokens_of(self.usages[-1])
-        return next_request(self.last_request, self.outlet.history, self.messages)[1]
 
     def _write_usage(self, running: Sequence[Usage]) -> None:
         """Write the chat's usage, even if the turn was stopped (W-23, W-50)."""
@@ -361,14 +356,21 @@ class Turn(Writer):
         usage = self.outlet.usage.content(limit, running)
         if self._draws_a_gauge:
             try:
-                usage = self._as_gauge(usage)
+                usage = _as_gauge(self, usage)
             except Exception:  # noqa: BLE001 - the turn is being closed, and ends all the same
                 _log.exception("the context breakdown of chat %s failed", self.outlet.id)
         self.outlet.usage.last_content = usage
         self.write("system", usage)
 
-    def _as_gauge(self, usage: ChatUsageContent) -> ChatUsageContent:
-        """Return a usage content with the use of the context in place of the sum of the turns."""
-        if self.last_request is None:
-            return attrs.evolve(usage, session_tokens=tokens_of(self.usages[-1]))
-        return with_breakdown(usage, self.last_request, self.outlet.history, self.messages)
+
+def _context_used(turn: Turn) -> int:
+    if turn.last_request is None:
+        return tokens_of(turn.usages[-1])
+    return next_request(turn.last_request, turn.outlet.history, turn.messages)[1]
+
+
+def _as_gauge(turn: Turn, usage: ChatUsageContent) -> ChatUsageContent:
+    """Return a usage content with the use of the context in place of the sum of the turns."""
+    if turn.last_request is None:
+        return attrs.evolve(usage, session_tokens=tokens_of(turn.usages[-1]))
+    return with_breakdown(usage, turn.last_request, turn.outlet.history, turn.messages)
