@@ -28,7 +28,7 @@ import anyio.to_thread
 
 from eca_protocol.decompression import decompressor_for
 from eca_protocol.errors import HTTPError
-from eca_protocol.http_errors import file_errors_explained, proxy_errors_explained
+from eca_protocol.http_errors import file_errors_explained, invalid_url, proxy_errors_explained
 from eca_protocol.http_request import ConnectionConfig, Deadlines, HTTPRequest, checked_headers
 from eca_protocol.proxies import proxy_for
 from eca_protocol.tls import ClientCertificate
@@ -274,7 +274,7 @@ class HTTPClient:
         try:
             return proxy_for(url, self._environment)
         except ValueError as error:
-            raise HTTPError("config", f"not a valid URL: {error}") from error
+            raise invalid_url(error) from None  # its traceback may show a password
 
 
 async def _refuse_to_read(_: float) -> bytes:

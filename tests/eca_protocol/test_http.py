@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -22,7 +23,7 @@ import trio
 
 import eca_protocol
 import eca_server
-from eca_protocol import http, http_transport
+from eca_protocol import http, http_request, http_transport
 from eca_protocol.errors import HTTPError, HTTPTimeout
 from eca_protocol.http import Deadlines, HTTPClient
 from eca_protocol.http_server import HTTPRequest, HTTPServer, Responder, serve
@@ -140,6 +141,8 @@ async def test_a_failed_connection_is_named_by_its_address_and_the_systems_reaso
         ("WSS://127.0.0.1:{free_port}/", "config"),
         ("http://[::1/", "config"),
         ("http://xn--a/", "config"),
+        ("http://127.0.0.1:99999/", "config"),
+        ("http://user:pass/word@127.0.0.1/", "config"),
     ],
 )
 async def test_a_url_that_cannot_be_asked_is_an_error_of_its_kind(url, kind, free_port):
@@ -147,6 +150,31 @@ async def test_a_url_that_cannot_be_asked_is_an_error_of_its_kind(url, kind, fre
         error = await failure(client, url.replace("{free_port}", str(free_port)))
         assert error.kind in kind.split()
     assert "the HTTP client is closed" in str(await failure(client, "http://127.0.0.1:1/"))
+
+
+@pytest.mark.parametrize("proxies", [{}, {"ALL_PROXY": "http://127.0.0.1:1"}])
+async def test_no_error_shows_a_part_of_a_password_that_looks_like_a_port(monkeypatch, proxies):
+    for variable, value in proxies.items():
+        monkeypatch.setenv(variable, value)
+    async with HTTPClient() as client:
+        error = await failure(client, "http://user:secret/word@example.test/")
+    assert "written %2F" in str(error)
+    assert "secret" not in "".join(traceback.format_exception(error))
+
+
+async def test_no_repr_shows_a_login_or_a_key():
+    url = "http://user:secret@example.test/?key=secret"
+    request = http_request.HTTPRequest(
+        method="GET",
+        url=url,
+        headers={"authorization": "secret"},
+        content=b"secret",
+        deadlines=Deadlines(),
+        address=None,
+        resend=True,
+    )
+    config = http_request.ConnectionConfig(secure=True, proxy=url, ca_file=None, certificate=None)
+    assert "secret" not in f"{request} {config}"
 
 
 async def test_tls_to_a_server_without_it_is_an_error_of_the_configuration():
