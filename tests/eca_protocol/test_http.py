@@ -530,6 +530,21 @@ def test_neither_the_module_nor_a_client_loads_httpx():
     assert done.stdout.strip() == "[]"
 
 
+async def test_the_proxies_are_read_once_and_in_a_worker_thread(monkeypatch, free_port):
+    threads = []
+
+    def getproxies() -> dict[str, str]:
+        threads.append(threading.get_ident())
+        return {}
+
+    monkeypatch.setattr("urllib.request.getproxies", getproxies)
+    async with HTTPClient() as client:
+        for _ in range(2):
+            await failure(client, f"http://127.0.0.1:{free_port}/")
+    assert len(threads) == 1
+    assert threads != [threading.get_ident()]
+
+
 def test_httpx_and_h11_are_each_named_in_two_modules():
     named: dict[str, set[str]] = {"httpx": set(), "h11": set()}
     for package in (eca_protocol, eca_server):
