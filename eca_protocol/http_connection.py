@@ -145,7 +145,8 @@ class HTTPConnection:
         for raw_name, raw in event.headers.raw_items():
             name, value = raw_name.decode("ascii").lower(), _text(raw)
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
-        self.status, self.reason, self.headers = event.status_code, _text(event.reason), headers
+        self.reason = event.reason.decode("ascii", "ignore")  # it is shown to the user
+        self.status, self.headers = event.status_code, headers
         if headers.get("transfer-encoding", "").lower() == "chunked":
             _join_chunks(self._parser)
 

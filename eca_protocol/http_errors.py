@@ -22,6 +22,7 @@ __all__ = [
     "NO_DESCRIPTORS",
     "explained",
     "file_errors_explained",
+    "invalid_url",
     "is_out_of_descriptors",
     "proxy_errors_explained",
     "timed_out",
@@ -80,6 +81,18 @@ def explained(error: Exception, kind: HTTPErrorKind, target: str = "") -> HTTPEr
         case "protocol" if "disconnected" in text or "closed" in text:
             kind, message = "broken", "the connection was lost"
     return HTTPError(kind, f"{message}: {text}" if text else message)
+
+
+def invalid_url(error: Exception) -> HTTPError:
+    """Return the error for a URL that cannot be parsed.
+
+    A message that quotes the port or the `netloc` is not used: the beginning of a password with an
+    unescaped slash is taken for the port.
+    """
+    text = str(error)
+    if text.startswith(("Invalid port", "Port could not", "netloc")):
+        text = "expected a port up to 65535; a / or # in a password is written %2F or %23"
+    return HTTPError("config", f"not a valid URL: {text}")
 
 
 def _reason(error: BaseException | None) -> str | None:

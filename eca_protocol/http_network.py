@@ -126,10 +126,10 @@ def _errors_explained(seconds: float, target: str) -> Iterator[None]:
         yield
     except TimeoutError:
         raise timed_out("connect", seconds) from None
-    except UnicodeError as error:
-        raise HTTPError("config", f"not a valid host name: {error}") from error
     except (OSError, anyio.BrokenResourceError, anyio.EndOfStream) as error:
         raise explained(error, "connect", target) from error
+    except ValueError as error:  # UnicodeError; of TLS: a host that begins with a dot
+        raise HTTPError("config", f"not a valid host name: {error}") from error
 
 
 def is_readable(raw_socket: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -23,11 +23,12 @@ _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 """The methods whose requests name the length of an empty body too."""
 
 
-class ConnectionConfig(NamedTuple):
+@attrs.frozen(kw_only=True)
+class ConnectionConfig:
     """The properties on which requests must agree to share connections."""
 
     secure: bool
-    proxy: str | None
+    proxy: str | None = attrs.field(repr=False)  # with its login
     ca_file: str | None
     certificate: ClientCertificate | None
 
@@ -51,9 +52,9 @@ class HTTPRequest:
     """A request; `HTTPClient.stream` describes its members."""
 
     method: str
-    url: str
-    headers: Mapping[str, str]
-    content: bytes
+    url: str = attrs.field(repr=False)
+    headers: Mapping[str, str] = attrs.field(repr=False)
+    content: bytes = attrs.field(repr=False)
     deadlines: Deadlines
     address: str | None
     resend: bool

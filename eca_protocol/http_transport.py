@@ -26,6 +26,7 @@ from eca_protocol.http_errors import (
     CLOSED_UNANSWERED,
     NO_DESCRIPTORS,
     explained,
+    invalid_url,
     is_out_of_descriptors,
     timed_out,
 )
@@ -92,11 +93,11 @@ class _Target:
     """A parsed URL: its server, the path with the query, and the login in it."""
 
     url: httpx.URL
-    text: str
+    text: str = attrs.field(repr=False)
     server: _Server
     netloc: str
-    path: str
-    login: str | None
+    path: str = attrs.field(repr=False)
+    login: str | None = attrs.field(repr=False)
 
 
 @functools.lru_cache(maxsize=16)
@@ -118,7 +119,7 @@ def _target(text: str) -> _Target:
         server = _Server(is_secure, url.raw_host.decode("ascii"), port)
         login = f"{url.username}:{url.password}".encode() if url.userinfo else b""
     except (httpx.InvalidURL, UnicodeError) as error:  # UnicodeError: an invalid host name
-        raise HTTPError("config", f"not a valid URL: {error}") from error
+        raise invalid_url(error) from None  # its traceback may show a password
     basic = f"Basic {base64.b64encode(login).decode()}" if login else None
     path = url.raw_path.decode("ascii")
     return _Target(url, str(url), server, url.netloc.decode("ascii"), path, basic)

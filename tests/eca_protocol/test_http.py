@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -20,7 +21,7 @@ import trio
 
 import eca_protocol
 import eca_server
-from eca_protocol import http, http_transport
+from eca_protocol import http, http_request, http_transport
 from eca_protocol.errors import HTTPError, HTTPTimeout
 from eca_protocol.http import Deadlines, HTTPClient
 from eca_protocol.http_errors import explained
@@ -138,6 +139,7 @@ async def test_a_failed_connection_is_named_by_its_address_and_the_systems_reaso
         ("http://127.0.0.1:-1/", "config"),
         ("http://[::1/", "config"),
         ("http://xn--a/", "config"),
+        ("http://user:pass/word@127.0.0.1/", "config"),
     ],
 )
 async def test_a_url_that_cannot_be_asked_is_an_error_of_its_kind(url, kind, free_port):
@@ -145,6 +147,31 @@ async def test_a_url_that_cannot_be_asked_is_an_error_of_its_kind(url, kind, fre
         error = await failure(client, url.replace("{free_port}", str(free_port)))
         assert error.kind in kind.split()
     assert "the HTTP client is closed" in str(await failure(client, "http://127.0.0.1:1/"))
+
+
+@pytest.mark.parametrize("proxies", [{}, {"ALL_PROXY": "http://127.0.0.1:1"}])
+async def test_no_error_shows_a_part_of_a_password_that_looks_like_a_port(monkeypatch, proxies):
+    for variable, value in proxies.items():
+        monkeypatch.setenv(variable, value)
+    async with HTTPClient() as client:
+        error = await failure(client, "http://user:secret/word@example.test/")
+    assert "written %2F" in str(error)
+    assert "secret" not in "".join(traceback.format_exception(error))
+
+
+async def test_no_repr_shows_a_login_or_a_key():
+    url = "http://user:secret@example.test/?key=secret"
+    request = http_request.HTTPRequest(
+        method="GET",
+        url=url,
+        headers={"authorization": "secret"},
+        content=b"secret",
+        deadlines=Deadlines(),
+        address=None,
+        resend=True,
+    )
+    config = http_request.ConnectionConfig(secure=True, proxy=url, ca_file=None, certificate=None)
+    assert "secret" not in f"{request} {config}"
 
 
 async def test_tls_to_a_server_without_it_is_an_error_of_the_configuration():
@@ -490,6 +517,21 @@ def test_neither_the_module_nor_a_client_loads_httpx():
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+async def test_the_proxies_are_read_once_and_in_a_worker_thread(monkeypatch, free_port):
+    threads = []
+
+    def getproxies() -> dict[str, str]:
+        threads.append(threading.get_ident())
+        return {}
+
+    monkeypatch.setattr("urllib.request.getproxies", getproxies)
+    async with HTTPClient() as client:
+        for _ in range(2):
+            await failure(client, f"http://127.0.0.1:{free_port}/")
+    assert len(threads) == 1
+    assert threads != [threading.get_ident()]
 
 
 def test_httpx_h11_and_socksio_are_named_in_few_modules():

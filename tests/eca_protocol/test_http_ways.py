@@ -89,6 +89,24 @@ async def test_an_authority_may_be_trusted_beside_the_usual_ones(authority, tmp_
     assert len(traffic.heads) == 1
 
 
+async def test_a_host_that_tls_cannot_check_is_an_error_of_the_configuration():
+    async with server() as traffic:
+        url = f"https://.{NAME}:{traffic.port}/"
+        kind, message = await failure(url, address="127.0.0.1")
+    assert kind == "config"
+    assert message.startswith("not a valid host name: ")
+
+
+async def test_the_refusal_of_a_proxy_is_shown_in_ascii(monkeypatch):
+    async def refuse(stream: anyio.abc.ByteStream) -> None:
+        await read_head(stream)
+        await stream.send(b"HTTP/1.1 403 \x9b2JNo\r\ncontent-length: 0\r\n\r\n")
+
+    async with listening(refuse) as way:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{way.port}")
+        assert await failure(f"https://{NAME}/") == ("proxy", "the proxy refused: 403 2JNo")
+
+
 @pytest.mark.parametrize("content", [None, "no certificate"])
 async def test_a_file_without_certificates_is_named(tmp_path, content):
     bundle = tmp_path / "more.pem"
