@@ -324,7 +324,7 @@ async def test_a_server_that_lists_abilities_slowly_delays_little(mock_clock):
             await provider.until(lambda: "show" in provider.reached)
             assert not provider.requests
             mock_clock.jump(METADATA_SECONDS)
-        assert provider.requests[0].answered
+        assert len(provider.requests) == 1
         assert backend.capabilities.context == 65_536
 
 
