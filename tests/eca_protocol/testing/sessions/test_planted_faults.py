@@ -92,6 +92,7 @@ def test_an_interrupt_during_the_shrinking_returns_the_steps_as_they_were_found(
     assert "STEPS = " in outcome.script
 
 
+@pytest.mark.long
 def test_shrinking_ends_when_its_time_is_over():
     outcome = check_sessions(faulty("finishes_twice"), steps=3000, shrink_seconds=0)
     assert outcome.failure is not None
