@@ -339,7 +339,7 @@ async def test_an_unasked_response_never_answers_the_next_request(authority, sec
         served = 0
         await expect_answer()
         async with anyio.create_task_group() as tasks:
-            for _ in range(40):  # one of them gets the idle connection
+            for _ in range(10):  # one of them gets the idle connection
                 tasks.start_soon(expect_answer)
 
 
