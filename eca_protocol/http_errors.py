@@ -90,7 +90,7 @@ def invalid_url(error: Exception) -> HTTPError:
     unescaped slash is taken for the port.
     """
     text = str(error)
-    if text.startswith(("Invalid port", "Port could not", "netloc")):
+    if text.startswith(("Invalid port", "Port ", "netloc")):
         text = "expected a port up to 65535; a / or # in a password is written %2F or %23"
     return HTTPError("config", f"not a valid URL: {text}")
 

@@ -67,7 +67,7 @@ def make_transport(config: ConnectionConfig) -> ConnectionPool:
     try:
         return ConnectionPool(context, None if config.proxy is None else _proxy(config.proxy))
     except (ImportError, ValueError, HTTPError, httpx.InvalidURL) as error:
-        raise HTTPError("config", explain_proxy_error(error)) from error
+        raise HTTPError("config", explain_proxy_error(error)) from None  # as in `_target`
 
 
 class _Server(NamedTuple):
@@ -106,8 +106,8 @@ def _target(text: str) -> _Target:
     try:
         url = httpx.URL(text)
         fault = "" if url.host else "has no host."
-        if url.port is not None and not 0 <= url.port <= 65535:
-            fault = f"has the port {url.port}: expected 1 to 65535."
+        if (url.port or 0) not in range(65536):
+            raise invalid_url(ValueError("Invalid port"))
         if url.scheme not in {"http", "https"}:
             fault = f"has an unsupported protocol '{url.scheme}://'."
         if not url.scheme:

@@ -149,13 +149,23 @@ async def test_a_url_that_cannot_be_asked_is_an_error_of_its_kind(url, kind, fre
     assert "the HTTP client is closed" in str(await failure(client, "http://127.0.0.1:1/"))
 
 
+@pytest.mark.parametrize("password", ["secret", "654321"])
 @pytest.mark.parametrize("proxies", [{}, {"ALL_PROXY": "http://127.0.0.1:1"}])
-async def test_no_error_shows_a_part_of_a_password_that_looks_like_a_port(monkeypatch, proxies):
+async def test_no_error_shows_a_part_of_a_password_that_looks_like_a_port(
+    monkeypatch, proxies, password
+):
     for variable, value in proxies.items():
         monkeypatch.setenv(variable, value)
     async with HTTPClient() as client:
-        error = await failure(client, "http://user:secret/word@example.test/")
+        error = await failure(client, f"http://user:{password}/word@example.test/")
     assert "written %2F" in str(error)
+    assert password not in "".join(traceback.format_exception(error))
+
+
+async def test_no_error_shows_a_part_of_a_proxys_password_that_looks_like_a_port(monkeypatch):
+    monkeypatch.setenv("ALL_PROXY", "http://user:secret/word@127.0.0.1:1")
+    async with HTTPClient() as client:
+        error = await failure(client, "http://example.test/")
     assert "secret" not in "".join(traceback.format_exception(error))
 
 
