@@ -61,10 +61,10 @@ class HTTPResponse:
         idle: the limit for the next chunk of the body, in seconds; may be reduced while reading.
     """
 
-    def __init__(self, exchange: HTTPConnection, url: str, *, idle: float) -> None:
+    def __init__(self, exchange: HTTPConnection, *, idle: float) -> None:
         self.status: int = exchange.status
         self.headers: Mapping[str, str] = exchange.headers
-        self.url: str = url
+        self.url: str = exchange.url
         self.idle = idle
         self._read: Callable[[float], Awaitable[bytes]] = exchange.read
 
@@ -221,12 +221,12 @@ class HTTPClient:
         )
         with proxy_errors_explained(proxy):
             exchange = await transport.exchange(request)
-        response = HTTPResponse(exchange, exchange.url, idle=deadlines.idle)
+        response = HTTPResponse(exchange, idle=deadlines.idle)
         try:
             yield response
         finally:
             response._read = _refuse_to_read  # the connection may serve the next request
-            await exchange.release()
+            await transport.release(exchange)
 
     async def _transport_for(
         self, url: str, shows_certificate: bool

@@ -16,7 +16,7 @@ import functools
 import math
 import re
 import socket
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
 
@@ -70,21 +70,14 @@ class HTTPConnection:
     Args:
         stream: the TCP or TLS stream.
         server: see the attribute.
-        on_release: called at the end of an exchange, with the connection, which it may close.
     """
 
-    def __init__(
-        self,
-        stream: anyio.abc.ByteStream,
-        server: object,
-        on_release: Callable[[HTTPConnection], Awaitable[None]] | None = None,
-    ) -> None:
+    def __init__(self, stream: anyio.abc.ByteStream, server: object) -> None:
         self.server = server
         self.idle_until: float | None = None
         self.is_reused = self.is_answered = False
         self.url, self.status, self.reason = "", 0, ""
         self.headers: dict[str, str] = {}
-        self._on_release = on_release
         self._stream = stream
         attributes: Any = stream.extra_attributes
         self._socket: Any = attributes[anyio.abc.SocketAttribute.raw_socket]()
@@ -202,11 +195,6 @@ class HTTPConnection:
     def is_stale(self, now: float) -> bool:
         """Return True if it has been idle for too long, or the server has closed it."""
         return self.idle_until is not None and (now > self.idle_until or is_readable(self._socket))
-
-    async def release(self) -> None:
-        """End the exchange; close the connection, unless it can be used again."""
-        if self._on_release is not None:
-            await self._on_release(self)
 
     async def aclose(self) -> None:
         """Close the connection, even if cancelled."""

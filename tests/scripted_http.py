@@ -43,6 +43,9 @@ class ScriptedHTTPClient(HTTPClient):
             return ScriptedExchange(request.url, self._response_headers, self._answer(request))
         raise timed_out("first_byte", request.deadlines.first_byte)
 
+    async def release(self, _: "ScriptedExchange") -> None:
+        pass
+
 
 class ScriptedExchange:
     """A response in memory, with the members of an `HTTPConnection` that are read."""
@@ -61,6 +64,3 @@ class ScriptedExchange:
                 await anyio.sleep(step)
             return b""
         raise timed_out("idle", idle)
-
-    async def release(self) -> None:
-        pass
