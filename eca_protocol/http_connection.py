@@ -23,7 +23,7 @@ from typing import Any
 import anyio
 import anyio.abc
 import h11
-from anyio.streams.tls import TLSAttribute
+from anyio.streams.tls import TLSAttribute, TLSStream
 
 from eca_protocol.errors import HTTPError
 from eca_protocol.http_errors import CLOSED_UNANSWERED, explained, timed_out
@@ -79,15 +79,18 @@ class HTTPConnection:
         self.url, self.status, self.reason = "", 0, ""
         self.headers: dict[str, str] = {}
         self._stream = stream
-        attributes: Any = stream.extra_attributes
-        self._socket: Any = attributes[anyio.abc.SocketAttribute.raw_socket]()
-        self._tls: Any = attributes.get(TLSAttribute.ssl_object, lambda: None)()
+        self._tls: list[Any] = []
+        layer: Any = stream
+        self._socket: Any = layer.extra_attributes[anyio.abc.SocketAttribute.raw_socket]()
+        while isinstance(layer, TLSStream):  # two within the TLS of a proxy
+            self._tls.append(layer.extra_attributes[TLSAttribute.ssl_object]())
+            layer = layer.transport_stream
         # On asyncio, anyio may have read more of the socket than was asked for.
-        protocol = getattr(getattr(stream, "transport_stream", stream), "_protocol", None)
+        protocol = getattr(layer, "_protocol", None)
         self._received: Collection[bytes] = getattr(protocol, "read_queue", ())
         # Trio's socket takes a short request without waiting, which saves a deadline and a
         # checkpoint; asyncio's transport may have unsent bytes.
-        self._is_plain = self._tls is None and isinstance(self._socket, socket.socket)
+        self._is_plain = not self._tls and isinstance(self._socket, socket.socket)
         self._unsent = b""
         self._is_sent = self._is_complete = False
 
@@ -182,14 +185,14 @@ class HTTPConnection:
 
         Bytes that are still in the socket are no concern: they make an idle connection stale.
         """
-        parser, tls = self._parser, self._tls
+        parser = self._parser
         return (
             self._is_sent
             and self._is_complete
             and parser.our_state is parser.their_state is h11.DONE
             and not parser.trailing_data[0]
             and not self._received
-            and (tls is None or (isinstance(tls, TLSObject) and not tls.has_unread_bytes))
+            and all(isinstance(tls, TLSObject) and not tls.has_unread_bytes for tls in self._tls)
         )
 
     def is_stale(self, now: float) -> bool:
