@@ -34,7 +34,7 @@ from eca_protocol.http_request import ConnectionConfig, HTTPRequest
 from eca_protocol.proxies import PROXY_LOGIN, explain_proxy_error
 from eca_protocol.tls import make_context
 
-__all__ = ["MAX_IDLE", "ConnectionPool", "make_transport"]
+__all__ = ["MAX_IDLE", "ConnectionPool", "make_pool"]
 
 IDLE_SECONDS = 30
 """Seconds after which an unused connection is closed."""
@@ -46,7 +46,7 @@ STALE = 1.0
 """Seconds within which a reused connection fails if the server had closed it before."""
 
 
-def make_transport(config: ConnectionConfig) -> ConnectionPool:
+def make_pool(config: ConnectionConfig) -> ConnectionPool:
     """Return a new pool without connections.
 
     Raises:

@@ -34,7 +34,7 @@ class ScriptedHTTPClient(HTTPClient):
         self._before = before
         self._response_headers = headers or {}
 
-    async def _transport_for(self, *_: object) -> tuple[Any, None]:
+    async def _pool_for(self, *_: object) -> tuple[Any, None]:
         return self, None
 
     async def exchange(self, request: HTTPRequest) -> "ScriptedExchange":

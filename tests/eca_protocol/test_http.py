@@ -396,7 +396,7 @@ async def test_a_request_can_be_cancelled_while_certificates_cannot_be_read(monk
         release.wait(5)
         ended.set()
 
-    monkeypatch.setattr("eca_protocol.http.make_transport", load)
+    monkeypatch.setattr("eca_protocol.http.make_pool", load)
     async with HTTPClient() as client, anyio.create_task_group() as tasks:
         tasks.start_soon(body_of, client, "https://localhost/")
         await anyio.to_thread.run_sync(begun.wait)
@@ -504,7 +504,7 @@ async def test_a_client_that_is_closed_while_a_request_begins_keeps_nothing_open
         closed.wait(5)
         return made
 
-    monkeypatch.setattr(http, "make_transport", make)
+    monkeypatch.setattr(http, "make_pool", make)
     client = HTTPClient()
 
     async def ask() -> None:

@@ -22,7 +22,6 @@ from cryptography.hazmat.primitives import serialization
 
 from eca_protocol.errors import HTTPError
 from eca_protocol.http import Deadlines, HTTPClient
-from eca_protocol.http_transport import ConnectionPool
 from eca_protocol.proxies import PROXY_LOGIN
 from eca_protocol.tls import ClientCertificate, make_context
 from tests.eca_protocol.http_peers import (
@@ -174,9 +173,8 @@ async def test_a_tunnel_whose_tls_fails_leaves_no_connection(monkeypatch):
     async with listening(cut) as way, HTTPClient() as client:
         monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{way.port}")
         assert (await failure(f"https://{NAME}/", client))[0] == "connect"
-        (transport,) = client._transports.values()
-        assert isinstance(transport, ConnectionPool)
-        assert transport.connections == []
+        (pool,) = client._pools.values()
+        assert pool.connections == []
 
 
 async def test_a_proxy_that_opens_no_tunnel_is_a_failed_connection(monkeypatch):
@@ -333,9 +331,8 @@ async def test_an_unasked_response_never_answers_the_next_request(authority, sec
         if not is_late:
             for _ in range(3):
                 await expect_answer()
-            (transport,) = client._transports.values()
-            assert isinstance(transport, ConnectionPool)
-            assert transport.connections == []
+            (pool,) = client._pools.values()
+            assert pool.connections == []
         served = 0
         await expect_answer()
         async with anyio.create_task_group() as tasks:
