@@ -135,7 +135,7 @@ async def test_a_failed_connection_is_named_by_its_address_and_the_systems_reaso
         ("ftp://127.0.0.1/", "config"),
         ("ws://127.0.0.1:{free_port}/", "config"),
         ("WSS://127.0.0.1:{free_port}/", "config"),
-        ("http://127.0.0.1:99999/", "config"),
+        ("http://127.0.0.1:65536/", "config"),
         ("http://127.0.0.1:-1/", "config"),
         ("http://[::1/", "config"),
         ("http://xn--a/", "config"),
