@@ -61,10 +61,10 @@ class HTTPResponse:
         idle: the limit for the next chunk of the body, in seconds; may be reduced while reading.
     """
 
-    def __init__(self, exchange: HTTPConnection, url: str, *, idle: float) -> None:
+    def __init__(self, exchange: HTTPConnection, *, idle: float) -> None:
         self.status: int = exchange.status
         self.headers: Mapping[str, str] = exchange.headers
-        self.url: str = url
+        self.url: str = exchange.url
         self.idle = idle
         self._read: Callable[[float], Awaitable[bytes]] = exchange.read
 
@@ -158,7 +158,7 @@ class HTTPClient:
         self.ca_file: str | None = None
         self.client_certificate: ClientCertificate | None = None
         self._environment: Mapping[str, str] | None = None
-        self._transports: dict[ConnectionConfig, ConnectionPool] = {}
+        self._pools: dict[ConnectionConfig, ConnectionPool] = {}
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -167,8 +167,8 @@ class HTTPClient:
     async def __aexit__(self, *_: object) -> None:
         self._closed = True
         with anyio.move_on_after(CLOSE_DEADLINE, shield=True):
-            for transport in self._transports.values():
-                await transport.aclose()
+            for pool in self._pools.values():
+                await pool.aclose()
 
     @asynccontextmanager
     async def stream(
@@ -209,7 +209,7 @@ class HTTPClient:
             HTTPTimeout: the deadline `timer` has passed.
         """
         deadlines = deadlines or Deadlines()
-        transport, proxy = await self._transport_for(url, shows_certificate)
+        pool, proxy = await self._pool_for(url, shows_certificate)
         request = HTTPRequest(
             method=method,
             url=url,
@@ -220,15 +220,15 @@ class HTTPClient:
             resend=resend,
         )
         with proxy_errors_explained(proxy):
-            exchange = await transport.exchange(request)
-        response = HTTPResponse(exchange, exchange.url, idle=deadlines.idle)
+            exchange = await pool.exchange(request)
+        response = HTTPResponse(exchange, idle=deadlines.idle)
         try:
             yield response
         finally:
             response._read = _refuse_to_read  # the connection may serve the next request
-            await exchange.release()
+            await pool.release(exchange)
 
-    async def _transport_for(
+    async def _pool_for(
         self, url: str, shows_certificate: bool
     ) -> tuple[ConnectionPool, str | None]:
         """Return the connections for requests to this URL, and its proxy."""
@@ -250,17 +250,17 @@ class HTTPClient:
                 ca_file=self.ca_file if secure else None,
                 certificate=self.client_certificate if secure and shows_certificate else None,
             )
-            if config not in self._transports:
-                transport = await anyio.to_thread.run_sync(
-                    lambda: make_transport(config), abandon_on_cancel=True
+            if config not in self._pools:
+                pool = await anyio.to_thread.run_sync(
+                    lambda: make_pool(config), abandon_on_cancel=True
                 )  # certificates may be on a disk that does not answer
-                if config in self._transports or self._closed:
-                    await transport.aclose()  # closed, or a concurrent request made one
+                if config in self._pools or self._closed:
+                    await pool.aclose()  # closed, or a concurrent request made one
                 else:
-                    self._transports[config] = transport
+                    self._pools[config] = pool
         if self._closed:
             raise HTTPError("config", "the HTTP client is closed")
-        return self._transports[config], proxy
+        return self._pools[config], proxy
 
 
 async def _refuse_to_read(_: float) -> bytes:
@@ -273,8 +273,8 @@ def _proxies_of_environment() -> Mapping[str, str]:
     return getproxies()
 
 
-def make_transport(config: ConnectionConfig) -> ConnectionPool:
+def make_pool(config: ConnectionConfig) -> ConnectionPool:
     """Make the pool for requests, from the module that imports httpx and h11."""
     from eca_protocol import http_transport  # noqa: PLC0415 - 45 ms, saved without requests
 
-    return http_transport.make_transport(config)
+    return http_transport.make_pool(config)

@@ -16,14 +16,14 @@ import functools
 import math
 import re
 import socket
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
 
 import anyio
 import anyio.abc
 import h11
-from anyio.streams.tls import TLSAttribute
+from anyio.streams.tls import TLSAttribute, TLSStream
 
 from eca_protocol.errors import HTTPError
 from eca_protocol.http_errors import CLOSED_UNANSWERED, explained, timed_out
@@ -70,31 +70,27 @@ class HTTPConnection:
     Args:
         stream: the TCP or TLS stream.
         server: see the attribute.
-        on_release: called at the end of an exchange, with the connection, which it may close.
     """
 
-    def __init__(
-        self,
-        stream: anyio.abc.ByteStream,
-        server: object,
-        on_release: Callable[[HTTPConnection], Awaitable[None]] | None = None,
-    ) -> None:
+    def __init__(self, stream: anyio.abc.ByteStream, server: object) -> None:
         self.server = server
         self.idle_until: float | None = None
         self.is_reused = self.is_answered = False
         self.url, self.status, self.reason = "", 0, ""
         self.headers: dict[str, str] = {}
-        self._on_release = on_release
         self._stream = stream
-        attributes: Any = stream.extra_attributes
-        self._socket: Any = attributes[anyio.abc.SocketAttribute.raw_socket]()
-        self._tls: Any = attributes.get(TLSAttribute.ssl_object, lambda: None)()
+        self._tls: list[Any] = []
+        layer: Any = stream
+        self._socket: Any = layer.extra_attributes[anyio.abc.SocketAttribute.raw_socket]()
+        while isinstance(layer, TLSStream):  # two within the TLS of a proxy
+            self._tls.append(layer.extra_attributes[TLSAttribute.ssl_object]())
+            layer = layer.transport_stream
         # On asyncio, anyio may have read more of the socket than was asked for.
-        protocol = getattr(getattr(stream, "transport_stream", stream), "_protocol", None)
+        protocol = getattr(layer, "_protocol", None)
         self._received: Collection[bytes] = getattr(protocol, "read_queue", ())
         # Trio's socket takes a short request without waiting, which saves a deadline and a
         # checkpoint; asyncio's transport may have unsent bytes.
-        self._is_plain = self._tls is None and isinstance(self._socket, socket.socket)
+        self._is_plain = not self._tls and isinstance(self._socket, socket.socket)
         self._unsent = b""
         self._is_sent = self._is_complete = False
 
@@ -189,24 +185,19 @@ class HTTPConnection:
 
         Bytes that are still in the socket are no concern: they make an idle connection stale.
         """
-        parser, tls = self._parser, self._tls
+        parser = self._parser
         return (
             self._is_sent
             and self._is_complete
             and parser.our_state is parser.their_state is h11.DONE
             and not parser.trailing_data[0]
             and not self._received
-            and (tls is None or (isinstance(tls, TLSObject) and not tls.has_unread_bytes))
+            and all(isinstance(tls, TLSObject) and not tls.has_unread_bytes for tls in self._tls)
         )
 
     def is_stale(self, now: float) -> bool:
         """Return True if it has been idle for too long, or the server has closed it."""
         return self.idle_until is not None and (now > self.idle_until or is_readable(self._socket))
-
-    async def release(self) -> None:
-        """End the exchange; close the connection, unless it can be used again."""
-        if self._on_release is not None:
-            await self._on_release(self)
 
     async def aclose(self) -> None:
         """Close the connection, even if cancelled."""

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from typing import Literal, TypeAlias
 
 from eca_protocol.errors import HTTPError, HTTPErrorKind, HTTPTimeout
-from eca_protocol.proxies import PROXY_LOGIN
 from eca_protocol.tls import explain_tls_error, is_answered_in_plain_text, is_cut_off
 
 __all__ = [
@@ -46,7 +45,6 @@ _TIMEOUTS: Mapping[Timer, str] = {
 
 _MESSAGES: Mapping[HTTPErrorKind, str] = {
     "connect": "cannot connect",
-    "proxy": "the proxy refused",
     "protocol": "not an HTTP response",
     "config": "not a valid request",
     "broken": "the connection was lost",
@@ -72,13 +70,11 @@ def explained(error: Exception, kind: HTTPErrorKind, target: str = "") -> HTTPEr
             message, text = f"{message} to {target}" if target else message, reason
         case "broken":
             text = _reason(error) or str(error)
-        case "proxy" if text.startswith("407"):
-            kind, message, text = "config", "the proxy requires a login", PROXY_LOGIN
         case "protocol" if text == "illegal request line":  # so h11 calls a control character
             kind, message, text = "config", "the server expects TLS", "use https://"
         case "protocol" if "complete message body" in text:  # an answer without its end
             kind, message, text = "broken", "the connection was lost", ""
-        case "protocol" if "disconnected" in text or "closed" in text:
+        case "protocol" if "closed" in text:  # within a line
             kind, message = "broken", "the connection was lost"
     return HTTPError(kind, f"{message}: {text}" if text else message)
 
@@ -90,7 +86,7 @@ def invalid_url(error: Exception) -> HTTPError:
     unescaped slash is taken for the port.
     """
     text = str(error)
-    if text.startswith(("Invalid port", "Port could not", "netloc")):
+    if text.startswith(("Invalid port", "Port ", "netloc")):
         text = "expected a port up to 65535; a / or # in a password is written %2F or %23"
     return HTTPError("config", f"not a valid URL: {text}")
 

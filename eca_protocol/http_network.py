@@ -101,23 +101,19 @@ async def add_tls(
     seconds: float,
     target: str,
 ) -> anyio.abc.ByteStream:
-    """Return a TLS connection to a host over a stream, which is closed if there is none.
+    """Return a TLS connection to a host over a stream.
 
     Raises:
         HTTPError: as `connect`.
     """
-    try:
-        with _errors_explained(seconds, target), anyio.fail_after(seconds):
-            return await TLSStream.wrap(
-                stream,
-                hostname=host,
-                ssl_context=context,
-                server_side=False,
-                standard_compatible=False,
-            )
-    except BaseException:
-        await anyio.aclose_forcefully(stream)
-        raise
+    with _errors_explained(seconds, target), anyio.fail_after(seconds):
+        return await TLSStream.wrap(
+            stream,
+            hostname=host,
+            ssl_context=context,
+            server_side=False,
+            standard_compatible=False,
+        )
 
 
 @contextmanager

@@ -25,17 +25,16 @@ from eca_protocol.http_connection import HTTPConnection
 from eca_protocol.http_errors import (
     CLOSED_UNANSWERED,
     NO_DESCRIPTORS,
-    explained,
     invalid_url,
     is_out_of_descriptors,
     timed_out,
 )
 from eca_protocol.http_network import SleepDetector, add_tls, connect, socket_options
 from eca_protocol.http_request import ConnectionConfig, HTTPRequest
-from eca_protocol.proxies import explain_proxy_error
+from eca_protocol.proxies import PROXY_LOGIN, explain_proxy_error
 from eca_protocol.tls import make_context
 
-__all__ = ["MAX_IDLE", "ConnectionPool", "make_transport"]
+__all__ = ["MAX_IDLE", "ConnectionPool", "make_pool"]
 
 IDLE_SECONDS = 30
 """Seconds after which an unused connection is closed."""
@@ -47,7 +46,7 @@ STALE = 1.0
 """Seconds within which a reused connection fails if the server had closed it before."""
 
 
-def make_transport(config: ConnectionConfig) -> ConnectionPool:
+def make_pool(config: ConnectionConfig) -> ConnectionPool:
     """Return a new pool without connections.
 
     Raises:
@@ -67,7 +66,7 @@ def make_transport(config: ConnectionConfig) -> ConnectionPool:
     try:
         return ConnectionPool(context, None if config.proxy is None else _proxy(config.proxy))
     except (ImportError, ValueError, HTTPError, httpx.InvalidURL) as error:
-        raise HTTPError("config", explain_proxy_error(error)) from error
+        raise HTTPError("config", explain_proxy_error(error)) from None  # as in `_target`
 
 
 class _Server(NamedTuple):
@@ -79,21 +78,19 @@ class _Server(NamedTuple):
 
 
 class _Proxy(NamedTuple):
-    """A proxy: its server, its headers, and what connects it to the server of a request."""
+    """A proxy: its server, and what connects it to the server of a request."""
 
     server: _Server
-    headers: Mapping[str, str]
-    forwards: bool
-    """True: it forwards requests without TLS, and needs no tunnel for them."""
+    headers: Mapping[str, str] | None
+    """The headers for requests without TLS, which it forwards; None: they need a tunnel, too."""
     open_tunnel: Callable[[ByteStream, str, int], Awaitable[None]]
 
 
 @attrs.frozen
 class _Target:
-    """A parsed URL: its server, the path with the query, and the login in it."""
+    """A parsed URL, its server, the path with the query, and the login in it."""
 
-    url: httpx.URL
-    text: str = attrs.field(repr=False)
+    url: str = attrs.field(repr=False)
     server: _Server
     netloc: str
     path: str = attrs.field(repr=False)
@@ -106,8 +103,8 @@ def _target(text: str) -> _Target:
     try:
         url = httpx.URL(text)
         fault = "" if url.host else "has no host."
-        if url.port is not None and not 0 <= url.port <= 65535:
-            fault = f"has the port {url.port}: expected 1 to 65535."
+        if (url.port or 0) not in range(65536):
+            raise invalid_url(ValueError("Invalid port"))
         if url.scheme not in {"http", "https"}:
             fault = f"has an unsupported protocol '{url.scheme}://'."
         if not url.scheme:
@@ -122,7 +119,7 @@ def _target(text: str) -> _Target:
         raise invalid_url(error) from None  # its traceback may show a password
     basic = f"Basic {base64.b64encode(login).decode()}" if login else None
     path = url.raw_path.decode("ascii")
-    return _Target(url, str(url), server, url.netloc.decode("ascii"), path, basic)
+    return _Target(str(url), server, url.netloc.decode("ascii"), path, basic)
 
 
 def _proxy(address: str) -> _Proxy:
@@ -131,14 +128,14 @@ def _proxy(address: str) -> _Proxy:
     if proxy.url.scheme in {"http", "https"}:
         target = _target(address)
         headers = {} if target.login is None else {"Proxy-Authorization": target.login}
-        return _Proxy(target.server, headers, True, functools.partial(_connect_tunnel, headers))
+        return _Proxy(target.server, headers, functools.partial(_connect_tunnel, headers))
     from eca_protocol.http_socks import open_tunnel  # noqa: PLC0415 - its package is optional
 
     host, port = proxy.url.raw_host.decode("ascii"), proxy.url.port or 1080
     if not host or port not in range(65536):
         raise ValueError(port)
     with_login = functools.partial(open_tunnel, login=proxy.auth)
-    return _Proxy(_Server(False, host, port), {}, False, with_login)
+    return _Proxy(_Server(False, host, port), None, with_login)
 
 
 async def _connect_tunnel(
@@ -150,18 +147,10 @@ async def _connect_tunnel(
     if not proxy.start("CONNECT", head, b"", closes=False):
         await proxy.send(b"", math.inf)
     await proxy.receive_head()
+    if proxy.status == 407:
+        raise HTTPError("config", f"the proxy requires a login: {PROXY_LOGIN}")
     if proxy.status not in range(200, 300):
-        raise explained(ValueError(f"{proxy.status} {proxy.reason}"), "proxy")
-
-
-def _headers(
-    request: HTTPRequest, target: _Target, proxy_headers: Mapping[str, str] | None = None
-) -> dict[str, str]:
-    headers = request.framed_headers(target.netloc, proxy_headers or {})
-    if target.login is not None:
-        headers.pop("authorization", None)
-        headers["Authorization"] = target.login
-    return headers
+        raise HTTPError("proxy", f"the proxy refused: {proxy.status} {proxy.reason}")
 
 
 class ConnectionPool:
@@ -186,10 +175,15 @@ class ConnectionPool:
             HTTPError: there is no response.
         """
         target, limits = _target(request.url), request.deadlines
-        headers, path = _headers(request, target), target.path
-        if self._proxy is not None and self._proxy.forwards and not target.server.is_secure:
-            headers = _headers(request, target, self._proxy.headers)
-            path = f"http://{target.netloc}{target.path}"
+        path, added = target.path, None if self._proxy is None else self._proxy.headers
+        if added is not None and not target.server.is_secure:
+            path = f"http://{target.netloc}{path}"
+        else:
+            added = {}
+        headers = request.framed_headers(target.netloc, added)
+        if target.login is not None:
+            headers.pop("authorization", None)
+            headers["Authorization"] = target.login
         head = _head(request.method, path, headers)
         closes, takes_idle = "close" in headers["connection"].lower(), request.address is None
         scope = anyio.CancelScope(deadline=anyio.current_time() + limits.first_byte)
@@ -218,7 +212,7 @@ class ConnectionPool:
                         text = f"{error} If it expects TLS, use https://."
                         raise HTTPError("broken", text) from error
                     raise
-                connection.url = target.text
+                connection.url = target.url
                 return connection
         raise timed_out("first_byte", limits.first_byte)
 
@@ -245,16 +239,22 @@ class ConnectionPool:
             first, host = self._proxy.server, self._proxy.server.host
         where = _address(host, first.port)
         stream = await connect(host, first.port, self._options, limits.connect, where)
-        if first.is_secure:
-            stream = await add_tls(stream, self._context, first.host, limits.connect, where)
-        if self._proxy is not None:
-            if server.is_secure or not self._proxy.forwards:
-                await _open_tunnel(self._proxy, stream, server, limits.connect)
-            if server.is_secure:
-                stream = await add_tls(stream, self._context, server.host, limits.connect, where)
-        return HTTPConnection(stream, server, self._release)
+        try:
+            if first.is_secure:
+                stream = await add_tls(stream, self._context, first.host, limits.connect, where)
+            if self._proxy is not None:
+                if server.is_secure or self._proxy.headers is None:
+                    await _open_tunnel(self._proxy, stream, server, limits.connect)
+                if server.is_secure:
+                    host = server.host
+                    stream = await add_tls(stream, self._context, host, limits.connect, where)
+            return HTTPConnection(stream, server)
+        except BaseException:
+            await anyio.aclose_forcefully(stream)
+            raise
 
-    async def _release(self, connection: HTTPConnection) -> None:
+    async def release(self, connection: HTTPConnection) -> None:
+        """End an exchange; close its connection, unless it can be used again."""
         if self._is_closed or not connection.is_reusable():
             await self._close([connection])
             return
@@ -279,14 +279,10 @@ class ConnectionPool:
 
 async def _open_tunnel(proxy: _Proxy, stream: ByteStream, server: _Server, seconds: float) -> None:
     """Let the proxy connect its end of the stream to a server, within the seconds."""
-    try:
-        with anyio.fail_after(seconds):
-            await proxy.open_tunnel(stream, server.host, server.port)
-    except BaseException as error:
-        await anyio.aclose_forcefully(stream)
-        if isinstance(error, TimeoutError):
-            raise timed_out("connect", seconds) from None
-        raise
+    with anyio.move_on_after(seconds):
+        await proxy.open_tunnel(stream, server.host, server.port)
+        return
+    raise timed_out("connect", seconds)
 
 
 def _address(host: str, port: int) -> str:

@@ -34,7 +34,7 @@ class ScriptedHTTPClient(HTTPClient):
         self._before = before
         self._response_headers = headers or {}
 
-    async def _transport_for(self, *_: object) -> tuple[Any, None]:
+    async def _pool_for(self, *_: object) -> tuple[Any, None]:
         return self, None
 
     async def exchange(self, request: HTTPRequest) -> "ScriptedExchange":
@@ -42,6 +42,9 @@ class ScriptedHTTPClient(HTTPClient):
             await anyio.sleep(self._before)
             return ScriptedExchange(request.url, self._response_headers, self._answer(request))
         raise timed_out("first_byte", request.deadlines.first_byte)
+
+    async def release(self, _: "ScriptedExchange") -> None:
+        pass
 
 
 class ScriptedExchange:
@@ -61,6 +64,3 @@ class ScriptedExchange:
                 await anyio.sleep(step)
             return b""
         raise timed_out("idle", idle)
-
-    async def release(self) -> None:
-        pass

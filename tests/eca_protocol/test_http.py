@@ -135,7 +135,7 @@ async def test_a_failed_connection_is_named_by_its_address_and_the_systems_reaso
         ("ftp://127.0.0.1/", "config"),
         ("ws://127.0.0.1:{free_port}/", "config"),
         ("WSS://127.0.0.1:{free_port}/", "config"),
-        ("http://127.0.0.1:99999/", "config"),
+        ("http://127.0.0.1:65536/", "config"),
         ("http://127.0.0.1:-1/", "config"),
         ("http://[::1/", "config"),
         ("http://xn--a/", "config"),
@@ -149,13 +149,23 @@ async def test_a_url_that_cannot_be_asked_is_an_error_of_its_kind(url, kind, fre
     assert "the HTTP client is closed" in str(await failure(client, "http://127.0.0.1:1/"))
 
 
+@pytest.mark.parametrize("password", ["secret", "654321"])
 @pytest.mark.parametrize("proxies", [{}, {"ALL_PROXY": "http://127.0.0.1:1"}])
-async def test_no_error_shows_a_part_of_a_password_that_looks_like_a_port(monkeypatch, proxies):
+async def test_no_error_shows_a_part_of_a_password_that_looks_like_a_port(
+    monkeypatch, proxies, password
+):
     for variable, value in proxies.items():
         monkeypatch.setenv(variable, value)
     async with HTTPClient() as client:
-        error = await failure(client, "http://user:secret/word@example.test/")
+        error = await failure(client, f"http://user:{password}/word@example.test/")
     assert "written %2F" in str(error)
+    assert password not in "".join(traceback.format_exception(error))
+
+
+async def test_no_error_shows_a_part_of_a_proxys_password_that_looks_like_a_port(monkeypatch):
+    monkeypatch.setenv("ALL_PROXY", "http://user:secret/word@127.0.0.1:1")
+    async with HTTPClient() as client:
+        error = await failure(client, "http://example.test/")
     assert "secret" not in "".join(traceback.format_exception(error))
 
 
@@ -386,7 +396,7 @@ async def test_a_request_can_be_cancelled_while_certificates_cannot_be_read(monk
         release.wait(5)
         ended.set()
 
-    monkeypatch.setattr("eca_protocol.http.make_transport", load)
+    monkeypatch.setattr("eca_protocol.http.make_pool", load)
     async with HTTPClient() as client, anyio.create_task_group() as tasks:
         tasks.start_soon(body_of, client, "https://localhost/")
         await anyio.to_thread.run_sync(begun.wait)
@@ -494,7 +504,7 @@ async def test_a_client_that_is_closed_while_a_request_begins_keeps_nothing_open
         closed.wait(5)
         return made
 
-    monkeypatch.setattr(http, "make_transport", make)
+    monkeypatch.setattr(http, "make_pool", make)
     client = HTTPClient()
 
     async def ask() -> None:

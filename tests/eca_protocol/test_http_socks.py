@@ -289,7 +289,7 @@ async def test_a_cancelled_request_leaves_no_connection_wherever_it_is(monkeypat
     async with server() as traffic, socks(traffic.port) as way, HTTPClient() as client:
         monkeypatch.setenv("ALL_PROXY", f"socks5://{LOGIN}@127.0.0.1:{way.port}")
         assert await body(client, f"http://{NAME}/") == b"hello"
-        (pool,) = client._transports.values()
+        (pool,) = client._pools.values()
         await pool.aclose()
         for ticks in range(60):
             async with anyio.create_task_group() as tasks:

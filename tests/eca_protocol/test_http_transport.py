@@ -21,7 +21,7 @@ from eca_protocol.http_network import (
     UNACKNOWLEDGED,
     socket_options,
 )
-from eca_protocol.http_transport import MAX_IDLE, ConnectionPool
+from eca_protocol.http_transport import MAX_IDLE
 from tests.eca_protocol.http_peers import body_from, listening, read_head, server
 
 
@@ -44,9 +44,8 @@ async def test_many_requests_at_once_leave_few_idle_connections():
             for _ in range(3 * MAX_IDLE):
                 tasks.start_soon(body_from, client, traffic)
         assert traffic.connections > MAX_IDLE
-        (transport,) = client._transports.values()
-        assert isinstance(transport, ConnectionPool)
-        assert len(transport.connections) == MAX_IDLE
+        (pool,) = client._pools.values()
+        assert len(pool.connections) == MAX_IDLE
 
 
 @pytest.mark.anyio
@@ -113,8 +112,7 @@ async def test_a_cancelled_request_leaves_no_connection_wherever_it_is():
 
     async with listening(answer) as traffic, HTTPClient() as client:
         await body_from(client, traffic)
-        (pool,) = client._transports.values()
-        assert isinstance(pool, ConnectionPool)
+        (pool,) = client._pools.values()
         await pool.aclose()
         for ticks in range(40):
             async with anyio.create_task_group() as tasks:
@@ -134,17 +132,15 @@ async def test_no_connection_is_used_again_once_the_machine_has_slept(monkeypatc
             asleep += slept
             assert await body_from(client, traffic) == b"hello"
         assert traffic.connections == 2
-        (transport,) = client._transports.values()
-        assert isinstance(transport, ConnectionPool)
-        assert len(transport.connections) == 1
+        (pool,) = client._pools.values()
+        assert len(pool.connections) == 1
 
 
 @pytest.mark.anyio
 async def test_a_dead_peer_is_noticed_by_the_system():
     async with server() as traffic, HTTPClient() as client:
         assert await body_from(client, traffic) == b"hello"
-        (pool,) = client._transports.values()
-        assert isinstance(pool, ConnectionPool)
+        (pool,) = client._pools.values()
         raw = pool.connections[0]._socket
         assert raw.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         if sys.platform == "linux":

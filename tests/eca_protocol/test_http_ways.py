@@ -22,7 +22,6 @@ from cryptography.hazmat.primitives import serialization
 
 from eca_protocol.errors import HTTPError
 from eca_protocol.http import Deadlines, HTTPClient
-from eca_protocol.http_transport import ConnectionPool
 from eca_protocol.proxies import PROXY_LOGIN
 from eca_protocol.tls import ClientCertificate, make_context
 from tests.eca_protocol.http_peers import (
@@ -174,9 +173,8 @@ async def test_a_tunnel_whose_tls_fails_leaves_no_connection(monkeypatch):
     async with listening(cut) as way, HTTPClient() as client:
         monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{way.port}")
         assert (await failure(f"https://{NAME}/", client))[0] == "connect"
-        (transport,) = client._transports.values()
-        assert isinstance(transport, ConnectionPool)
-        assert transport.connections == []
+        (pool,) = client._pools.values()
+        assert pool.connections == []
 
 
 async def test_a_proxy_that_opens_no_tunnel_is_a_failed_connection(monkeypatch):
@@ -333,9 +331,8 @@ async def test_an_unasked_response_never_answers_the_next_request(authority, sec
         if not is_late:
             for _ in range(3):
                 await expect_answer()
-            (transport,) = client._transports.values()
-            assert isinstance(transport, ConnectionPool)
-            assert transport.connections == []
+            (pool,) = client._pools.values()
+            assert pool.connections == []
         served = 0
         await expect_answer()
         async with anyio.create_task_group() as tasks:
@@ -392,6 +389,57 @@ async def test_errors_of_a_certificate_are_distinguished(authority, tmp_path):
             kind, message = await failure(f"https://127.0.0.1:{peer.port}/")
         assert kind == "tls"
         assert words in message
+
+
+class Joining(anyio.abc.ByteStream):
+    """A stream that sends what was written since `held` was set in one piece."""
+
+    def __init__(self, stream: anyio.abc.ByteStream) -> None:
+        self._stream = stream
+        self.held: bytes | None = None
+
+    async def send(self, item: bytes) -> None:
+        if self.held is None:
+            await self._stream.send(item)
+        else:
+            self.held += item
+
+    async def receive(self, max_bytes: int = 65536) -> bytes:
+        return await self._stream.receive(max_bytes)
+
+    async def send_eof(self) -> None:
+        await self._stream.send_eof()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+@pytest.mark.usefixtures("trusted")
+async def test_bytes_behind_a_response_close_the_connection_also_within_the_tls_of_a_proxy(
+    authority, monkeypatch
+):
+    response = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n"
+    contexts = [tls(authority, name) for name in ("127.0.0.1", NAME)]
+
+    async def answer(stream: anyio.abc.ByteStream) -> None:
+        joining = Joining(stream)
+        options: Any = {"server_side": True, "standard_compatible": False}
+        outer = await TLSStream.wrap(joining, ssl_context=contexts[0], **options)
+        await read_head(outer)
+        await outer.send(b"HTTP/1.1 200 OK\r\n\r\n")
+        inner = await TLSStream.wrap(outer, ssl_context=contexts[1], **options)
+        while True:
+            await read_head(inner)
+            joining.held = b""
+            await inner.send(response + b"hello")
+            await inner.send(response + b"wrong")
+            data, joining.held = joining.held, None
+            await joining.send(data)
+
+    async with listening(answer) as traffic, HTTPClient() as client:
+        monkeypatch.setenv("HTTPS_PROXY", f"https://127.0.0.1:{traffic.port}")
+        assert [await ask(f"https://{NAME}/", client) for _ in range(2)] == [b"hello"] * 2
+        assert traffic.connections == 2
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/", "https://127.0.0.1:1/"])
