@@ -157,7 +157,7 @@ class StdioTransport:
             await self._child.transport.send(data)
         except BrokenPipeError:
             if self._is_stuck:
-                raise TimeoutError(f"it has not read its input for {_WRITE:g} s") from None
+                raise TimeoutError(_unread_for(_WRITE)) from None
             self._is_deaf = True
             self._log.note("it has closed its input")
         finally:
@@ -200,6 +200,8 @@ class StdioTransport:
 
     async def error(self) -> MCPError | None:
         """Return how it ended, with its last lines."""
+        if self._is_stuck:  # it ends because its input was closed
+            return MCPError(_unread_for(_WRITE), kind="closed")
         with trio.move_on_after(_DRAIN):
             await self._child.wait()
             await self._errors_read.wait()
@@ -217,6 +219,10 @@ class StdioTransport:
             self._log.warn_once(f"the process {self._child.pid} could not be killed")
         self._reading_errors.cancel()
         await self._errors.aclose()
+
+
+def _unread_for(seconds: float) -> str:
+    return f"it has not read its input for {seconds:g} s"
 
 
 def _ending(returncode: int | None) -> str:
