@@ -140,3 +140,10 @@ def trust(authority: trustme.CA, bundle: Path, monkeypatch: pytest.MonkeyPatch) 
     """Let this process trust only one authority."""
     authority.cert_pem.write_to_path(str(bundle))
     monkeypatch.setenv("SSL_CERT_FILE", str(bundle))
+
+
+def remove_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Remove the proxies from the environment."""
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)

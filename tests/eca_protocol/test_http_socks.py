@@ -22,6 +22,7 @@ from tests.eca_protocol.http_peers import (
     join,
     listening,
     read_head,
+    remove_proxies,
     server,
     tls,
     trust,
@@ -41,9 +42,7 @@ LOGIN = "us%40r:p%20w"
 
 @pytest.fixture(autouse=True)
 def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.lower(), raising=False)
+    remove_proxies(monkeypatch)
 
 
 async def receive(stream: anyio.abc.ByteStream, size: int) -> bytes:

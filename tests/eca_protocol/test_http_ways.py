@@ -29,6 +29,7 @@ from tests.eca_protocol.http_peers import (
     mutual_tls,
     proxy,
     read_head,
+    remove_proxies,
     server,
     tls,
     trust,
@@ -41,9 +42,7 @@ NAME = "model.example"
 
 @pytest.fixture(autouse=True)
 def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.lower(), raising=False)
+    remove_proxies(monkeypatch)
     for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
         monkeypatch.delenv(name, raising=False)
 
