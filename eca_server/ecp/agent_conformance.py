@@ -20,8 +20,9 @@ import attrs
 
 from eca_protocol.ecp import AgentConnection, AgentError, AgentLimits, connect_agent
 from eca_server.ecp.leftovers import MARK_VARIABLE, kill_leftovers
+from eca_server.ecp.manifest.model import Unusable
 from eca_server.ecp.reports.masking import make_masker
-from eca_server.ecp.target import Target, TargetInvalid, resolve_target
+from eca_server.ecp.target import Target, resolve_target
 from eca_server.printable import printable_json, printable_line
 from eca_server.system.command_line import fail, write_to_user
 from eca_server.system.signals import run_until_a_signal
@@ -90,7 +91,7 @@ def run_conformance(options: argparse.Namespace) -> int:
         agent = resolve_target(
             options.target, environment=os.environ, cwd=Path.cwd(), shell=options.shell
         )
-    except (TargetInvalid, OutputsInvalid) as fault:
+    except (Unusable, OutputsInvalid) as fault:
         return fail("ecp conformance", fault)
     text, deadline = options.input, options.timeout
     report, signalled = run_until_a_signal(

@@ -27,10 +27,10 @@ import trio
 
 from eca_server.ecp.audit import make_audit
 from eca_server.ecp.batch import Batch, RunLimits
-from eca_server.ecp.cluster import Cluster, ClusterUnusable
+from eca_server.ecp.cluster import Cluster
 from eca_server.ecp.datasets import load_datasets
-from eca_server.ecp.graders import SettingsInvalid, read_settings
-from eca_server.ecp.manifest.model import Manifest, ManifestInvalid
+from eca_server.ecp.graders import read_settings
+from eca_server.ecp.manifest.model import Manifest, Unusable
 from eca_server.ecp.manifest.reading import load_manifest
 from eca_server.ecp.progress import Progress, flaky_lines
 from eca_server.ecp.reports.masking import make_masker, mask_report, redact_scenario
@@ -61,7 +61,7 @@ def run_manifest(options: argparse.Namespace) -> int:
     try:
         manifest, batch = _prepare(options)
         outputs.check()
-    except (ManifestInvalid, SettingsInvalid, OutputsInvalid) as fault:
+    except (Unusable, OutputsInvalid) as fault:
         _say(str(fault))
         return UNUSABLE
     except OSError as fault:
@@ -79,7 +79,7 @@ def run_manifest(options: argparse.Namespace) -> int:
         return FAILED
     try:
         cluster = None if options.dask is None else Cluster(options.dask)
-    except ClusterUnusable as fault:
+    except Unusable as fault:
         _say(str(fault))
         return UNUSABLE
     return _Run(options, manifest, batch, outputs, cluster).run()

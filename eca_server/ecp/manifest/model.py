@@ -17,7 +17,11 @@ FIELDS: Final[tuple[Field, ...]] = ("public_output", "evaluation_context", "priv
 CONDITIONS: Final[tuple[Condition, ...]] = ("contains", "equals", "does_not_contain", "regex")
 
 
-class ManifestInvalid(Exception):
+class Unusable(Exception):
+    """Something that the user named cannot be used; the text says what and why."""
+
+
+class ManifestInvalid(Unusable):
     """An invalid manifest; `problems` has the file, line, column and text of each error."""
 
     def __init__(self, problems: list[Problem]) -> None:
