@@ -22,6 +22,12 @@ from eca_protocol.testing.watching.observation import other_side
 from eca_protocol.transcript import Side
 from eca_protocol.transcript.splitter import Splitter, message_in
 
+MAX_BYTES: Final = 256 * 1024 * 1024
+"""The limit of one side's bytes, all of which are recorded."""
+
+MAX_MESSAGES: Final = 100_000
+"""The limit of the messages in a record."""
+
 MOST_OBSERVATIONS: Final = 100
 """The observations of one row that are kept of a conversation; the first ones say it all."""
 
@@ -168,6 +174,13 @@ class Recorder:
         self._watcher = watcher or Watcher(revision=revision)
         self._fields = ObservedFields() if watcher is None else None
         self._counts: Counter[str] = Counter()
+        self._byte_counts: Counter[Side] = Counter()
+
+    def excess(self, side: Side) -> str:
+        """Return the limit that a side exceeds, for people; empty: none."""
+        if self._byte_counts[side] > MAX_BYTES:
+            return f"{MAX_BYTES:,} bytes"
+        return f"{MAX_MESSAGES:,} messages" if len(self.record) > MAX_MESSAGES else ""
 
     @property
     def now(self) -> float:
@@ -186,6 +199,7 @@ class Recorder:
 
     def record_bytes(self, side: Side, data: bytes) -> Iterator[ReceivedMessage]:
         """Record the next bytes of a side; yield each piece as it is recorded."""
+        self._byte_counts[side] += len(data)
         for piece, body in self._splitters[side].feed(data):
             before = len(self.observations)
             yield self._add(side, piece, body)

@@ -118,13 +118,12 @@ class Wire:
             await self.write(encode_frame(json.dumps({"jsonrpc": "2.0", "method": "exit"})))
         self.recorder.finish()
 
-    def _take_output(self, data: bytes) -> int:
-        """Record a part of the server's output, and answer it; return the number of messages."""
+    def _take_output(self, data: bytes) -> None:
+        """Record a part of the server's output, and answer it."""
         if self.recorder.is_out_of_step:
-            return 0
+            return
         if not data:
             self.recorder.record_end("server")
-        before = len(self.recorder.messages)
         for received in self.recorder.record_bytes("server", data):
             answer = self._deliver(received) if received.is_message else b""
             if answer:
@@ -132,7 +131,8 @@ class Wire:
                 self.process.queue(answer)
         if self.recorder.is_out_of_step:
             self.process.stop(is_out_of_step=True)
-        return len(self.recorder.messages) - before
+        elif excess := self.recorder.excess("server"):
+            self.process.stop(excess=excess)
 
     def _record_ours(self, data: bytes) -> None:
         for _ in self.recorder.record_bytes("client", data):
