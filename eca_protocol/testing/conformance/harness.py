@@ -112,7 +112,7 @@ class Harness(Judge):
         finally:
             session.close()
 
-    def _new_session(self, wire: Wire, *, alone: bool) -> ClientSession:
+    def _new_session(self, wire: Wire, *, alone: bool) -> Any:
         return ClientSession(wire, self, self.target, self.model, self.edition, alone=alone)
 
     def directories(self) -> Directories:

@@ -17,7 +17,7 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.verdicts import Transmission
 from eca_protocol.testing.members import object_at, text_at
 from eca_protocol.testing.watching import Observation, Watcher
-from eca_protocol.testing.watching.field_rows import rows_used
+from eca_protocol.testing.watching.field_rows import interface_name, rows_used
 from eca_protocol.testing.watching.observation import other_side
 from eca_protocol.transcript import Side
 from eca_protocol.transcript.splitter import Splitter, message_in
@@ -30,8 +30,6 @@ MAX_MESSAGES: Final = 100_000
 
 MOST_OBSERVATIONS: Final = 100
 """The observations of one row that are kept of a conversation; the first ones say it all."""
-
-_NATIVE_OR_MCP: Final = "ToolServerUpdatedParams"
 
 
 def id_key(id_: object) -> str:
@@ -127,17 +125,13 @@ class ObservedFields:
             method, rows = self._pending.pop((other_side(side), key), ("", set()))
             if method and "result" in message:
                 self.rows |= rows
-                self.rows |= set(rows_used(_interface(ECA[method].result), message["result"]))
+                self.rows |= set(rows_used(interface_name(ECA[method].result), message["result"]))
         elif method in ECA:
-            rows = set(rows_used(_interface(ECA[method].params), message.get("params")))
+            rows = set(rows_used(interface_name(ECA[method].params), message.get("params")))
             if "id" in message and side == "client":
                 self._pending[side, key] = (method, rows)
             else:
                 self.rows |= rows
-
-
-def _interface(hint: object) -> str:
-    return hint.__name__ if isinstance(hint, type) else _NATIVE_OR_MCP
 
 
 class Recorder:

@@ -14,6 +14,11 @@ _STEP: Final = re.compile(r"""\.(\w+)|\[(\d+)\]|\[(".*?")\]""")
 _SPELLED: Final = re.compile(r"\*?(\w+)\??:(.+)")
 
 
+def interface_name(hint: object) -> str:
+    """Return the inventory's name for the type of params or of a result."""
+    return hint.__name__ if isinstance(hint, type) else "ToolServerUpdatedParams"
+
+
 def row_of_path(interface: str, path: str, raw: Any, *, is_value: bool) -> str | None:
     """Return the row of the field at `path`, or of its value.
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
-import anyio
 import attrs
 from typing_extensions import override
 
@@ -19,7 +18,7 @@ from eca_protocol.testing.conformance.judge import Judge
 from eca_protocol.testing.conformance.message_session import MessageSession
 from eca_protocol.testing.conformance.model import AnswersWith, ChatModel, Model
 from eca_protocol.testing.conformance.recorder import ReceivedMessage, Recorder
-from eca_protocol.testing.conformance.target import Directories, Target
+from eca_protocol.testing.conformance.target import Target
 from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.conformance.wire import Wire
 from eca_protocol.testing.members import at
@@ -109,9 +108,10 @@ class AgentSession(MessageSession):
             raise Unmet(f"a result of `{method}`", answer.get("error"))
         return result
 
-    async def handshake(self) -> None:
-        """Send `initialize`, without any capability."""
-        self.initialized = await self.result("initialize", {"protocolVersion": 1})
+    async def handshake(self, initialize: Mapping[str, Any] | None = None) -> None:
+        """Send `initialize`, by default without any capability."""
+        params = {"protocolVersion": 1, **(initialize or {})}
+        self.initialized = await self.result("initialize", params)
 
     def can(self, *path: str) -> bool:
         """Return whether a capability of the agent was announced."""
@@ -185,25 +185,11 @@ class AcpHarness(Harness):
     def case_session(self, **options: Any) -> AbstractAsyncContextManager[Any]:
         return self.agent(**options)
 
-    @asynccontextmanager
-    async def agent(
-        self, *, handshake: bool = True, directories: Directories | None = None
-    ) -> AsyncIterator[AgentSession]:
-        """Start an agent, which ends with the block.
+    @override
+    def _new_session(self, wire: Wire, *, alone: bool) -> AgentSession:
+        return AgentSession(wire, self, self.target, self.model)
 
-        Raises:
-            Unmet: `initialize` has no result.
-            StartFailed: the agent cannot be started.
-        """
-        wire = await self._servers.alone({}, directories)
-        wire.case = self.case
-        agent = AgentSession(wire, self, self.target, self.model)
-        self._sessions.append(agent)
-        try:
-            if handshake:
-                await agent.handshake()
-            yield agent
-        finally:
-            with anyio.CancelScope(shield=True):
-                await agent.end()
-            agent.close()
+    def agent(self, **options: Any) -> AbstractAsyncContextManager[AgentSession]:
+        """Start an agent, which ends with the block; see `session` for the options."""
+        session: AbstractAsyncContextManager[Any] = self.session(fresh=True, **options)
+        return session
