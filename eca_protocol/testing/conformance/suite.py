@@ -19,7 +19,7 @@ from eca_protocol.revisions import Revision, detect_server
 from eca_protocol.testing.conformance.cases import server_cases
 from eca_protocol.testing.conformance.chat_session import comes
 from eca_protocol.testing.conformance.duplicates import DUPLICATES
-from eca_protocol.testing.conformance.harness import Harness
+from eca_protocol.testing.conformance.harness import Harness, Servers
 from eca_protocol.testing.conformance.judge import (
     Case,
     OnCase,
@@ -33,7 +33,6 @@ from eca_protocol.testing.conformance.recorder import Recorder
 from eca_protocol.testing.conformance.run import Incident, Run, SuiteError, binds
 from eca_protocol.testing.conformance.server import RUN_ORDER
 from eca_protocol.testing.conformance.server.asking import QUERY
-from eca_protocol.testing.conformance.servers import Servers
 from eca_protocol.testing.conformance.session import ClientSession
 from eca_protocol.testing.conformance.target import MODEL, Target, temporary_directory
 from eca_protocol.testing.conformance.untestable import UNTESTABLE

@@ -9,12 +9,13 @@ from typing import Final
 import anyio
 import attrs
 
-from eca_protocol.testing.conformance.acp.cases import agent_case, runs
 from eca_protocol.testing.conformance.acp.harness import (
     CANCELLED,
     PATIENCE,
     AgentSession,
     Prompt,
+    agent_case,
+    runs,
 )
 from eca_protocol.testing.conformance.acp.turns import asks_for_permission
 from eca_protocol.testing.conformance.cases import Need

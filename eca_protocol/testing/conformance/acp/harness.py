@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from types import MappingProxyType
 from typing import Any, Final
 
 import attrs
@@ -13,15 +15,24 @@ from eca_protocol import json
 from eca_protocol.framing import encode_line
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.acp.watcher import AcpWatcher
+from eca_protocol.testing.conformance.cases import Case, case, cases_in
 from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.judge import Judge
 from eca_protocol.testing.conformance.message_session import MessageSession
-from eca_protocol.testing.conformance.model import AnswersWith, ChatModel, Model
+from eca_protocol.testing.conformance.model import (
+    AnswersWith,
+    ChatModel,
+    Model,
+    bare_name,
+    tools_in,
+)
 from eca_protocol.testing.conformance.recorder import ReceivedMessage, Recorder
 from eca_protocol.testing.conformance.target import Target
 from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.conformance.wire import Wire
 from eca_protocol.testing.members import at
+from eca_protocol.testing.provider import ReceivedRequest
+from eca_protocol.testing.script import Reply, reply, tool_call
 from eca_protocol.transcript.splitter import Piece, Splitter, message_in
 
 PATIENCE: Final = 30.0
@@ -193,3 +204,29 @@ class AcpHarness(Harness):
         """Start an agent, which ends with the block; see `session` for the options."""
         session: AbstractAsyncContextManager[Any] = self.session(fresh=True, **options)
         return session
+
+
+_SHELLS: Final = frozenset({"shell_command", "bash", "shell", "run_shell_command", "execute"})
+"""Names of tools that run a command, in lower case."""
+
+agent_case: Final = functools.partial(case, seconds=60.0)
+"""The declaration of a case for agents: of a function of an `AgentSession`."""
+
+
+def acp_cases() -> MappingProxyType[str, Case]:
+    """Return the cases for agents by name, in the order of their chapters."""
+    return cases_in(__name__.rpartition(".")[0])
+
+
+def runs(command: str) -> AnswersWith:
+    """Return a reply that calls the agent's shell tool with a command."""
+
+    def answer(request: ReceivedRequest) -> Reply:
+        for name, members in tools_in(request.body):
+            if bare_name(name).lower() in _SHELLS:
+                arguments = {"command": command, "description": "A test"}
+                known = {key: each for key, each in arguments.items() if key in members}
+                return reply(tool_call(name, json.dumps(known).decode()))
+        return reply("There is no shell.")
+
+    return answer

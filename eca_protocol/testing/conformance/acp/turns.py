@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from eca_protocol.testing.conformance.acp.cases import agent_case, runs
 from eca_protocol.testing.conformance.acp.harness import (
     PERMISSION,
     AgentSession,
     Prompt,
+    agent_case,
+    runs,
 )
 from eca_protocol.testing.conformance.recorder import ReceivedMessage
 from eca_protocol.testing.conformance.verdicts import NotApplicable, Unmet
