@@ -110,7 +110,7 @@ class LateShutdown(Scenario, rows="LIFE-23"):
     """The server answers `shutdown` late; `exit` has to wait for it."""
 
     async def on_shutdown(self, id_: Any) -> None:
-        self.early: bool = await self.until(lambda: self.ended, seconds=0.3)
+        await self.until(lambda: self.ended, seconds=0.3)
         await super().on_shutdown(id_)
 
     def judge(self, harness: ClientHarness) -> None:
