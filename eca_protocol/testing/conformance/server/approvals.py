@@ -161,19 +161,15 @@ async def a_command_says_what_an_approval_would_remember(session: ClientSession)
     has_all = all(isinstance(each, str) and each for each in summaries)
     session.check("W-44d", has_all, "a summary in each toolCallPrepare", summaries)
     named = [(each.get("command"), bool(each.get("approvalKey"))) for each in _parts(run)]
-    expected = [("ls", True), ("head", True)]
-    session.check(
-        "W-44e",
-        named == expected,
-        "the commands ls and head in `details`, each with an approvalKey",
-        run,
-    )
+    are_named = named == [("ls", True), ("head", True)]
+    expected = "the commands ls and head in `details`, each with an approvalKey"
+    session.check("W-44e", are_named, expected, run)
     await chat.approve(id_of(run), save="session")
     run = await chat.next_run(2)
     hidden = [each for each in _parts(run) if not each.get("approvalKey")]
     is_right = bool(hidden) and run.get("manualApproval") is True
-    expected_text = "manualApproval true, and a command without an approvalKey"
-    session.check("W-44e", is_right, expected_text, run)
+    expected = "manualApproval true, and a command without an approvalKey"
+    session.check("W-44e", is_right, expected, run)
     await chat.reject(id_of(run))
     await chat.finished()
 
@@ -312,12 +308,9 @@ async def a_denial_counts_although_more_is_allowed(session: ClientSession) -> No
             ends_by_tool.setdefault(tool, [each["type"] for each in chat.call_ends])
     if not ends_by_tool:
         raise NotApplicable("it has none of the tools that are denied")
-    session.check(
-        "W-30d",
-        not file.exists() and all(each == ["toolCallRejected"] for each in ends_by_tool.values()),
-        "exactly one toolCallRejected for each call",
-        ends_by_tool,
-    )
+    are_rejected = all(each == ["toolCallRejected"] for each in ends_by_tool.values())
+    expected = "exactly one toolCallRejected for each call"
+    session.check("W-30d", are_rejected and not file.exists(), expected, ends_by_tool)
 
 
 @case("TOOL-13", needs="native-tools")

@@ -107,15 +107,12 @@ async def answers_come_in_another_order(session: ClientSession) -> None:
     text = [await _model_text(first), await _model_text(second)]
     if not all("a problem in" in text for text in text):
         raise Unmet("a diagnostic in each chat's tool result", text)
-    session.check(
-        "BASE-29",
-        all(
-            f"a problem in {mine.name}" in text and other.name not in text
-            for text, mine, other in zip(text, paths, reversed(paths), strict=True)
-        ),
-        "each chat's tool result has the answer to its own request",
-        text,
-    )
+    are_right = [
+        f"a problem in {mine.name}" in text and other.name not in text
+        for text, mine, other in zip(text, paths, reversed(paths), strict=True)
+    ]
+    expected = "each chat's tool result has the answer to its own request"
+    session.check("BASE-29", all(are_right), expected, text)
 
 
 @case("W-42a", fresh=True, initialize={**CLIENT_WITH_DIAGNOSTICS, "clientInfo": COUNTS_FROM_ZERO})

@@ -117,20 +117,14 @@ async def a_tool_of_an_mcp_server_is_called(session: ClientSession) -> None:
     names = offered_tools(chat.model.first.body)
     foreign = [name for name in names if "kit" in name or "toggled" in name]
     wrong = [name for name in foreign if not _LEGAL.fullmatch(name)]
-    session.check(
-        "W-37",
-        len(foreign) == len(set(foreign)) == 8 and not wrong,
-        "eight unique names with server and tool, of legal characters",
-        foreign,
-    )
+    is_right = len(foreign) == len(set(foreign)) == 8 and not wrong
+    expected = "eight unique names with server and tool, of legal characters"
+    session.check("W-37", is_right, expected, foreign)
     called = (chat.of("toolCalled") or [{}])[-1]
     if "echo: hello" not in all_text(called.get("outputs")):
         raise Unmet("the output of the tool", called)
     call_contents = [each for each in chat.of() if str(each.get("type")).startswith("toolCall")]
-    for row, key, expected in (
-        ("TOOL-10", "origin", "mcp"),
-        ("TOOL-11", "server", "kit"),
-    ):
+    for row, key, expected in (("TOOL-10", "origin", "mcp"), ("TOOL-11", "server", "kit")):
         values = [each.get(key) for each in call_contents]
         is_right = all(each == expected for each in values)
         session.check(row, is_right, f"{key} {expected!r} in every content of the call", values)
@@ -150,12 +144,9 @@ async def a_stop_ends_a_call_of_an_mcp_server(session: ClientSession) -> None:
     await start_call(chat, "Sleep.")
     await chat.comes("toolCallRunning")
     took = await stop_turn(chat)
-    session.check(
-        "W-23c",
-        took is not None and took <= 1,
-        "`finished` within 1 s of the stop",
-        "no `finished`" if took is None else f"`finished` after {took:.1f} s",
-    )
+    is_soon = took is not None and took <= 1
+    got = "no `finished`" if took is None else f"`finished` after {took:.1f} s"
+    session.check("W-23c", is_soon, "`finished` within 1 s of the stop", got)
 
 
 @case(
@@ -177,12 +168,8 @@ async def _stop_and_start(session: ClientSession, pids: Path) -> None:
     )
     session.record_pass("CONF-13")
     gone = await becomes_true(partial(has_ended, last_pid(pids)), seconds=2)
-    session.check(
-        "CONF-12",
-        gone,
-        "the end of the MCP server's process",
-        "the end of the process" if gone else "a running process",
-    )
+    got = "the end of the process" if gone else "a running process"
+    session.check("CONF-12", gone, "the end of the MCP server's process", got)
     await session.notify("mcp/stopServer", {"name": "toggled"})
     again = await wait_for_status(session, "toggled", "stopped", after=first_stop, shows="W-36f")
 

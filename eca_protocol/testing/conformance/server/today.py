@@ -86,13 +86,9 @@ async def a_chat_is_named_and_marked(session: ClientSession) -> None:
     expected = "a flag with a contentId that is not the prompt's"
     session.check("W-43b", bool(flags) and prompt not in flags, expected, flags)
     await request_result(session, "chat/open", chatId=chat.id)
-    session.check(
-        "W-43d",
-        ([each.get("contentId") for each in chat.of("flag")], chat.assistant_text)
-        == (flags * 2, text * 3),
-        "the texts and the flag in the chat that is opened again",
-        chat.of(),
-    )
+    shown = [each.get("contentId") for each in chat.of("flag")], chat.assistant_text
+    expected = "the texts and the flag in the chat that is opened again"
+    session.check("W-43d", shown == (flags * 2, text * 3), expected, chat.of())
     before = len(chat.of("flag")), chat.assistant_text
     gone = {"chatId": chat.id, "contentId": (flags or [prompt])[0]}
     await request_result(session, "chat/removeFlag", **gone)
@@ -181,12 +177,9 @@ async def a_chat_is_prompted_inline(session: ClientSession) -> None:
     expected = "the new turn only, without the other chat's texts"
     session.check("FIELD:ChatInlinePromptParams.sourceChatId", "one" not in texts, expected, texts)
     sent = conversation(inline.model.first.body)
-    session.check(
-        "FIELD:ChatInlinePromptParams.sourceChatId",
-        source.prompts[0] in sent,
-        f"the other chat's prompt {source.prompts[0]!r} in the request",
-        sent,
-    )
+    is_right = source.prompts[0] in sent
+    expected = f"the other chat's prompt {source.prompts[0]!r} in the request"
+    session.check("FIELD:ChatInlinePromptParams.sourceChatId", is_right, expected, sent)
     listed = await request_result(session, "chat/list", limit=500)
     kinds = {each.get("id"): each.get("kind") for each in listed.get("chats", ())}
     is_right = (kinds.get(inline.id), kinds.get(source.id)) == ("inline", None)

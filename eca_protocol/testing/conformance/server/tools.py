@@ -276,12 +276,9 @@ async def an_edit_that_cannot_be_done_says_why(session: ClientSession) -> None:
         if original == "same" and end.get("error") is False:
             continue
         reason = _PATH.sub("", all_text(end.get("outputs")))
-        session.check(
-            "W-38b",
-            end.get("error") is True and re.search(why, reason),
-            "an error with a reason" + (" and the number of matches" if original == "same" else ""),
-            end,
-        )
+        number = " and the number of matches" if original == "same" else ""
+        is_right = end.get("error") is True and re.search(why, reason)
+        session.check("W-38b", is_right, f"an error with a reason{number}", end)
 
 
 _PATH = re.compile(r"\S*edited\.txt")  # the file's path in a reason, whose digits do not count
