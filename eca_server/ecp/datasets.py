@@ -58,7 +58,7 @@ def load_datasets(
         try:
             steps, unchecked = _steps(dataset, manifest.path, environment, allow_outside)
         except Unusable as fault:
-            problems.append(_problem(manifest, dataset, str(fault)))
+            problems.append(manifest.problem("dataset", dataset.position, str(fault)))
             continue
         scenarios.append(attrs.evolve(scenario, steps=steps))
         if unchecked:
@@ -66,21 +66,11 @@ def load_datasets(
                 f"{dataset.source}: {unchecked} of {len(steps)} rows have no column {_OUTPUT!r}: "
                 "a step without graders checks nothing"
             )
-            warning = attrs.evolve(_problem(manifest, dataset, message), level="warning")
-            warnings.append(warning)
+            problem = manifest.problem("dataset", dataset.position, message)
+            warnings.append(attrs.evolve(problem, level="warning"))
     if problems:
         raise ManifestInvalid(problems)
     return attrs.evolve(manifest, scenarios=tuple(scenarios), warnings=tuple(warnings))
-
-
-def _problem(manifest: Manifest, dataset: Dataset, message: str) -> Problem:
-    return Problem(
-        source=str(manifest.path),
-        line=dataset.line,
-        column=dataset.column,
-        key="dataset",
-        message=message,
-    )
 
 
 def _steps(

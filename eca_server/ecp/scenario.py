@@ -251,7 +251,7 @@ def _with_result(
 
 
 def _without_result(step: Step, status: Any, why: str) -> StepReport:
-    check = Check(type="execution", field="agent", passed=False, score=0.0, reasoning=why)
+    check = Check(type="execution", field="agent", passed=False, reasoning=why)
     return StepReport(
         input=step.input,
         status=status,

@@ -18,7 +18,6 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from eca_server.config.problems import Problem
 from eca_server.ecp.manifest.model import Manifest, ManifestInvalid, Unusable
 
 _VARIABLE: Final = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -106,13 +105,7 @@ def find_target(manifest: Manifest, cwd: Path | None, *, shell: bool, finds_scri
         if finds_script:
             _check_script(target)
     except Unusable as fault:
-        problem = Problem(
-            source=str(manifest.path),
-            line=manifest.target_line,
-            column=manifest.target_column,
-            key="target",
-            message=str(fault),
-        )
+        problem = manifest.problem("target", manifest.target_position, str(fault))
         raise ManifestInvalid([problem]) from fault
     return target
 

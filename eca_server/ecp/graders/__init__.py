@@ -84,7 +84,6 @@ def _failed_check(grader: Grader, why: str) -> Check:
         type=grader.type,
         field="tool_calls" if grader.type == "tool_usage" else grader.field,
         passed=False,
-        score=0.0,
         reasoning=mask_beginning(f"the check could not be made: {why}", 8192)[:8192],
         error=True,
     )

@@ -74,6 +74,11 @@ class Place:
     node: yaml.Node
     key: str | None = None
 
+    @property
+    def position(self) -> tuple[int, int]:
+        """The line and the column, counted from 1, in characters."""
+        return self.node.start_mark.line + 1, self.node.start_mark.column + 1
+
     def below(self, name: str, node: yaml.Node | None = None) -> Place:
         """Return the place of a member; without a node, as if the member were missing."""
         key = name if self.key is None else f"{self.key}.{name}"
@@ -100,7 +105,7 @@ class Place:
                 continue
             place = self.below(name, name_node)
             if name in names:
-                first = names[name].node.start_mark.line + 1
+                first, _ = names[name].position
                 place.add_error(f"duplicate key; the first is in line {first}")
             elif known is not None and name not in known:
                 near = _nearest(name, known) or f"; expected one of {', '.join(known)}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import attrs
 import yaml
@@ -95,7 +95,6 @@ class _Reader:
         members.choice("manifest_version", ("v1",))
         name = members.text("name", empty=False) or ""
         target = members.text("target", empty=False) or ""
-        mark = members.names["target"].node.start_mark if target else None
         required = members.values.get("require_capabilities")
         items = members.items("scenarios")
         scenarios = [self._scenario(item) for item in items]
@@ -108,8 +107,7 @@ class _Reader:
             digest=digest,
             name=name,
             target=target,
-            target_line=None if mark is None else mark.line + 1,
-            target_column=None if mark is None else mark.column + 1,
+            target_position=members.names["target"].position if target else (None, None),
             require_capabilities=required is not None and (required.boolean() or False),
             scenarios=tuple(scenarios),
             warnings=tuple(document.warnings),
@@ -203,14 +201,9 @@ def _dataset(scenario: Members) -> Dataset | None:
     }
     if kind is None or source is None:
         return None
-    mark = scenario.names["dataset"].node.start_mark
-    return Dataset(
-        type="csv" if kind == "csv" else "jsonl",
-        source=source,
-        line=mark.line + 1,
-        column=mark.column + 1,
-        **columns,
-    )
+    position = scenario.names["dataset"].position
+    type_: Literal["csv", "jsonl"] = "csv" if kind == "csv" else "jsonl"
+    return Dataset(type=type_, source=source, position=position, **columns)
 
 
 def _grader_value(place: Place, name: str) -> Any:
