@@ -51,18 +51,18 @@ class Servers:
         self,
         group: anyio.abc.TaskGroup,
         target: Target,
+        model: Model,
         root: Path,
         *,
-        url: str,
         make_wire: Callable[..., Wire] = Wire,
     ) -> None:
         self.started: list[Wire] = []
         self.introduction_seconds: float = 10.0
         self.start_seconds = 0
+        self.target = target
+        self.model = model
         self._group = group
-        self._target = target
         self._root = root
-        self._url = url
         self._make_wire = make_wire
         self._numbers = itertools.count(1)
         self._shared: dict[str, _Shared] = {}
@@ -144,7 +144,7 @@ class Servers:
 
     def _new(self, config: Mapping[str, Any], directories: Directories | None = None) -> Wire:
         wire = self._make_wire(
-            self._target, directories or self.new_directories(), self._url, config
+            self.target, self.model, directories or self.new_directories(), config
         )
         wire.introduction_seconds = self.introduction_seconds
         wire.process.start_seconds = self.start_seconds
@@ -161,19 +161,12 @@ class Harness(Judge):
     """
 
     def __init__(
-        self,
-        servers: Servers,
-        target: Target,
-        model: Model,
-        *,
-        edition: Revision,
-        case: str = "",
-        alone: bool = False,
+        self, servers: Servers, *, edition: Revision, case: str = "", alone: bool = False
     ) -> None:
         super().__init__(case)
         self.edition = edition
-        self.target = target
-        self.model = model
+        self.target = servers.target
+        self.model = servers.model
         self.died: bool = False
         self._servers = servers
         self._alone = alone
@@ -241,7 +234,7 @@ class Harness(Judge):
             session.close()
 
     def _new_session(self, wire: Wire, *, alone: bool) -> Any:
-        return ClientSession(wire, self, self.target, self.model, self.edition, alone=alone)
+        return ClientSession(wire, self, self.edition, alone=alone)
 
     def directories(self) -> Directories:
         """Return new directories, for servers that follow each other or run at once in a home."""

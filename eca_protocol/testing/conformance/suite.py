@@ -86,15 +86,13 @@ class ServerSuite(Suite):
     make_wire: ClassVar[type[Wire]] = Wire
     make_harness: ClassVar[type[Harness]] = Harness
 
-    def __init__(self, target: Target, model: Model, servers: Servers) -> None:
-        super().__init__(target)
+    def __init__(self, servers: Servers) -> None:
+        super().__init__(servers.target)
         self.servers = servers
         self._judged: set[str] = set()
         self._doubtful: list[Finding] = []
         self._observed_rows: set[str] = set()
         self._absent: Mapping[str, str] = {}
-        self._target = target
-        self._model = model
 
     @override
     @classmethod
@@ -102,8 +100,8 @@ class ServerSuite(Suite):
     async def opened(cls, target: Target, *, seconds: float = math.inf) -> AsyncIterator[Self]:
         with temporary_directory() as root:
             async with Model() as model, anyio.create_task_group() as group:
-                servers = Servers(group, target, root, url=model.url, make_wire=cls.make_wire)
-                suite = cls(target, model, servers)
+                servers = Servers(group, target, model, root, make_wire=cls.make_wire)
+                suite = cls(servers)
                 try:
                     failure = await suite.start(seconds)
                     if failure is None:
@@ -146,7 +144,7 @@ class ServerSuite(Suite):
         """Start a server once, and see what it needs and lacks."""
         start = anyio.current_time()
         async with harness.session() as session:
-            if self._target.edition is None:
+            if self.servers.target.edition is None:
                 self.edition = detect_server(session.config.get("variants"))
             self.servers.start_seconds = round(session.wire.recorder.messages[0].at)
             took = 2 * (anyio.current_time() - start)
@@ -157,9 +155,7 @@ class ServerSuite(Suite):
 
     def harness(self, case: str, *, alone: bool = False) -> Harness:
         """Return the harness of a case."""
-        return self.make_harness(
-            self.servers, self._target, self._model, edition=self.edition, case=case, alone=alone
-        )
+        return self.make_harness(self.servers, edition=self.edition, case=case, alone=alone)
 
     @override
     async def judge(self, case: Case) -> list[Finding]:
@@ -241,9 +237,9 @@ class ServerSuite(Suite):
         return UNTESTABLE.get(id_, why)
 
     def _lacking(self, case: Case) -> str:
-        if "process" in case.needs and self._target.serve is not None:
+        if "process" in case.needs and self.servers.target.serve is not None:
             return "the server runs inside the suite, not as a process"
-        if "config" in case.needs and not self._target.takes_config:
+        if "config" in case.needs and not self.servers.target.takes_config:
             return "the target has its own form of configuration"
         return next((why for need, why in self._absent.items() if need in case.needs), "")
 

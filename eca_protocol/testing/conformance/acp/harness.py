@@ -22,12 +22,10 @@ from eca_protocol.testing.conformance.message_session import MessageSession
 from eca_protocol.testing.conformance.model import (
     AnswersWith,
     ChatModel,
-    Model,
     bare_name,
     tools_in,
 )
 from eca_protocol.testing.conformance.recorder import ReceivedMessage, Recorder
-from eca_protocol.testing.conformance.target import Target
 from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.conformance.wire import Wire
 from eca_protocol.testing.members import at
@@ -76,16 +74,10 @@ class Prompt:
 
 
 class AgentSession(MessageSession):
-    """A client's connection to an agent.
+    """A client's connection to an agent; `initialized` is the result of `initialize`."""
 
-    Attributes:
-        initialized: the result of `initialize`; empty without a handshake.
-    """
-
-    def __init__(self, wire: Wire, judge: Judge, target: Target, model: Model) -> None:
-        super().__init__(wire, judge, target.personality, Revision.CURRENT, alone=True)
-        self.initialized: Mapping[str, Any] = {}
-        self._model = model
+    def __init__(self, wire: Wire, judge: Judge) -> None:
+        super().__init__(wire, judge, Revision.CURRENT, alone=True)
         self.choose("allow")
 
     @override
@@ -141,7 +133,7 @@ class AgentSession(MessageSession):
         self, session_id: str, *script: AnswersWith, text: str = "Hello.", **more: Any
     ) -> Prompt:
         """Send a prompt with a script of its own."""
-        model = self._model.chat(script)
+        model = self.model.chat(script)
         self.models.append(model)
         blocks = [{"type": "text", "text": f"{text} {model.marker}"}, *more.get("blocks", ())]
         model.prompts.append(blocks[0]["text"])
@@ -198,7 +190,7 @@ class AcpHarness(Harness):
 
     @override
     def _new_session(self, wire: Wire, *, alone: bool) -> AgentSession:
-        return AgentSession(wire, self, self.target, self.model)
+        return AgentSession(wire, self)
 
     def agent(self, **options: Any) -> AbstractAsyncContextManager[AgentSession]:
         """Start an agent, which ends with the block; see `session` for the options."""
