@@ -24,6 +24,10 @@ _TWICE: Final = {
 _STAND_INS: Final = ("left out", "***")
 """Replacements for truncated text (W-38) and for secrets that are not recorded."""
 
+_STATES: Final[Mapping[str, CallState]] = {"toolCalled": "called", "toolCallRejected": "rejected"}
+_HEAD: Final = ("name", "server", "origin")
+"""Members that are the same in all contents of a call."""
+
 _DETAILS: Final = ("params.content.details",)
 
 
@@ -98,19 +102,17 @@ class Calls:
             self._advance(call, kind, content)
 
     def _check_prepare(self, call_id: str, content: Mapping[str, Any]) -> None:
-        texts = {key: text_at(content, key) for key in ("name", "server", "origin")}
         missing = [key for key in ("id", "name", "server") if content.get(key) == ""]
         if missing:
             got = f"no {' and no '.join(missing)}"
             self._note("W-30b", "non-empty `id`, `name` and `server`", got)
         call = self._calls.get(call_id)
         if call is None:
-            call = self._calls[call_id] = _Call(
-                id=call_id, name=texts["name"], server=texts["server"], origin=texts["origin"]
-            )
+            head: dict[str, Any] = {key: text_at(content, key) for key in _HEAD}
+            call = self._calls[call_id] = _Call(id=call_id, **head)
             self._check_name(call, content)
         else:
-            self._check_same(call, texts)
+            self._check_same(call, content)
             if call.state == "preparing" and call_id != self._prepared:
                 got = f"a piece of {call_id!r} after one of {self._prepared!r}"
                 self._report("W-30h", "the pieces of one call without interruption", got)
@@ -146,9 +148,9 @@ class Calls:
             (row, name), call.misnamed = call.misnamed, None
             self._note(row, f"the name {name}", repr(call.name))
 
-    def _check_same(self, call: _Call, texts: Mapping[str, str]) -> None:
-        for key, value in texts.items():
-            known = getattr(call, key)
+    def _check_same(self, call: _Call, content: Mapping[str, Any]) -> None:
+        for key in _HEAD:
+            value, known = text_at(content, key), getattr(call, key)
             if value and not known:
                 setattr(call, key, value)
             elif value and value != known:
@@ -157,13 +159,9 @@ class Calls:
                 )
 
     def _advance(self, call: _Call, kind: str, content: Mapping[str, Any]) -> None:
-        state: CallState = "running"
+        state = _STATES.get(kind, "running")
         if kind == "toolCallRun":
             state = "waiting" if content.get("manualApproval") is True else "ready"
-        elif kind == "toolCalled":
-            state = "called"
-        elif kind == "toolCallRejected":
-            state = "rejected"
         if call.is_ambiguous or (
             state == call.state == "running" and text_at(content, "details", "type") == "subagent"
         ):
@@ -179,9 +177,7 @@ class Calls:
         else:
             if content.get("server") == "":
                 self._report("TOOL-11", "the tool's server as `server`", "an empty string")
-            self._check_same(
-                call, {key: text_at(content, key) for key in ("name", "server", "origin")}
-            )
+            self._check_same(call, content)
             self._check_misnamed(call, kind, state)
             self._check_decision(call, kind, content)
             if kind == "toolCallRun":
