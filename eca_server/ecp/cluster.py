@@ -27,7 +27,7 @@ class Cluster(Executor):
         slots: the number of scenarios that its workers can run at once, at least one.
     """
 
-    def __init__(self, address: str, *, seconds: float = _SECONDS) -> None:
+    def __init__(self, address: str) -> None:
         """Connect to the cluster.
 
         Raises:
@@ -42,7 +42,7 @@ class Cluster(Executor):
             why = "--dask needs the extra: pip install 'eca-protocol[dask]'"
             raise Unusable(why) from None
         try:
-            self._client = distributed.Client(address, timeout=seconds, set_as_default=False)
+            self._client = distributed.Client(address, timeout=_SECONDS, set_as_default=False)
         except (OSError, ValueError, TypeError) as fault:
             raise Unusable(f"--dask {address}: {fault}") from fault
         self._executor: Executor = self._client.get_executor(pure=False)

@@ -6,7 +6,6 @@ import time
 from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 
-import anyio
 import attrs
 
 from eca_protocol.testing.conformance.acp.harness import (
@@ -20,6 +19,7 @@ from eca_protocol.testing.conformance.acp.harness import (
 from eca_protocol.testing.conformance.acp.turns import asks_for_permission
 from eca_protocol.testing.conformance.cases import Need
 from eca_protocol.testing.conformance.model import AnswersWith
+from eca_protocol.testing.conformance.server.children import becomes_true
 from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.script import Reply, reply, wait
 
@@ -41,11 +41,8 @@ async def _text(agent: AgentSession, prompt: Prompt) -> None:
 
 
 async def _running_tool(agent: AgentSession, _: Prompt) -> None:
-    with anyio.move_on_after(PATIENCE):
-        while not (agent.workspace / _MARK).exists():  # noqa: ASYNC110 - a file has no event
-            await anyio.sleep(0.02)
-        return
-    raise Unmet("a running command")
+    if not await becomes_true((agent.workspace / _MARK).exists, seconds=PATIENCE):
+        raise Unmet("a running command")
 
 
 async def _permission(agent: AgentSession, prompt: Prompt) -> None:
