@@ -171,20 +171,20 @@ class ServerSuite(Suite):
             return [unjudged(case, id_, lacking) for id_ in case.rows] + self._take_observed()
         harness = self.harness(case.name)
         seconds = case.seconds + _STARTS * self.servers.start_seconds
-        result = await _judge(case, harness, seconds)
-        is_mixed = harness.mixes_chats(of_others=True) and not result.has_passed
-        if harness.died or is_mixed:
+        findings, death, error = await _judge(case, harness, seconds)
+        has_passed = all(finding.verdict == "pass" for finding in findings)
+        if harness.died or (harness.mixes_chats(of_others=True) and not has_passed):
             harness = self.harness(case.name, alone=True)
-            result = await _judge(case, harness, seconds)
+            findings, death, error = await _judge(case, harness, seconds)
         if harness.mixes_chats():
-            self._doubtful += result.findings
-        if result.death:
-            self.incidents.append(Incident(case=case.name, what=result.death))
-        if result.error is not None:
-            self.suite_errors.append(result.error)
+            self._doubtful += findings
+        if death:
+            self.incidents.append(Incident(case=case.name, what=death))
+        if error is not None:
+            self.suite_errors.append(error)
         self._judged.add(case.name)
         self._name_ends()
-        return result.findings + self._take_observed()
+        return findings + self._take_observed()
 
     def _name_ends(self) -> None:
         """Name a case of each shared server that has ended, unless one of them ended its own."""
@@ -262,20 +262,6 @@ def _not_messages(recorder: Recorder) -> Iterator[str]:
             return
 
 
-@attrs.frozen
-class _CaseResult:
-    """The findings of a case, and the error that ended it early."""
-
-    findings: list[Finding]
-    death: str = ""
-    error: SuiteError | None = None
-
-    @property
-    def has_passed(self) -> bool:
-        """True if each finding is a pass."""
-        return all(finding.verdict == "pass" for finding in self.findings)
-
-
 async def _absent_needs(session: ClientSession) -> Mapping[str, str]:
     """Return what a server lacks that does not use the suite's configuration, with the reasons.
 
@@ -301,7 +287,10 @@ async def _absent_needs(session: ClientSession) -> Mapping[str, str]:
     return absent
 
 
-async def _judge(case: Case, harness: Harness, seconds: float) -> _CaseResult:
+async def _judge(
+    case: Case, harness: Harness, seconds: float
+) -> tuple[list[Finding], str, SuiteError | None]:
+    """Return the findings of a case, and the end of the server or the error that ended it early."""
     verdict: Verdict = "untestable"
     why, death, error = "", "", None
     try:
@@ -329,7 +318,7 @@ async def _judge(case: Case, harness: Harness, seconds: float) -> _CaseResult:
         for id_, reason in reasons.items()
         if id_ not in result
     ]
-    return _CaseResult(harness.findings + rest, death, error)
+    return harness.findings + rest, death, error
 
 
 def _is_field_or_value(id_: str) -> bool:
