@@ -111,3 +111,28 @@ class ClientSession(MessageSession):
         chat = self.chat(*script)
         await chat.take_turn(prompt, **params)
         return chat
+
+    async def take_approved_turn(self, prompt: str, *script: AnswersWith) -> ChatSession:
+        """Prompt a new chat with its script, and approve each call until the turn has finished."""
+        chat = self.chat(*script)
+        await chat.prompt(prompt)
+        await self.approve_all(chat)
+        return chat
+
+    async def approve_all(self, chat: ChatSession) -> None:
+        """Approve each call until the turn has finished; wait ten seconds for each."""
+        ended, approved = chat.ends, set[str]()
+
+        def unapproved() -> list[str]:
+            announced = [str(run.get("id")) for run in chat.runs]
+            return [call for call in announced if call not in approved]
+
+        while chat.ends == ended:
+            await self.until_holds(
+                lambda: unapproved() or chat.ends > ended,
+                seconds=10,
+                expected="the end of the turn, or a call",
+            )
+            for call in unapproved():
+                approved.add(call)
+                await chat.approve(call)

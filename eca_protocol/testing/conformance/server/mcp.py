@@ -27,7 +27,6 @@ from eca_protocol.testing.conformance.server.reading import (
     start_call,
 )
 from eca_protocol.testing.conformance.server.stops import stop_turn
-from eca_protocol.testing.conformance.server.tools import take_approved_turn
 from eca_protocol.testing.conformance.session import ClientSession
 from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.members import at, list_at
@@ -108,8 +107,7 @@ async def a_tool_of_an_mcp_server_is_called(session: ClientSession) -> None:
     """Call a tool of an MCP server by the name in the request to the model."""
     await wait_for_status(session, "kit", "running")
     await wait_for_status(session, "toggled", "running")
-    chat = await take_approved_turn(
-        session,
+    chat = await session.take_approved_turn(
         "Call it.",
         lambda request: calls((name_of(request.body, "kit", "echo"), {"text": "hello"})),
         reply("Called."),

@@ -26,7 +26,6 @@ from eca_protocol.testing.conformance.server.current_requests import (
 )
 from eca_protocol.testing.conformance.server.mcp import program, wait_for_status
 from eca_protocol.testing.conformance.server.reading import calls, conversation, result_of
-from eca_protocol.testing.conformance.server.tools import take_approved_turn
 from eca_protocol.testing.conformance.target import MODEL
 from eca_protocol.testing.conformance.verdicts import NotApplicable
 from eca_protocol.testing.script import reply, wait
@@ -99,8 +98,8 @@ async def a_chat_is_named_and_marked(session: ClientSession) -> None:
 @case("W-43a", "W-43d", since=CURRENT, needs="native-tools")
 async def a_flag_follows_a_call(session: ClientSession) -> None:
     """Add a flag at a tool call."""
-    chat = await take_approved_turn(
-        session, "Look.", calls(("eca_directory_tree", {"path": str(session.root)})), reply("done")
+    chat = await session.take_approved_turn(
+        "Look.", calls(("eca_directory_tree", {"path": str(session.root)})), reply("done")
     )
     end_contents, before = chat.call_ends, len(chat.messages)
     [call] = {str(each.get("id")) for each in end_contents}
@@ -336,8 +335,7 @@ async def the_editor_and_its_user_are_asked(session: ClientSession) -> None:
     question = {"question": "Which one?", "options": [{"label": "blue", "description": "b"}]}
     for kind in ("editor_definition", "editor_references", "ask_user"):
         session.tool(kind)
-    await take_approved_turn(
-        session,
+    await session.take_approved_turn(
         "Ask.",
         calls(("editor_definition", place)),
         calls(("editor_references", {**place, "include_declaration": True})),

@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import case
-from eca_protocol.testing.conformance.chat_session import ChatSession
-from eca_protocol.testing.conformance.model import AnswersWith, bare_name
+from eca_protocol.testing.conformance.model import bare_name
 from eca_protocol.testing.conformance.server.reading import (
     all_text,
     call_results,
@@ -99,8 +98,7 @@ async def files_are_read(session: ClientSession) -> None:
     """Read an existing file, and a missing one."""
     session.tool(READ)
     path = session.file("read.txt", "the text of the file\n")
-    chat = await take_approved_turn(
-        session,
+    chat = await session.take_approved_turn(
         "Read.",
         calls((READ, {"path": str(path)})),
         calls((READ, {"path": str(path.with_name("no-such-file"))})),
@@ -121,35 +119,6 @@ async def files_are_read(session: ClientSession) -> None:
     session.record_pass("W-33a", *WATCHED)
 
 
-async def approve_all(chat: ChatSession) -> None:
-    """Approve each call until the turn has finished; wait ten seconds for each."""
-    ended, approved = chat.ends, set[str]()
-
-    def unapproved() -> list[str]:
-        announced = [str(run.get("id")) for run in chat.runs]
-        return [call for call in announced if call not in approved]
-
-    while chat.ends == ended:
-        await chat.session.until_holds(
-            lambda: unapproved() or chat.ends > ended,
-            seconds=10,
-            expected="the end of the turn, or a call",
-        )
-        for call in unapproved():
-            approved.add(call)
-            await chat.approve(call)
-
-
-async def take_approved_turn(
-    session: ClientSession, prompt: str, *script: AnswersWith
-) -> ChatSession:
-    """Prompt a new chat with its script, and approve each call until the turn has finished."""
-    chat = session.chat(*script)
-    await chat.prompt(prompt)
-    await approve_all(chat)
-    return chat
-
-
 @case("W-30h", needs="native-tools")
 async def two_calls_of_one_answer_are_announced_one_after_the_other(session: ClientSession) -> None:
     """Read two files in one answer, whose calls are interleaved."""
@@ -159,8 +128,7 @@ async def two_calls_of_one_answer_are_announced_one_after_the_other(session: Cli
     arguments = [json.dumps({"path": str(path)}) for path in files]
     both = calls(*[(READ, {"path": str(path)}) for path in files])
     is_plain = session.target.api == "openai-chat"
-    chat = await take_approved_turn(
-        session,
+    chat = await session.take_approved_turn(
         "Read both.",
         partial(_interleaved_calls, arguments) if is_plain else both,
         reply("Read."),
@@ -176,8 +144,7 @@ async def each_result_of_one_answer_reaches_the_model(session: ClientSession) ->
     session.tool(READ)
     names = [f"{name}-of-three.txt" for name in ("one", "two", "three")]
     files = [session.file(name, f"text of {name}\n") for name in names]
-    chat = await take_approved_turn(
-        session,
+    chat = await session.take_approved_turn(
         "Read them.",
         calls(*[(READ, {"path": str(path)}) for path in files]),
         reply("Read."),
@@ -220,9 +187,7 @@ async def what_cannot_be_called_is_called_with_an_error(session: ClientSession) 
     for tool, arguments in (
         ("no_such_tool", "{}"), (READ, '{"path": '), (READ, "[1]"),
     ):  # fmt: skip
-        chat = await take_approved_turn(
-            session, "Do it.", calls((tool, arguments)), reply("I see.")
-        )
+        chat = await session.take_approved_turn("Do it.", calls((tool, arguments)), reply("I see."))
         closed = chat.call_ends
         is_right = [(each["type"], each.get("error")) for each in closed] == [("toolCalled", True)]
         expected = f"exactly one toolCalled, with an error, for {tool} {arguments}"
@@ -241,8 +206,7 @@ async def a_file_change_is_shown(session: ClientSession) -> None:
         session.workspace / "made.txt",
     )
     edit = {"path": str(path), "original_content": "two", "new_content": "zwei"}
-    chat = await take_approved_turn(
-        session,
+    chat = await session.take_approved_turn(
         "Change it.",
         calls((WRITE, {"path": str(new_file), "content": "one\ntwo\nthree\n"})),
         calls((EDIT, edit)),
@@ -271,7 +235,7 @@ async def an_edit_that_cannot_be_done_says_why(session: ClientSession) -> None:
     path = session.file("edited.txt", "other\n" * 20 + "same\n" * 17)
     for original, why in (("not in there", r"\w"), ("same", r"\b17\b")):
         edit = {"path": str(path), "original_content": original, "new_content": "x"}
-        chat = await take_approved_turn(session, "Edit it.", calls((EDIT, edit)), reply("I see."))
+        chat = await session.take_approved_turn("Edit it.", calls((EDIT, edit)), reply("I see."))
         end = await chat.next_end()
         if original == "same" and end.get("error") is False:
             continue
@@ -290,8 +254,8 @@ _CUT = re.compile(r"\d+ bytes left out")
 async def a_long_output_is_cut_and_says_so(session: ClientSession) -> None:
     """Run a command that writes two megabytes."""
     session.tool(SHELL)
-    chat = await take_approved_turn(
-        session, "Count.", calls((SHELL, {"command": f"seq 1 {LONG}"})), reply("Long.")
+    chat = await session.take_approved_turn(
+        "Count.", calls((SHELL, {"command": f"seq 1 {LONG}"})), reply("Long.")
     )
     output = all_text((await chat.next_end()).get("outputs"))
     if "1\n2\n3\n" not in output:
@@ -350,8 +314,8 @@ def _deviates(tool: str, arguments: set[str]) -> bool:
 async def contents_have_the_names_without_a_prefix_in_current(session: ClientSession) -> None:
     """Read a file, and compare the names in its contents."""
     session.tool(READ)
-    chat = await take_approved_turn(
-        session, "Read.", calls((READ, {"path": str(session.workspace / "none")})), reply("Hi.")
+    chat = await session.take_approved_turn(
+        "Read.", calls((READ, {"path": str(session.workspace / "none")})), reply("Hi.")
     )
     names = {str(each.get("name")) for each in chat.of() if "server" in each}
     has_prefix = [name for name in (*session.native_tools, *names) if name.startswith("eca_")]

@@ -12,7 +12,6 @@ from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.chat_session import ChatSession, Content
 from eca_protocol.testing.conformance.harness import ClientSession
 from eca_protocol.testing.conformance.server.reading import calls
-from eca_protocol.testing.conformance.server.tools import approve_all
 from eca_protocol.testing.conformance.target import OTHER_MODEL
 from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.script import Reply, finish, reply, usage
@@ -63,7 +62,7 @@ async def the_gauge_moves_with_each_request(session: ClientSession) -> None:
     chat = session.chat(first, reply_with_usage(1100, 7), reply_with_usage(100, 7))
     chat.model.title = reply("A title", finish("stop"), usage(5000, 5000))
     await chat.prompt("Hi.")
-    await approve_all(chat)
+    await session.approve_all(chat)
     usages = [each.get("sessionTokens") for each in chat.of("usage")]
     session.check("W-27g", len(usages) == 2, "one usage after each of two requests", usages)
     await chat.take_turn("Hi.")
