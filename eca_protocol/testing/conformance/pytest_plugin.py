@@ -52,8 +52,7 @@ __all__ = ["eca_harness", "eca_session", "eca_target"]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options."""
-    group = parser.getgroup("eca", "conformance of ECA servers and clients")
-    add = group.addoption
+    add = parser.getgroup("eca", "conformance of ECA servers and clients").addoption
     add("--eca-command", metavar="COMMAND", help="the command that starts the server")
     add("--eca-client", action="store_true", help="the command starts a client, not a server")
     editions = "2025-06, 2025-09, 2025-10 or current (default: the target's own)"

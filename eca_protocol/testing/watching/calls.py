@@ -224,8 +224,7 @@ class Calls:
             got = repr(written[:60])
             self._note("W-30b", "pieces of `argumentsText` that join to the arguments", got)
         else:
-            got = f"{len(arguments)} arguments"
-            self._note("W-30c", "{} for unreadable arguments", got)
+            self._note("W-30c", "{} for unreadable arguments", f"{len(arguments)} arguments")
 
     def _check_change(self, call: _Call, kind: str, content: Mapping[str, Any]) -> None:
         details = content.get("details")

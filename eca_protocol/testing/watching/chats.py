@@ -174,8 +174,7 @@ class Chats:
     ) -> None:
         named = text_at(result, "chatId") or None
         if chat_id is not None and named is not None and named != chat_id:
-            expected = f"the prompt's chatId {chat_id!r} in its response"
-            self._log.note("W-21c", expected, repr(named))
+            self._log.note("W-21c", f"the prompt's chatId {chat_id!r} in its response", repr(named))
             is_error = True
         if chat_id is None and named in self._chats:
             self._guesses.correct(self._chats[named], lambda each: each is prompt)

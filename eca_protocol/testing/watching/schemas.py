@@ -86,8 +86,7 @@ class SchemaChecker:
             if side == "client":
                 self.client_goes_beyond = True
             elif part == "params" and not self.client_goes_beyond:
-                expected = f"a method of revision {revision.value}"
-                self._log.report(_EDITION[revision], expected, name)
+                self._log.report(_EDITION[revision], f"a method of revision {revision.value}", name)
                 return
         written_revision = Revision.R2025_10 if is_draft and table is ECA else revision
         departures = explain(name, raw, written_revision, part=part, table=table)

@@ -153,8 +153,7 @@ class AgentSession(MessageSession):
         def is_event(received: ReceivedMessage) -> bool:
             if "method" not in received.message:
                 return bool(received.message.get("id") == prompt.id)
-            is_of_turn = received.params.get("sessionId") == prompt.session_id
-            return is_of_turn and _kind(received) == kind
+            return received.params.get("sessionId") == prompt.session_id and _kind(received) == kind
 
         after = self.messages[prompt.after - 1] if prompt.after else None
         event = await self.until(is_event, seconds=PATIENCE, expected="the event", after=after)

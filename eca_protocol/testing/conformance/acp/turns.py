@@ -96,8 +96,7 @@ def _decision_case(choice: str, row: str) -> None:
                 isinstance(end, str) and status != "completed" and not (uses_model and has_run)
             )
             expected = "no effect of the command, and a stop reason"
-        got = f"effect: {has_run}, status: {status}, end: {end}"
-        agent.check(row, is_right, expected, got)
+        agent.check(row, is_right, expected, f"effect: {has_run}, status: {status}, end: {end}")
 
     decide.__name__ = f"permission_to_{choice}"
     decide.__doc__ = f"Answer a request for permission: {choice}."

@@ -84,8 +84,7 @@ class ClientLink:
         elif received.method:
             await self.on_notification(received)
         elif received.is_message:
-            answers = self.answers.setdefault(_key(received.message.get("id")), [])
-            answers.append(received.message)
+            self.answers.setdefault(_key(received.message.get("id")), []).append(received.message)
         self._wake()
 
     def _wake(self) -> None:

@@ -149,8 +149,7 @@ class AnyArguments(Scenario, rows="W-32a", triggers=DECISIONS):
     """The arguments of a call are an object of any JSON values."""
 
     async def call(self, chat_id: str, **details: Any) -> None:
-        strange = {"a": [1, None, {"b": 1.5}], "c": {}, "": False}
-        await super().call(chat_id, arguments=strange)
+        await super().call(chat_id, arguments={"a": [1, None, {"b": 1.5}], "c": {}, "": False})
 
 
 SCENARIOS = scenarios_in(globals())

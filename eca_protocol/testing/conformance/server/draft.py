@@ -37,8 +37,7 @@ async def a_turn_is_deltas_and_a_closing_text(session: ClientSession) -> None:
     answer = result_of(await chat.prompt("How?"))
     is_right = (answer.get("chatId"), answer.get("status")) == (chat.id, "success")
     is_right = is_right and isinstance(answer.get("resultMessage"), str)
-    expected = "the chatId, the status success, and a resultMessage"
-    session.check("W-50b", is_right, expected, answer)
+    session.check("W-50b", is_right, "the chatId, the status success, and a resultMessage", answer)
     await chat.finished()
     flags = [params.get("isComplete") for params in chat.contents]
     is_right = text_of(chat) == FENCED and flags == [False] * (len(flags) - 1) + [True]

@@ -52,8 +52,7 @@ async def _next_request(session: ClientSession, **options: Any) -> ReceivedMessa
 
 
 async def _answer(session: ClientSession, request: ReceivedMessage, result: Any) -> None:
-    answer = {"jsonrpc": "2.0", "id": request.message.get("id"), "result": result}
-    await session.send(answer)
+    await session.send({"jsonrpc": "2.0", "id": request.message.get("id"), "result": result})
 
 
 async def _model_text(chat: ChatSession, *, shows: str | None = None) -> str:

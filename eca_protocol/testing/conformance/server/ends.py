@@ -184,8 +184,7 @@ async def signals_end_it(harness: Harness) -> None:
                 await busy(session)
             session.process.signal(number)
             when = f" for {number.name} {'after `shutdown`' if shut_down else 'while a turn runs'}"
-            codes = {"W-13h": expected_code}
-            await check_exit(session, ends="W-13h", codes=codes, when=when)
+            await check_exit(session, ends="W-13h", codes={"W-13h": expected_code}, when=when)
 
 
 @case("W-14a", since=Revision.DRAFT)

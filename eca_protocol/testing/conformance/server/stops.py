@@ -142,8 +142,7 @@ async def _let_model_continue(chat: ChatSession) -> None:
 
 def contents_after_end(chat: ChatSession) -> list[Content]:
     """Return the contents after the first `finished`, without titles."""
-    kinds_so_far = chat.kinds
-    end = kinds_so_far.index("finished") + 1
+    end = chat.kinds.index("finished") + 1
     return [each for each in chat.of()[end:] if each.get("type") != "metadata"]
 
 

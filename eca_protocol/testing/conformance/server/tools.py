@@ -123,8 +123,7 @@ async def files_are_read(session: ClientSession) -> None:
 async def two_calls_of_one_answer_are_announced_one_after_the_other(session: ClientSession) -> None:
     """Read two files in one answer, whose calls are interleaved."""
     session.tool(READ)
-    names = ("one.txt", "two.txt")
-    files = [session.file(name, f"text of {name}\n") for name in names]
+    files = [session.file(name, f"text of {name}\n") for name in ("one.txt", "two.txt")]
     arguments = [json.dumps({"path": str(path)}) for path in files]
     both = calls(*[(READ, {"path": str(path)}) for path in files])
     is_plain = session.target.api == "openai-chat"

@@ -39,8 +39,7 @@ async def usage_of_turns(chat: ChatSession, *, turns: int = 1, **params: Any) ->
 @case("CHAT-18", "W-27a", needs="model", until=Revision.R2025_10)
 async def tokens_are_counted_both_ways_over_the_chat(session: ClientSession) -> None:
     """Run two turns of a chat with a title, and one of another chat."""
-    other = session.chat(reply_with_usage(100, 7))
-    [first_usage] = await usage_of_turns(other)
+    [first_usage] = await usage_of_turns(session.chat(reply_with_usage(100, 7)))
     counts = first_usage.get("sessionTokens")
     if type(counts) is not int:
         raise Unmet("a number of tokens in `usage`", counts)
