@@ -14,7 +14,6 @@ from typing import Any, Final
 import anyio
 
 from eca_protocol import platforms
-from eca_protocol.framing import encode_frame
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.judge import Judge
 from eca_protocol.testing.conformance.model import ChatModel
@@ -105,12 +104,8 @@ class MessageSession:
         """Write a message, or the bytes of a body, as one frame."""
         if isinstance(message, Mapping) and "method" in message and "id" in message:
             self.wire.claim_id(message["id"], self)
-        await self.write(self._framed(message))
-
-    def _framed(self, message: Mapping[str, Any] | Sequence[Any] | bytes) -> bytes:
-        if isinstance(message, bytes):
-            return encode_frame(message)
-        return self.target.personality.frame(message)
+        body = message if isinstance(message, bytes) else self.target.personality.body(message)
+        await self.write(self.wire.encode(body))
 
     async def request(self, method: str, params: Any = UNSET, *, id: Any = UNSET) -> Any:  # noqa: A002
         """Send a request; its id, which is new unless one is given."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from types import MappingProxyType
 from typing import Any, Final
@@ -79,10 +79,6 @@ class AgentSession(MessageSession):
     def __init__(self, wire: Wire, judge: Judge) -> None:
         super().__init__(wire, judge, Revision.CURRENT, alone=True)
         self.choose("allow")
-
-    @override
-    def _framed(self, message: Mapping[str, Any] | Sequence[Any] | bytes) -> bytes:
-        return encode_line(message if isinstance(message, bytes) else json.dumps(message))
 
     @override
     async def settle(self, *, shows: str | None = None) -> None:
