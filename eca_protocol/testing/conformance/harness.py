@@ -185,6 +185,7 @@ class Harness(Judge):
         initialize: Mapping[str, Any] | None = None,
         handshake: bool = True,
         directories: Directories | None = None,
+        tools: Collection[str] = (),
     ) -> AsyncIterator[ClientSession]:
         """Open a client session at a server.
 
@@ -194,8 +195,10 @@ class Harness(Judge):
             initialize: members merged into the params of `initialize`.
             handshake: perform the handshake and read the announcements; False implies `fresh`.
             directories: the server's home and workspace; implies `fresh`. None: new ones.
+            tools: native tools that the server must have.
 
         Raises:
+            NotApplicable: the server has no such tool.
             Unmet: the target cannot provide it.
             StartFailed: the server cannot be started.
         """
@@ -217,6 +220,8 @@ class Harness(Judge):
         try:
             if alone and handshake:
                 await session.handshake(initialize)
+            for tool in tools:
+                session.tool(tool)
             yield session
         finally:
             if alone:

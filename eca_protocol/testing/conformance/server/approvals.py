@@ -53,10 +53,9 @@ def behavior(session: ClientSession) -> str:
     return "agent" if session.edition >= Revision.CURRENT else "behavior"
 
 
-@case("TOOL-4", "TOOL-14", "ARROW:chat-tool-call-11", needs="native-tools")
+@case("TOOL-4", "TOOL-14", "ARROW:chat-tool-call-11", tools=[SHELL])
 async def an_approved_command_runs(session: ClientSession) -> None:
     """Approve a command that waits for a while."""
-    session.tool(SHELL)
     file = session.workspace / "approved"
     chat = session.chat(calls((SHELL, {"command": f"echo made it; touch {file}"})), reply("x"))
     await chat.prompt("Make it.")
@@ -81,10 +80,9 @@ async def an_approved_command_runs(session: ClientSession) -> None:
     session.check("ARROW:chat-tool-call-11", is_right, expected, results)
 
 
-@case("TOOL-18", "TOOL-8", "TOOL-9", "W-30f", "W-31b", "W-31c", "W-32b", needs="native-tools")
+@case("TOOL-18", "TOOL-8", "TOOL-9", "W-30f", "W-31b", "W-31c", "W-32b", tools=[SHELL])
 async def a_rejected_command_does_not_run(session: ClientSession) -> None:
     """Reject a command; in CURRENT, prompt the chat again."""
-    session.tool(SHELL)
     file = session.workspace / "rejected"
     chat = session.chat(calls((SHELL, {"command": f"touch {file}"})), reply("A pity."))
     await chat.prompt("Make it.")
@@ -135,10 +133,9 @@ def _check_reasons(session: ClientSession, chat: ChatSession, *, ran: bool) -> N
     session.record_pass("TOOL-9")
 
 
-@case("TOOL-15", since=Revision.R2025_10, needs="native-tools", fresh=True)
+@case("TOOL-15", since=Revision.R2025_10, tools=[SHELL], fresh=True)
 async def an_approval_is_saved_for_the_session(session: ClientSession) -> None:
     """Run a command twice; approve the first call for the session."""
-    session.tool(SHELL)
     command = calls((SHELL, {"command": "true"}))
     chat = session.chat(command, command, reply("x"))
     await chat.prompt("Twice.")
@@ -149,10 +146,9 @@ async def an_approval_is_saved_for_the_session(session: ClientSession) -> None:
     session.check("TOOL-15", again.get("manualApproval") is False, expected, again)
 
 
-@case("W-44d", "W-44e", since=Revision.CURRENT, needs="native-tools", fresh=True)
+@case("W-44d", "W-44e", since=Revision.CURRENT, tools=[SHELL], fresh=True)
 async def a_command_says_what_an_approval_would_remember(session: ClientSession) -> None:
     """Approve a harmless pipeline, then a command that hides another one."""
-    session.tool(SHELL)
     plain, hiding = "ls | head -1", "sh -c 'echo $(date)'"
     chat = session.chat(*(calls((SHELL, {"command": each})) for each in (plain, hiding)))
     await chat.prompt("List the files.")
@@ -178,10 +174,9 @@ def _parts(run: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return [each for each in list_at(run, "details", "commands") if isinstance(each, Mapping)]
 
 
-@case("W-34a", needs="native-tools")
+@case("W-34a", tools=[SHELL])
 async def a_decision_without_a_waiting_call_is_ignored(session: ClientSession) -> None:
     """Decide on calls that are unknown, still being prepared, or already rejected."""
-    session.tool(SHELL)
     await _check_late_approval(session)
     chat = session.chat(
         reply(tool_call(SHELL, json.dumps({"command": "true"})), wait("end"), finish("tool_calls")),
@@ -230,10 +225,9 @@ def _execution_contents(chat: ChatSession) -> list[str]:
     return [each for each in chat.kinds if each in ("toolCallRunning", "toolCalled")]
 
 
-@case("W-34b", needs="native-tools")
+@case("W-34b", tools=[SHELL])
 async def a_decision_in_the_same_instant_counts(session: ClientSession) -> None:
     """Approve each of ten calls as soon as it is announced."""
-    session.tool(SHELL)
     command = calls((SHELL, {"command": "true"}))
     chat = session.chat(*[command] * 10, reply("x"))
     await chat.prompt("Ten times.")
@@ -253,10 +247,9 @@ async def is_approval_needed(chat: ChatSession) -> bool:
     return run.get("manualApproval") is True and not chat.call_ends
 
 
-@case("W-30d", "W-31a", needs=("native-tools", "config"), config=CONFIG)
+@case("W-30d", "W-31a", needs="config", tools=[WRITE], config=CONFIG)
 async def what_configuration_denies_is_rejected(session: ClientSession) -> None:
     """Call a tool that the configuration denies, and a writing tool in plan mode."""
-    session.tool(WRITE)
     path = session.workspace / "planned.txt"
     file = {"path": str(path), "content": "x"}
     ends_by_call: dict[str, list[Any]] = {}
@@ -313,10 +306,9 @@ async def a_denial_counts_although_more_is_allowed(session: ClientSession) -> No
     session.check("W-30d", are_rejected and not file.exists(), expected, ends_by_tool)
 
 
-@case("TOOL-13", needs="native-tools")
+@case("TOOL-13", tools=[EDIT])
 async def an_edit_keeps_what_changed_since_its_announcement(session: ClientSession) -> None:
     """Add a line to a file while an edit of the file waits, then approve the edit."""
-    session.tool(EDIT)
     path = session.file("changed-meanwhile.txt", "one\ntwo\nthree\n")
     edit = {"path": str(path), "original_content": "two", "new_content": "zwei"}
     chat = session.chat(calls((EDIT, edit)), reply("x"))

@@ -48,12 +48,9 @@ OPTIONAL: Final[Mapping[str, frozenset[str]]] = {
 """Their optional parameters."""
 
 
-@case(
-    "TOOL-1", "W-30b", "ARROW:chat-tool-call-2", "ARROW:chat-tool-call-4", needs="native-tools"
-)  # fmt: skip
+@case("TOOL-1", "W-30b", "ARROW:chat-tool-call-2", "ARROW:chat-tool-call-4", tools=[READ])
 async def a_call_is_announced_while_the_model_still_writes(session: ClientSession) -> None:
     """Hold the model's answer back after a text and a tool call."""
-    session.tool(READ)
     path = session.file("told.txt", "to be read\n")
     arguments = json.dumps({"path": str(path)})
     chat = session.chat(
@@ -93,10 +90,9 @@ def _is_json(text: str, value: Any) -> bool:
         return False
 
 
-@case("TOOL-7", "TOOL-12", "W-33a", *WATCHED, needs="native-tools")
+@case("TOOL-7", "TOOL-12", "W-33a", *WATCHED, tools=[READ])
 async def files_are_read(session: ClientSession) -> None:
     """Read an existing file, and a missing one."""
-    session.tool(READ)
     path = session.file("read.txt", "the text of the file\n")
     chat = await session.take_approved_turn(
         "Read.",
@@ -119,10 +115,9 @@ async def files_are_read(session: ClientSession) -> None:
     session.record_pass("W-33a", *WATCHED)
 
 
-@case("W-30h", needs="native-tools")
+@case("W-30h", tools=[READ])
 async def two_calls_of_one_answer_are_announced_one_after_the_other(session: ClientSession) -> None:
     """Read two files in one answer, whose calls are interleaved."""
-    session.tool(READ)
     files = [session.file(name, f"text of {name}\n") for name in ("one.txt", "two.txt")]
     arguments = [json.dumps({"path": str(path)}) for path in files]
     both = calls(*[(READ, {"path": str(path)}) for path in files])
@@ -137,10 +132,9 @@ async def two_calls_of_one_answer_are_announced_one_after_the_other(session: Cli
     session.record_pass("W-30h")
 
 
-@case("ARROW:chat-tool-call-11", needs="native-tools")
+@case("ARROW:chat-tool-call-11", tools=[READ])
 async def each_result_of_one_answer_reaches_the_model(session: ClientSession) -> None:
     """Read three files in one answer."""
-    session.tool(READ)
     names = [f"{name}-of-three.txt" for name in ("one", "two", "three")]
     files = [session.file(name, f"text of {name}\n") for name in names]
     chat = await session.take_approved_turn(
@@ -179,10 +173,9 @@ def _delta(index: int, *, id: str | None = None, **function: str) -> Step:  # no
 _PIECE: Final = 40  # characters
 
 
-@case("W-30e", "W-30c", needs="native-tools")
+@case("W-30e", "W-30c", tools=[READ])
 async def what_cannot_be_called_is_called_with_an_error(session: ClientSession) -> None:
     """Call an unknown tool, and one with malformed arguments."""
-    session.tool(READ)
     for tool, arguments in (
         ("no_such_tool", "{}"), (READ, '{"path": '), (READ, "[1]"),
     ):  # fmt: skip
@@ -195,11 +188,9 @@ async def what_cannot_be_called_is_called_with_an_error(session: ClientSession) 
         session.check("W-30c", run_arguments == [{}], "arguments {} in toolCallRun", run_arguments)
 
 
-@case("TOOL-13", "W-35a", needs="native-tools")
+@case("TOOL-13", "W-35a", tools=[WRITE, EDIT])
 async def a_file_change_is_shown(session: ClientSession) -> None:
     """Write a file, and edit a line of another."""
-    session.tool(WRITE)
-    session.tool(EDIT)
     path, new_file = (
         session.file("changed.txt", "one\ntwo\nthree\n"),
         session.workspace / "made.txt",
@@ -227,10 +218,9 @@ async def a_file_change_is_shown(session: ClientSession) -> None:
     session.record_pass("W-35a")
 
 
-@case("W-38b", needs="native-tools")
+@case("W-38b", tools=[EDIT])
 async def an_edit_that_cannot_be_done_says_why(session: ClientSession) -> None:
     """Edit a text that is not in the file, and one that occurs seventeen times."""
-    session.tool(EDIT)
     path = session.file("edited.txt", "other\n" * 20 + "same\n" * 17)
     for original, why in (("not in there", r"\w"), ("same", r"\b17\b")):
         edit = {"path": str(path), "original_content": original, "new_content": "x"}
@@ -249,10 +239,9 @@ LONG = 300_000
 _CUT = re.compile(r"\d+ bytes left out")
 
 
-@case("W-6b", "W-38a", needs="native-tools")
+@case("W-6b", "W-38a", tools=[SHELL])
 async def a_long_output_is_cut_and_says_so(session: ClientSession) -> None:
     """Run a command that writes two megabytes."""
-    session.tool(SHELL)
     chat = await session.take_approved_turn(
         "Count.", calls((SHELL, {"command": f"seq 1 {LONG}"})), reply("Long.")
     )
@@ -309,10 +298,9 @@ def _deviates(tool: str, arguments: set[str]) -> bool:
     return not needed <= arguments or bool(optional - arguments and arguments - needed - optional)
 
 
-@case("W-33d", since=Revision.CURRENT, needs="native-tools")
+@case("W-33d", since=Revision.CURRENT, tools=[READ])
 async def contents_have_the_names_without_a_prefix_in_current(session: ClientSession) -> None:
     """Read a file, and compare the names in its contents."""
-    session.tool(READ)
     chat = await session.take_approved_turn(
         "Read.", calls((READ, {"path": str(session.workspace / "none")})), reply("Hi.")
     )

@@ -52,10 +52,9 @@ async def tokens_are_counted_both_ways_over_the_chat(session: ClientSession) -> 
     session.check("W-27a", totals == [counts, 2 * counts], expected, totals)
 
 
-@case("W-27f", "W-27g", since=Revision.CURRENT, needs="native-tools")
+@case("W-27f", "W-27g", since=Revision.CURRENT, tools=["read_file"])
 async def the_gauge_moves_with_each_request(session: ClientSession) -> None:
     """Run a turn of two requests, and one of one request, in a chat with a title."""
-    session.tool("read_file")
     read_call = calls(("read_file", {"path": str(session.workspace)}))
     first = attrs.evolve(read_call, steps=(*read_call.steps, usage(1000, 70)))
     chat = session.chat(first, reply_with_usage(1100, 7), reply_with_usage(100, 7))
