@@ -99,8 +99,7 @@ class MessagesEvents:
                     blocks[-1]["text"] += piece
                 case {"reasoning": piece}:
                     if not blocks or blocks[-1]["type"] != "thinking":
-                        block = {"type": "thinking", "thinking": "", "signature": _SIGNATURE}
-                        blocks.append(block)
+                        blocks.append({"type": "thinking", "thinking": "", "signature": _SIGNATURE})
                     blocks[-1]["thinking"] += piece
                 case {"tool_call": name, "arguments": arguments}:
                     parsed = json.loads(arguments.encode() or b"{}")

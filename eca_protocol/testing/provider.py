@@ -21,8 +21,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -361,16 +361,8 @@ class ThreadedProvider:
 @contextmanager
 def provider_in_thread(script: Script = (), **options: Any) -> Iterator[ThreadedProvider]:
     """Run a `Provider` with these arguments in a thread while the block runs."""
-
-    @asynccontextmanager
-    async def running() -> AsyncIterator[Provider]:
-        async with Provider(script, **options) as provider:
-            yield provider
-
-    with (
-        start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(running()) as provider,
-    ):
+    provider = Provider(script, **options)
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(provider):
         yield ThreadedProvider(provider, portal)
 
 

@@ -14,14 +14,15 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 import attrs
 
 from eca_protocol.ecp import AgentConnection, AgentError, AgentLimits, connect_agent
 from eca_server.ecp.leftovers import MARK_VARIABLE, kill_leftovers
+from eca_server.ecp.manifest.model import Unusable
 from eca_server.ecp.reports.masking import make_masker
-from eca_server.ecp.target import Target, TargetInvalid, resolve_target
+from eca_server.ecp.target import Target, resolve_target
 from eca_server.printable import printable_json, printable_line
 from eca_server.system.command_line import fail, write_to_user
 from eca_server.system.signals import run_until_a_signal
@@ -69,12 +70,10 @@ class ConformanceReport:
         }
 
 
-@attrs.frozen
-class _Case:
-    name: str
-    method: str
-    run: Callable[[AgentConnection, float], Awaitable[str]]
-    is_required: bool = True
+_Case: TypeAlias = tuple[str, str, Callable[[AgentConnection, float], Awaitable[str]]]
+"""A name, a method, and a function that raises if the agent breaches the protocol."""
+
+_NOT_REQUIRED: Final = frozenset({"step without input", "another major version"})
 
 
 def run_conformance(options: argparse.Namespace) -> int:
@@ -90,7 +89,7 @@ def run_conformance(options: argparse.Namespace) -> int:
         agent = resolve_target(
             options.target, environment=os.environ, cwd=Path.cwd(), shell=options.shell
         )
-    except (TargetInvalid, OutputsInvalid) as fault:
+    except (Unusable, OutputsInvalid) as fault:
         return fail("ecp conformance", fault)
     text, deadline = options.input, options.timeout
     report, signalled = run_until_a_signal(
@@ -128,9 +127,9 @@ async def _check_agent(
     mask = make_masker(environment)
     checks: list[ConformanceCheck] = []
     is_live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-    for case in _cases(text):
+    for name, method, run in _cases(text):
         if is_live:
-            write_to_user(f"\r\x1b[K{len(checks)} checks done, next: {case.name}", sys.stderr)
+            write_to_user(f"\r\x1b[K{len(checks)} checks done, next: {name}", sys.stderr)
         try:
             async with connect_agent(
                 target.url or target.command,
@@ -138,18 +137,18 @@ async def _check_agent(
                 env=environment,
                 limits=AgentLimits(start=deadline),
             ) as connection:
-                outcome = await case.run(connection, deadline)
+                outcome = await run(connection, deadline)
                 warnings = "; ".join(connection.warnings)
                 passed, message = True, f"{outcome}; {warnings}" if warnings else outcome
         except (AgentError, _Breach) as fault:
             passed, message = False, str(fault)
         checks.append(
             ConformanceCheck(
-                name=case.name,
-                method=case.method,
+                name=name,
+                method=method,
                 passed=passed,
                 message=mask(message),
-                warning=not passed and not case.is_required,
+                warning=not passed and name in _NOT_REQUIRED,
             )
         )
     if is_live:
@@ -196,21 +195,17 @@ def _cases(text: str) -> tuple[_Case, ...]:
             await agent.step(odd, deadline=deadline)
         return "answers to an empty input, one beyond ASCII, and one of 100,000 characters"
 
+    version = _expects_error("agent/initialize", {"protocol_version": "99.0"}, -32001)
     return (
-        _Case("initialize", "agent/initialize", initialize),
-        _Case("step", "agent/step", step),
-        _Case("reset", "agent/reset", reset),
-        _Case("several steps", "agent/step", steps),
-        _Case("initialize again", "agent/initialize", again),
-        _Case("odd texts", "agent/step", odd_text),
-        _Case("unknown method", "agent/unknown", _expects_error("agent/unknown", {}, -32601)),
-        _Case("step without input", "agent/step", _expects_error("agent/step", {}, -32602), False),
-        _Case(
-            "another major version",
-            "agent/initialize",
-            _expects_error("agent/initialize", {"protocol_version": "99.0"}, -32001),
-            False,
-        ),
+        ("initialize", "agent/initialize", initialize),
+        ("step", "agent/step", step),
+        ("reset", "agent/reset", reset),
+        ("several steps", "agent/step", steps),
+        ("initialize again", "agent/initialize", again),
+        ("odd texts", "agent/step", odd_text),
+        ("unknown method", "agent/unknown", _expects_error("agent/unknown", {}, -32601)),
+        ("step without input", "agent/step", _expects_error("agent/step", {}, -32602)),
+        ("another major version", "agent/initialize", version),
     )
 
 

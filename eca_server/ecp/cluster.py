@@ -13,13 +13,11 @@ from typing import Any, Final, TypeVar
 
 from typing_extensions import override
 
+from eca_server.ecp.manifest.model import Unusable
+
 _SECONDS: Final = 10.0
 _SCHEMES: Final = ("tcp", "tls", "ws", "wss", "ucx")
 _ResultT = TypeVar("_ResultT")
-
-
-class ClusterUnusable(Exception):
-    """The cluster cannot be reached, or the extra is not installed; the text says which."""
 
 
 class Cluster(Executor):
@@ -29,24 +27,24 @@ class Cluster(Executor):
         slots: the number of scenarios that its workers can run at once, at least one.
     """
 
-    def __init__(self, address: str, *, seconds: float = _SECONDS) -> None:
+    def __init__(self, address: str) -> None:
         """Connect to the cluster.
 
         Raises:
-            ClusterUnusable: the extra is not installed, or the address does not answer.
+            Unusable: the extra is not installed, or the address does not answer.
         """
         scheme, separator, _ = address.partition("://")
         if separator and scheme not in _SCHEMES:
-            raise ClusterUnusable(f"--dask {address}: expected an address like tcp://HOST:PORT")
+            raise Unusable(f"--dask {address}: expected an address like tcp://HOST:PORT")
         try:
             distributed = importlib.import_module("distributed")
         except ImportError:
             why = "--dask needs the extra: pip install 'eca-protocol[dask]'"
-            raise ClusterUnusable(why) from None
+            raise Unusable(why) from None
         try:
-            self._client = distributed.Client(address, timeout=seconds, set_as_default=False)
+            self._client = distributed.Client(address, timeout=_SECONDS, set_as_default=False)
         except (OSError, ValueError, TypeError) as fault:
-            raise ClusterUnusable(f"--dask {address}: {fault}") from fault
+            raise Unusable(f"--dask {address}: {fault}") from fault
         self._executor: Executor = self._client.get_executor(pure=False)
         self.slots: int = max(1, sum(self._client.nthreads().values()))
 

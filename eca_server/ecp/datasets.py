@@ -18,8 +18,16 @@ import attrs
 from eca_protocol import json
 from eca_protocol.errors import InvalidJSON
 from eca_server.config.problems import Problem
-from eca_server.ecp.manifest.model import Dataset, Grader, Manifest, ManifestInvalid, Scenario, Step
-from eca_server.ecp.target import TargetInvalid, expand_variables
+from eca_server.ecp.manifest.model import (
+    Dataset,
+    Grader,
+    Manifest,
+    ManifestInvalid,
+    Scenario,
+    Step,
+    Unusable,
+)
+from eca_server.ecp.target import expand_variables
 
 MAX_SIZE: Final = 256 * 2**20
 MAX_ROWS: Final = 1_000_000
@@ -49,8 +57,8 @@ def load_datasets(
             continue
         try:
             steps, unchecked = _steps(dataset, manifest.path, environment, allow_outside)
-        except (_DatasetInvalid, TargetInvalid) as fault:
-            problems.append(_problem(manifest, dataset, str(fault)))
+        except Unusable as fault:
+            problems.append(manifest.problem("dataset", dataset.position, str(fault)))
             continue
         scenarios.append(attrs.evolve(scenario, steps=steps))
         if unchecked:
@@ -58,25 +66,11 @@ def load_datasets(
                 f"{dataset.source}: {unchecked} of {len(steps)} rows have no column {_OUTPUT!r}: "
                 "a step without graders checks nothing"
             )
-            warning = attrs.evolve(_problem(manifest, dataset, message), level="warning")
-            warnings.append(warning)
+            problem = manifest.problem("dataset", dataset.position, message)
+            warnings.append(attrs.evolve(problem, level="warning"))
     if problems:
         raise ManifestInvalid(problems)
     return attrs.evolve(manifest, scenarios=tuple(scenarios), warnings=tuple(warnings))
-
-
-def _problem(manifest: Manifest, dataset: Dataset, message: str) -> Problem:
-    return Problem(
-        source=str(manifest.path),
-        line=dataset.line,
-        column=dataset.column,
-        key="dataset",
-        message=message,
-    )
-
-
-class _DatasetInvalid(Exception):
-    """A dataset cannot be used; the text says why."""
 
 
 def _steps(
@@ -87,26 +81,24 @@ def _steps(
     unchecked = 0
     source = expand_variables(dataset.source, environment)
     if "\0" in source:
-        raise _DatasetInvalid(f"{source!r} is not a path")
+        raise Unusable(f"{source!r} is not a path")
     directory = manifest.resolve().parent
     file = Path(os.path.realpath(directory / source))  # in a loop of links pathlib fails
     if not allow_outside and not file.is_relative_to(directory):
-        raise _DatasetInvalid(
-            f"{source} is outside the manifest's folder; --allow-outside permits it"
-        )
+        raise Unusable(f"{source} is outside the manifest's folder; --allow-outside permits it")
     try:
         size = file.stat().st_size
         if not file.is_file():
-            raise _DatasetInvalid(f"{source} is not a regular file")
+            raise Unusable(f"{source} is not a regular file")
         if size > MAX_SIZE:
-            raise _DatasetInvalid(f"{source}: expected at most {MAX_SIZE} bytes, got more")
+            raise Unusable(f"{source}: expected at most {MAX_SIZE} bytes, got more")
         for row in _rows(dataset, file, source):
             steps.append(_step(dataset, source, row))
             unchecked += dataset.output_column is None and _OUTPUT not in row[1]
     except OSError as fault:
-        raise _DatasetInvalid(f"{source}: {fault.strerror or fault}") from fault
+        raise Unusable(f"{source}: {fault.strerror or fault}") from fault
     if not steps:
-        raise _DatasetInvalid(f"{source} has no rows: there is nothing to check")
+        raise Unusable(f"{source} has no rows: there is nothing to check")
     return tuple(steps), unchecked
 
 
@@ -114,7 +106,7 @@ def _rows(dataset: Dataset, file: Path, source: str) -> Iterator[Row]:
     rows = _csv_rows(file, source) if dataset.type == "csv" else _jsonl_rows(file, source)
     for count, row in enumerate(rows):
         if count >= MAX_ROWS:
-            raise _DatasetInvalid(f"{source}: expected at most {MAX_ROWS} rows, got more")
+            raise Unusable(f"{source}: expected at most {MAX_ROWS} rows, got more")
         yield row
 
 
@@ -124,9 +116,7 @@ def _lines(file: Path, source: str) -> Iterator[str]:
             try:
                 yield (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).decode()
             except UnicodeDecodeError as fault:
-                raise _DatasetInvalid(
-                    f"{source}, line {number}: expected UTF-8: {fault.reason}"
-                ) from None
+                raise Unusable(f"{source}, line {number}: expected UTF-8: {fault.reason}") from None
 
 
 def _csv_rows(file: Path, source: str) -> Iterator[Row]:
@@ -134,16 +124,16 @@ def _csv_rows(file: Path, source: str) -> Iterator[Row]:
     try:
         header = next(reader, None) or []
         if len(set(header)) != len(header):
-            raise _DatasetInvalid(f"{source}: a column is named twice: {', '.join(header)}")
+            raise Unusable(f"{source}: a column is named twice: {', '.join(header)}")
         for values in reader:
             if not values:
                 continue
             if len(values) != len(header):
                 expected = f"expected {len(header)} values, got {len(values)}"
-                raise _DatasetInvalid(f"{source}, line {reader.line_num}: {expected}")
+                raise Unusable(f"{source}, line {reader.line_num}: {expected}")
             yield reader.line_num, dict(zip(header, values, strict=True))
     except csv.Error as fault:
-        raise _DatasetInvalid(f"{source}, line {reader.line_num}: {fault}") from fault
+        raise Unusable(f"{source}, line {reader.line_num}: {fault}") from fault
 
 
 def _jsonl_rows(file: Path, source: str) -> Iterator[Row]:
@@ -153,9 +143,9 @@ def _jsonl_rows(file: Path, source: str) -> Iterator[Row]:
         try:
             value = json.loads(line, duplicate_keys="refuse")
         except InvalidJSON as fault:
-            raise _DatasetInvalid(f"{source}, line {number}: {fault}") from fault
+            raise Unusable(f"{source}, line {number}: {fault}") from fault
         if not isinstance(value, dict):
-            raise _DatasetInvalid(f"{source}, line {number}: expected an object")
+            raise Unusable(f"{source}, line {number}: expected an object")
         yield number, value
 
 
@@ -174,12 +164,8 @@ def _step(dataset: Dataset, source: str, row: Row) -> Step:
 def _text(column: str, source: str, number: int, values: Mapping[str, Any]) -> str:
     if column not in values:
         columns = ", ".join(map(str, values)) or "none"
-        raise _DatasetInvalid(
-            f"{source}, line {number}: expected the column {column!r}, got {columns}"
-        )
+        raise Unusable(f"{source}, line {number}: expected the column {column!r}, got {columns}")
     value = values[column]
     if not isinstance(value, str):
-        raise _DatasetInvalid(
-            f"{source}, line {number}: {column}: expected text, got {value!r:.60}"
-        )
+        raise Unusable(f"{source}, line {number}: {column}: expected text, got {value!r:.60}")
     return value

@@ -10,7 +10,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 from eca_protocol.ecp.methods import PROTOCOL_VERSION
-from eca_server.ecp.graders.settings import SettingsInvalid, read_settings
+from eca_server.ecp.graders.settings import read_settings
+from eca_server.ecp.manifest.model import Unusable
 from eca_server.ecp.manifest.reading import GRADER_GROUP
 from eca_server.version import version
 
@@ -32,7 +33,7 @@ def describe_installation(environment: Mapping[str, str]) -> str:
 def _judge(environment: Mapping[str, str]) -> list[tuple[str, str]]:
     try:
         judge = read_settings(environment).judge
-    except SettingsInvalid as fault:
+    except Unusable as fault:
         return [("judge", f"cannot be used: {fault}")]
     key = "set" if environment.get(judge.key_variable, "").strip() else "not set"
     return [

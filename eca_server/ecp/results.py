@@ -46,7 +46,7 @@ class Check:
     type: str
     field: str
     passed: bool
-    score: float
+    score: float = attrs.Factory(lambda check: float(check.passed), takes_self=True)
     reasoning: str
     error: bool = False
     expected: str | None = None

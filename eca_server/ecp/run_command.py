@@ -27,15 +27,15 @@ import trio
 
 from eca_server.ecp.audit import make_audit
 from eca_server.ecp.batch import Batch, RunLimits
-from eca_server.ecp.cluster import Cluster, ClusterUnusable
+from eca_server.ecp.cluster import Cluster
 from eca_server.ecp.datasets import load_datasets
-from eca_server.ecp.graders import SettingsInvalid, read_settings
-from eca_server.ecp.manifest.model import Manifest, ManifestInvalid
+from eca_server.ecp.graders import read_settings
+from eca_server.ecp.manifest.model import Manifest, Unusable
 from eca_server.ecp.manifest.reading import load_manifest
 from eca_server.ecp.progress import Progress, flaky_lines
 from eca_server.ecp.reports.masking import make_masker, mask_report, redact_scenario
 from eca_server.ecp.results import NOTHING_CHECKED, ExitReason, RunReport, ScenarioReport
-from eca_server.ecp.scheduler import Outcome, plan, run_all
+from eca_server.ecp.scheduler import Collector, plan, run_all
 from eca_server.ecp.target import find_target
 from eca_server.printable import printable_json, printable_line
 from eca_server.system.command_line import write_to_user
@@ -61,7 +61,7 @@ def run_manifest(options: argparse.Namespace) -> int:
     try:
         manifest, batch = _prepare(options)
         outputs.check()
-    except (ManifestInvalid, SettingsInvalid, OutputsInvalid) as fault:
+    except (Unusable, OutputsInvalid) as fault:
         _say(str(fault))
         return UNUSABLE
     except OSError as fault:
@@ -79,7 +79,7 @@ def run_manifest(options: argparse.Namespace) -> int:
         return FAILED
     try:
         cluster = None if options.dask is None else Cluster(options.dask)
-    except ClusterUnusable as fault:
+    except Unusable as fault:
         _say(str(fault))
         return UNUSABLE
     return _Run(options, manifest, batch, outputs, cluster).run()
@@ -128,7 +128,6 @@ class _Run:
     batch: Batch
     outputs: Outputs
     cluster: Cluster | None
-    reports: list[ScenarioReport] = attrs.field(factory=list)
     signal_number: int | None = None
 
     def run(self) -> int:
@@ -141,67 +140,55 @@ class _Run:
             mask=make_masker(os.environ),
             verbose=self.options.verbose,
         )
+
+        def on_report(report: ScenarioReport) -> None:
+            progress.add(redact_scenario(report) if self.options.redact else report)
+
+        fail_fast: bool = self.options.fail_fast
+        collector = Collector(self.batch.planned, on_report, fail_fast=fail_fast)
         with redirect_stdout(sys.stderr):  # graders of others may print
-            outcome, self.signal_number = run_until_a_signal(partial(self._run_all, progress))
+            run = partial(self._run_all, progress, collector)
+            _, self.signal_number = run_until_a_signal(run)
         progress.finish()
+        reason = collector.exit_reason
         if self.signal_number is not None:
             ignore_signals()  # a second Ctrl-C would lose the reports
-        if outcome is None:
-            reports = sorted(self.reports, key=lambda report: (report.index, report.repeat))
-            not_run = len(self.batch.planned) - len(reports)
-            outcome = Outcome(reports=tuple(reports), not_run=not_run)
-        is_interrupted = self.signal_number is not None
-        reason: ExitReason = "interrupted" if is_interrupted else outcome.exit_reason
-        report = self._report(outcome, reason, started, time.monotonic() - start_time)
+            reason = "interrupted"
+        report = self._report(collector, reason, started, time.monotonic() - start_time)
         faults = self.outputs.write(report, _RENDERERS)
         if self.options.json:
             sys.stdout.write(f"{printable_json(_json(report))}\n")
             sys.stdout.flush()
         for fault in faults:
             _say(fault)
-        self._say_summary(report, outcome.not_run)
+        self._say_summary(report, collector.not_run)
         return self._exit_code(report, faults)
 
-    async def _run_all(self, progress: Progress) -> Outcome:
-        def on_report(report: ScenarioReport) -> None:
-            self.reports.append(report)
-            progress.add(redact_scenario(report) if self.options.redact else report)
-
+    async def _run_all(self, progress: Progress, collector: Collector) -> None:
+        jobs, executor = self.options.jobs, self._executor()
+        workers = jobs if self.cluster is None or jobs > 1 else self.cluster.slots
         async with trio.open_nursery() as nursery:
             nursery.start_soon(progress.line.keep_current)
-            outcome = await run_all(
-                self.batch,
-                on_report=on_report,
-                fail_fast=self.options.fail_fast,
-                make_executor=self._executor(),
-                workers=self._workers(),
-            )
+            await run_all(self.batch, collector, make_executor=executor, workers=workers)
             nursery.cancel_scope.cancel()
-        return outcome
-
-    def _workers(self) -> int:
-        jobs: int = self.options.jobs
-        return jobs if self.cluster is None or jobs > 1 else self.cluster.slots
 
     def _executor(self) -> Callable[[], Executor] | None:
         cluster = self.cluster
         if cluster is not None:
             return lambda: cluster
-        if self.options.jobs > 1:
-            return partial(_processes, self.options.jobs)
-        return None
+        return partial(_processes, self.options.jobs) if self.options.jobs > 1 else None
 
     def _report(
-        self, outcome: Outcome, reason: ExitReason, started: datetime, seconds: float
+        self, collector: Collector, reason: ExitReason, started: datetime, seconds: float
     ) -> RunReport:
         warnings = [str(problem) for problem in self.manifest.warnings]
-        if outcome.not_run:
-            warnings.append(_not_run(outcome.not_run))
+        if collector.not_run:
+            warnings.append(_not_run(collector.not_run))
         report = RunReport(
             manifest=_relative(self.options.manifest),
             name=self.manifest.name,
             exit_reason=reason,
-            scenarios=outcome.reports,
+            scenarios=collector.reports,
             warnings=tuple(warnings),
         )
         if not self.outputs.files and not self.options.json:

@@ -53,20 +53,6 @@ def make_skipped_report(planned: PlannedScenario, reason: ExitReason, why: str) 
     )
 
 
-class _Budget:
-    """The time of a scenario, and the exit reason of its nearest limit."""
-
-    def __init__(self, scenario_limit: float | None, run_deadline: float) -> None:
-        now = trio.current_time()
-        own = math.inf if scenario_limit is None else now + scenario_limit
-        self._deadline = min(own, run_deadline)
-        self.reason: ExitReason = "max_duration_exceeded" if run_deadline <= own else "timeout"
-
-    def seconds_left(self) -> float:
-        """Return the seconds until the deadline, never below zero."""
-        return max(0.0, self._deadline - trio.current_time())
-
-
 async def run_batch(batch: Batch, on_report: Callable[[ScenarioReport], bool]) -> None:
     """Run the scenarios of a batch one by one, until `on_report` returns False."""
     deadline = math.inf if batch.limits.run is None else trio.current_time() + batch.limits.run
@@ -101,10 +87,12 @@ async def run_scenario(
         VersionUnsupported: no scenario can run with this agent.
     """
     started = trio.current_time()
-    budget = _Budget(batch.limits.scenario, run_deadline)
-    run = _ScenarioRun(batch, planned, budget, graders)
+    limit = batch.limits.scenario
+    run = _ScenarioRun(batch, planned, graders, math.inf if limit is None else started + limit)
+    if run_deadline <= run.deadline:
+        run.deadline, run.late_reason = run_deadline, "max_duration_exceeded"
     try:
-        async with pool.acquire(budget.seconds_left) as session:
+        async with pool.acquire(run.seconds_left) as session:
             await run.execute(session)
     except VersionUnsupported:
         raise
@@ -124,8 +112,9 @@ async def run_scenario(
 class _ScenarioRun:
     batch: Batch
     planned: PlannedScenario
-    budget: _Budget
     graders: Graders
+    deadline: float
+    late_reason: ExitReason = "timeout"
     steps: list[StepReport] = attrs.field(factory=list)
     failed: bool = False
     reason: ExitReason = "ok"
@@ -134,6 +123,10 @@ class _ScenarioRun:
     warnings: list[str] = attrs.field(factory=list)
     log: str = ""
     connection: AgentConnection | None = None
+
+    def seconds_left(self) -> float:
+        """Return the seconds until the nearest limit, never below zero."""
+        return max(0.0, self.deadline - trio.current_time())
 
     async def execute(self, session: AgentSession) -> None:
         """Run the steps, until the end or the first step without a result."""
@@ -164,14 +157,14 @@ class _ScenarioRun:
         """Note a failure; a time-out gets the exit reason of the nearest limit."""
         self.failed = True
         self.reason, self.why = reason, why
-        if reason == "timeout" and not self.budget.seconds_left():
-            self.reason = self.budget.reason
+        if reason == "timeout" and not self.seconds_left():
+            self.reason = self.late_reason
 
     async def _step(self, session: AgentSession, step: Step) -> bool:
         """Send one input and check the result; return False to stop."""
-        seconds_left = self.budget.seconds_left()
+        seconds_left = self.seconds_left()
         if not seconds_left:
-            self.reason, self.why = self.budget.reason, "its time limit was exceeded"
+            self.reason, self.why = self.late_reason, "its time limit was exceeded"
             return False
         started = trio.current_time()
         deadline = min(self.batch.limits.rpc, seconds_left)
@@ -186,10 +179,10 @@ class _ScenarioRun:
             )
             return False
         milliseconds = 1000 * (trio.current_time() - started)
-        checks = await self.graders.grade(step, result, seconds=self.budget.seconds_left())
+        checks = await self.graders.grade(step, result, seconds=self.seconds_left())
         self.steps.append(_with_result(step, result, checks, milliseconds))
-        if not self.budget.seconds_left() and any(check.error for check in checks):
-            self.reason, self.why = self.budget.reason, "its time limit was exceeded"
+        if not self.seconds_left() and any(check.error for check in checks):
+            self.reason, self.why = self.late_reason, "its time limit was exceeded"
         return self.reason == "ok"
 
     def report(self, seconds: float) -> ScenarioReport:
@@ -251,7 +244,7 @@ def _with_result(
 
 
 def _without_result(step: Step, status: Any, why: str) -> StepReport:
-    check = Check(type="execution", field="agent", passed=False, score=0.0, reasoning=why)
+    check = Check(type="execution", field="agent", passed=False, reasoning=why)
     return StepReport(
         input=step.input,
         status=status,

@@ -35,12 +35,46 @@ _ATTEMPTS: Final = 3
 _GRACE: Final = 10.0  # seconds for workers to end their agents after the run's time limit
 
 
-@attrs.frozen(kw_only=True)
-class Outcome:
-    """The reports of a run in the manifest's order, and the number of scenarios not run."""
+class Collector:
+    """The reports of a run, so far.
 
-    reports: tuple[ScenarioReport, ...]
-    not_run: int = 0
+    Attributes:
+        fail_fast: whether nothing starts after a scenario that did not pass.
+        stopped: whether such a scenario has ended.
+    """
+
+    def __init__(
+        self,
+        planned: Iterable[PlannedScenario],
+        on_report: OnReport = lambda _: None,
+        *,
+        fail_fast: bool = False,
+    ) -> None:
+        """Prepare to collect; `on_report` is called with each report as it comes, in any order."""
+        self._keys = [(each.index, each.repeat) for each in planned]
+        self._reports: dict[tuple[int, int], ScenarioReport] = {}
+        self._on_report = on_report
+        self.fail_fast = fail_fast
+        self.stopped = False
+
+    def add(self, report: ScenarioReport) -> bool:
+        """Add a report; return False if the run is to stop."""
+        key = report.index, report.repeat
+        if key not in self._reports:
+            self._reports[key] = report
+            self._on_report(report)
+            self.stopped = self.stopped or (self.fail_fast and not report.passed)
+        return not self.stopped
+
+    @property
+    def reports(self) -> tuple[ScenarioReport, ...]:
+        """The reports in the order of the manifest."""
+        return tuple(self._reports[key] for key in self._keys if key in self._reports)
+
+    @property
+    def not_run(self) -> int:
+        """The number of scenarios without a report."""
+        return len(self._keys) - len(self._reports)
 
     @property
     def exit_reason(self) -> ExitReason:
@@ -75,23 +109,20 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
 
 async def run_all(
     batch: Batch,
+    collector: Collector,
     *,
-    on_report: OnReport = lambda _: None,
-    fail_fast: bool = False,
     make_executor: MakeExecutor | None = None,
     workers: int = 1,
-) -> Outcome:
+) -> None:
     """Run all scenarios of a batch.
 
     Args:
         batch: the whole run; `limits.run` limits all of it.
-        on_report: called with each report as it arrives, in any order.
-        fail_fast: start nothing after a scenario that did not pass.
+        collector: takes the reports, even if this is cancelled.
         make_executor: makes the executor of the batches; called again if its workers are lost.
             None runs them in this process.
         workers: the number of batches that run at once.
     """
-    collector = _ReportCollector(batch.planned, on_report, fail_fast=fail_fast)
     try:
         if make_executor is None:
             await run_batch(batch, collector.add)
@@ -99,31 +130,6 @@ async def run_all(
             await _Scheduler(batch, collector, make_executor, workers).run()
     finally:
         kill_leftovers(batch.mark)
-    return collector.outcome()
-
-
-class _ReportCollector:
-    def __init__(
-        self, planned: Iterable[PlannedScenario], on_report: OnReport, *, fail_fast: bool
-    ) -> None:
-        self._keys = [(each.index, each.repeat) for each in planned]
-        self._reports: dict[tuple[int, int], ScenarioReport] = {}
-        self._on_report = on_report
-        self.fail_fast = fail_fast
-        self.stopped = False
-
-    def add(self, report: ScenarioReport) -> bool:
-        """Add a report; return False if the run is to stop."""
-        key = report.index, report.repeat
-        if key not in self._reports:
-            self._reports[key] = report
-            self._on_report(report)
-            self.stopped = self.stopped or (self.fail_fast and not report.passed)
-        return not self.stopped
-
-    def outcome(self) -> Outcome:
-        reports = [self._reports[key] for key in self._keys if key in self._reports]
-        return Outcome(reports=tuple(reports), not_run=len(self._keys) - len(reports))
 
 
 def run_in_worker(batch: Batch) -> list[dict[str, Any]]:
@@ -160,7 +166,7 @@ class _Scheduler:
     """
 
     def __init__(
-        self, batch: Batch, collector: _ReportCollector, make_executor: MakeExecutor, workers: int
+        self, batch: Batch, collector: Collector, make_executor: MakeExecutor, workers: int
     ) -> None:
         size = 1  # reports arrive with their batch: a signal loses those of unfinished ones
         if batch.reuse_agent and not collector.fail_fast:

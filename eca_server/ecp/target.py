@@ -18,8 +18,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from eca_server.config.problems import Problem
-from eca_server.ecp.manifest.model import Manifest, ManifestInvalid
+from eca_server.ecp.manifest.model import Manifest, ManifestInvalid, Unusable
 
 _VARIABLE: Final = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 _OPERATORS: Final = "();<>|&\n"
@@ -28,10 +27,6 @@ _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _INTERPRETER: Final = re.compile(r"(python|node)[0-9.]*")
 _NO_SCRIPT: Final = {"python": ("-c", "-m"), "node": ("-e", "--eval", "-p", "--print")}
 _WITH_VALUE: Final = {"python": ("-W", "-X"), "node": ("-r", "--require", "--import")}
-
-
-class TargetInvalid(Exception):
-    """The target cannot be used; the text says what to write instead."""
 
 
 @attrs.frozen(kw_only=True)
@@ -52,13 +47,13 @@ def expand_variables(text: str, environment: Mapping[str, str]) -> str:
     """Return `text` with each `${env:NAME}` replaced.
 
     Raises:
-        TargetInvalid: a variable is not set.
+        Unusable: a variable is not set.
     """
 
     def value(match: re.Match[str]) -> str:
         name = match[1]
         if name not in environment:
-            raise TargetInvalid(f"{text!r}: the variable {name} is not set")
+            raise Unusable(f"{text!r}: the variable {name} is not set")
         return environment[name]
 
     return _VARIABLE.sub(value, text)
@@ -76,7 +71,7 @@ def resolve_target(
         shell: pass a command to `sh`.
 
     Raises:
-        TargetInvalid: `text` is neither an executable command nor a valid URL.
+        Unusable: `text` is neither an executable command nor a valid URL.
     """
     scheme = text.strip().partition("://")[0].lower()
     if scheme in {"http", "https"}:
@@ -109,14 +104,8 @@ def find_target(manifest: Manifest, cwd: Path | None, *, shell: bool, finds_scri
         target = resolve_target(manifest.target, environment=os.environ, cwd=directory, shell=shell)
         if finds_script:
             _check_script(target)
-    except TargetInvalid as fault:
-        problem = Problem(
-            source=str(manifest.path),
-            line=manifest.target_line,
-            column=manifest.target_column,
-            key="target",
-            message=str(fault),
-        )
+    except Unusable as fault:
+        problem = manifest.problem("target", manifest.target_position, str(fault))
         raise ManifestInvalid([problem]) from fault
     return target
 
@@ -133,7 +122,7 @@ def _check_script(target: Target) -> None:
         if not word.startswith("-"):
             if not (Path(target.cwd or ".") / word).exists():
                 where = "" if Path(word).is_absolute() else f" in {target.cwd}"
-                raise TargetInvalid(f"the script {word!r} does not exist{where}")
+                raise Unusable(f"the script {word!r} does not exist{where}")
             return
         if word in _WITH_VALUE[match[1]]:
             next(words, None)
@@ -144,11 +133,11 @@ def _url(url: str) -> str:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError as fault:
-        raise TargetInvalid(f"expected a URL, got {url!r}: {str(fault).lower()}") from None
+        raise Unusable(f"expected a URL, got {url!r}: {str(fault).lower()}") from None
     if not url.isprintable() or " " in url or not parts.hostname:
-        raise TargetInvalid(f"expected a URL with a host, got {url!r}")
+        raise Unusable(f"expected a URL with a host, got {url!r}")
     if parts.username is not None or parts.password is not None:
-        raise TargetInvalid("the URL contains a user or a password, which is not supported")
+        raise Unusable("the URL contains a user or a password, which is not supported")
     return url
 
 
@@ -161,17 +150,17 @@ def _words(text: str, original: str) -> list[str]:
     try:
         words = list(lexer)
     except ValueError as fault:
-        raise TargetInvalid(f"{why}: {str(fault).lower()}") from None
+        raise Unusable(f"{why}: {str(fault).lower()}") from None
     if not words:
-        raise TargetInvalid(f"{why}: it is empty")
+        raise Unusable(f"{why}: it is empty")
     plain = _outside_quotes(text)
     operators = [character for character in plain if character in _OPERATORS]
     if operators:
-        raise TargetInvalid(f"{why}: it contains {operators[0]!r}; {fix}")
+        raise Unusable(f"{why}: it contains {operators[0]!r}; {fix}")
     if _ASSIGNMENT.match(words[0]):
-        raise TargetInvalid(f"{why}: it sets a variable; write env {words[0]} ..., or {fix}")
+        raise Unusable(f"{why}: it sets a variable; write env {words[0]} ..., or {fix}")
     if "$" in plain or "`" in plain:
-        raise TargetInvalid(f"{why}: it contains a variable; write ${{env:NAME}}, or {fix}")
+        raise Unusable(f"{why}: it contains a variable; write ${{env:NAME}}, or {fix}")
     return words
 
 
@@ -202,7 +191,7 @@ def _program(name: str, path: str, cwd: Path) -> str:
         try:
             file = Path(name).expanduser()
         except RuntimeError:
-            raise TargetInvalid(f"the command {name!r}: the home directory is unknown") from None
+            raise Unusable(f"the command {name!r}: the home directory is unknown") from None
         program = shutil.which(str(cwd / file))
     else:
         program = shutil.which(name, path=path)
@@ -210,5 +199,5 @@ def _program(name: str, path: str, cwd: Path) -> str:
             return sys.executable
     if program is None:
         where = f"below {cwd}" if os.sep in name else "on PATH"
-        raise TargetInvalid(f"the command {name!r} is not {where}")
+        raise Unusable(f"the command {name!r} is not {where}")
     return program

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from statistics import linear_regression
 from typing import Final
 
 import attrs
@@ -60,7 +61,9 @@ def compute_trend(reports: Iterable[tuple[str, RunReport]], *, window: int) -> T
     ]
     points.sort(key=lambda point: (point[0], _natural_key(point[1])))
     last = points[-window:]
-    return Trend(points=tuple(last), slope=_slope([share for _, _, share in last]))
+    shares = [share for _, _, share in last]
+    slope = linear_regression(range(len(shares)), shares).slope if len(shares) > 1 else 0.0
+    return Trend(points=tuple(last), slope=slope)
 
 
 def _natural_key(name: str) -> list[tuple[int, str]]:
@@ -70,12 +73,3 @@ def _natural_key(name: str) -> list[tuple[int, str]]:
 
 def _share(report: RunReport) -> float:
     return report.passed / report.total if report.total else 0.0
-
-
-def _slope(values: list[float]) -> float:
-    count = len(values)
-    if count < 2:
-        return 0.0
-    middle, mean = (count - 1) / 2, sum(values) / count
-    above = sum((x - middle) * (y - mean) for x, y in enumerate(values))
-    return above / sum((x - middle) ** 2 for x in range(count))

@@ -37,6 +37,7 @@ def case(
     until: Revision = Revision.CURRENT,
     needs: Collection[Need] | Need = (),
     seconds: float = 20.0,
+    tools: Collection[str] = (),
     **session: Any,
 ) -> Callable[[F], F]:
     """Declare a case: an async function of a session, or of the `harness` that opens its sessions.
@@ -48,12 +49,17 @@ def case(
         until: the last one.
         needs: its requirements on the target; if one is not met, its rows are untestable.
         seconds: its deadline.
-        session: arguments for its session, as of `Harness.session`.
+        tools: native tools that its session uses, which is a requirement on the target, too.
+        session: further arguments for its session, as of `Harness.session`.
 
     Raises:
         KeyError: there is no such row.
         ValueError: another case has that name.
     """
+    needed = {needs} if isinstance(needs, str) else {*needs}
+    if tools:
+        needed.add("native-tools")
+        session["tools"] = tools
     ids = tuple(dict.fromkeys(row.id for name in rows for row in lookup(name)))
 
     def declare(function: F) -> F:
@@ -67,7 +73,7 @@ def case(
             rows=ids,
             run=_with_session(function, session),
             window=Window(since=since, until=until),
-            needs=frozenset((needs,) if isinstance(needs, str) else needs),
+            needs=frozenset(needed),
             seconds=seconds,
         )
         return function

@@ -243,8 +243,7 @@ class ChatSession:
     async def reject(self, call_id: str) -> None:
         """Reject a tool call."""
         self._answered.add(call_id)
-        named = {"chatId": self.id, "toolCallId": call_id}
-        await self.session.notify("chat/toolCallReject", named)
+        await self.session.notify("chat/toolCallReject", {"chatId": self.id, "toolCallId": call_id})
 
 
 async def comes(waiting: Awaitable[object]) -> bool:

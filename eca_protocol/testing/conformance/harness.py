@@ -1,27 +1,155 @@
-"""The harness of a case: client sessions at servers, and verdicts."""
+"""The harness of a case: client sessions at the servers of a run, and verdicts."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import anyio
+import anyio.abc
+import attrs
 
+from eca_protocol import json
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.judge import Judge
 from eca_protocol.testing.conformance.message_session import MessageSession
 from eca_protocol.testing.conformance.model import Model
-from eca_protocol.testing.conformance.servers import Servers
 from eca_protocol.testing.conformance.session import ClientSession
 from eca_protocol.testing.conformance.target import Directories, Target
 from eca_protocol.testing.conformance.verdicts import OUT_OF_STEP, Transmission, Unmet
 from eca_protocol.testing.conformance.wire import Wire
 
-__all__ = ["ChatSession", "ClientSession", "Harness"]
+__all__ = ["ChatSession", "ClientSession", "Harness", "Servers"]
+
+Greet = Callable[[Wire], Awaitable[None]]
+
 
 _SHOWN: Final = 30  # messages of an exchange
+
+
+@attrs.define(eq=False)
+class _Shared:
+    wire: Wire
+    ready: anyio.Event = attrs.field(factory=anyio.Event)
+    failed: Unmet | None = None
+
+
+class Servers:
+    """Starts servers in a task group, and ends them with it.
+
+    Attributes:
+        started: the running servers.
+        introduction_seconds: time for the announcements after `initialized`.
+        start_seconds: the time that the first server needed for its start, rounded.
+    """
+
+    def __init__(
+        self,
+        group: anyio.abc.TaskGroup,
+        target: Target,
+        model: Model,
+        root: Path,
+        *,
+        make_wire: Callable[..., Wire] = Wire,
+    ) -> None:
+        self.started: list[Wire] = []
+        self.introduction_seconds: float = 10.0
+        self.start_seconds = 0
+        self.target = target
+        self.model = model
+        self._group = group
+        self._root = root
+        self._make_wire = make_wire
+        self._numbers = itertools.count(1)
+        self._shared: dict[str, _Shared] = {}
+        self._unexplained: list[Wire] = []
+
+    def new_directories(self) -> Directories:
+        """Return directories that no server has."""
+        return Directories(root=self._root / f"server-{next(self._numbers)}")
+
+    async def alone(
+        self, config: Mapping[str, Any], directories: Directories | None = None
+    ) -> Wire:
+        """Start a server for one session, in these directories or new ones.
+
+        Raises:
+            StartFailed: it cannot be started.
+        """
+        wire = self._new(config, directories)
+        await self._group.start(wire.process.run)
+        return wire
+
+    async def shared(
+        self, config: Mapping[str, Any], initialize: Mapping[str, Any], greet: Greet
+    ) -> Wire:
+        """Return the server for this configuration; the first caller performs the handshake.
+
+        A server that has ended, has closed its input, or is out of step is replaced by a new one.
+
+        Raises:
+            StartFailed: it cannot be started.
+            Unmet: the handshake fails.
+        """
+        key = json.dumps([config, initialize]).decode()
+        entry = self._shared.get(key)
+        if entry is not None and entry.wire.process.may_write:
+            await entry.ready.wait()
+            if entry.failed is not None:
+                raise entry.failed
+            return entry.wire
+        if entry is not None:
+            entry.wire.process.stop()
+        entry = self._shared[key] = _Shared(self._new(config))
+        self._unexplained.append(entry.wire)
+        try:
+            await self._group.start(entry.wire.process.run)
+            await greet(entry.wire)
+        except BaseException as error:
+            unready = Unmet(
+                "a server that is ready", "none within the time of the case that started it"
+            )
+            entry.failed = error if isinstance(error, Unmet) else unready
+            if self._shared.get(key) is entry:
+                del self._shared[key]
+            entry.wire.process.stop()
+            raise
+        finally:
+            entry.ready.set()
+        return entry.wire
+
+    def take_ended(self, judged: Collection[str]) -> list[Wire]:
+        """Return the shared servers that have ended, once each, when their cases were judged."""
+        ended = [
+            wire
+            for wire in self._unexplained
+            if not wire.process.may_write
+            and not wire.recorder.is_out_of_step
+            and wire.suspects
+            and all(case in judged for case in wire.suspects)
+        ]
+        self._unexplained = [wire for wire in self._unexplained if wire not in ended]
+        return ended
+
+    async def shut_down(self) -> None:
+        """Shut all shared servers down at once."""
+        async with anyio.create_task_group() as leaving:
+            for entry in self._shared.values():
+                if entry.wire.process.may_write:
+                    leaving.start_soon(entry.wire.shut_down)
+
+    def _new(self, config: Mapping[str, Any], directories: Directories | None = None) -> Wire:
+        wire = self._make_wire(
+            self.target, self.model, directories or self.new_directories(), config
+        )
+        wire.introduction_seconds = self.introduction_seconds
+        wire.process.start_seconds = self.start_seconds
+        self.started.append(wire)
+        return wire
 
 
 class Harness(Judge):
@@ -33,19 +161,12 @@ class Harness(Judge):
     """
 
     def __init__(
-        self,
-        servers: Servers,
-        target: Target,
-        model: Model,
-        *,
-        edition: Revision,
-        case: str = "",
-        alone: bool = False,
+        self, servers: Servers, *, edition: Revision, case: str = "", alone: bool = False
     ) -> None:
         super().__init__(case)
         self.edition = edition
-        self.target = target
-        self.model = model
+        self.target = servers.target
+        self.model = servers.model
         self.died: bool = False
         self._servers = servers
         self._alone = alone
@@ -64,6 +185,7 @@ class Harness(Judge):
         initialize: Mapping[str, Any] | None = None,
         handshake: bool = True,
         directories: Directories | None = None,
+        tools: Collection[str] = (),
     ) -> AsyncIterator[ClientSession]:
         """Open a client session at a server.
 
@@ -73,8 +195,10 @@ class Harness(Judge):
             initialize: members merged into the params of `initialize`.
             handshake: perform the handshake and read the announcements; False implies `fresh`.
             directories: the server's home and workspace; implies `fresh`. None: new ones.
+            tools: native tools that the server must have.
 
         Raises:
+            NotApplicable: the server has no such tool.
             Unmet: the target cannot provide it.
             StartFailed: the server cannot be started.
         """
@@ -96,6 +220,8 @@ class Harness(Judge):
         try:
             if alone and handshake:
                 await session.handshake(initialize)
+            for tool in tools:
+                session.tool(tool)
             yield session
         finally:
             if alone:
@@ -112,8 +238,8 @@ class Harness(Judge):
         finally:
             session.close()
 
-    def _new_session(self, wire: Wire, *, alone: bool) -> ClientSession:
-        return ClientSession(wire, self, self.target, self.model, self.edition, alone=alone)
+    def _new_session(self, wire: Wire, *, alone: bool) -> Any:
+        return ClientSession(wire, self, self.edition, alone=alone)
 
     def directories(self) -> Directories:
         """Return new directories, for servers that follow each other or run at once in a home."""

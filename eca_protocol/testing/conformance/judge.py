@@ -236,8 +236,7 @@ def final_findings(
         judged = by_row.get(id_) or by_row.get(duplicates.get(id_, ""))
         if judged:
             finding = worst(judged)
-            is_broken = finding.verdict in {"fail", "warn"}
-            verdict = failing(id_) if is_broken else finding.verdict
+            verdict = failing(id_) if finding.verdict in {"fail", "warn"} else finding.verdict
             yield attrs.evolve(finding, id=id_, verdict=verdict)
         else:
             yield missing(id_)

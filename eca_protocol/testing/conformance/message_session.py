@@ -14,11 +14,9 @@ from typing import Any, Final
 import anyio
 
 from eca_protocol import platforms
-from eca_protocol.framing import encode_frame
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.judge import Judge
 from eca_protocol.testing.conformance.model import ChatModel
-from eca_protocol.testing.conformance.personalities import Personality
 from eca_protocol.testing.conformance.recorder import ReceivedMessage, id_key
 from eca_protocol.testing.conformance.server_process import ServerProcess
 from eca_protocol.testing.conformance.verdicts import Party, Transmission, Unmet
@@ -34,6 +32,9 @@ class MessageSession:
     """A session at a server that sends and receives messages, and judges them.
 
     Attributes:
+        target: the program under test.
+        model: the scripted model of the whole run.
+        initialized: what `initialize` has returned; empty without a handshake.
         check, record_pass, not_applicable, untestable: those of the case's `Judge`.
         messages: the server's messages that concern this session, in order.
         models: the scripted models of its chats.
@@ -41,10 +42,11 @@ class MessageSession:
         root: the workspace of the server; the same if the session has the server alone.
     """
 
-    def __init__(
-        self, wire: Wire, judge: Judge, personality: Personality, edition: Revision, *, alone: bool
-    ) -> None:
+    def __init__(self, wire: Wire, judge: Judge, edition: Revision, *, alone: bool) -> None:
         self.wire = wire
+        self.target = wire.target
+        self.model = wire.model
+        self.initialized: Mapping[str, Any] = {}
         self.edition = edition
         self.case: str = judge.case
         self.messages: list[ReceivedMessage] = []
@@ -56,7 +58,6 @@ class MessageSession:
         self.record_pass = judge.record_pass
         self.not_applicable = judge.not_applicable
         self.untestable = judge.untestable
-        self._personality = personality
         self.workspace.mkdir(exist_ok=True)
         wire.sessions.append(self)
 
@@ -103,12 +104,8 @@ class MessageSession:
         """Write a message, or the bytes of a body, as one frame."""
         if isinstance(message, Mapping) and "method" in message and "id" in message:
             self.wire.claim_id(message["id"], self)
-        await self.write(self._framed(message))
-
-    def _framed(self, message: Mapping[str, Any] | Sequence[Any] | bytes) -> bytes:
-        if isinstance(message, bytes):
-            return encode_frame(message)
-        return self._personality.frame(message)
+        body = message if isinstance(message, bytes) else self.target.personality.body(message)
+        await self.write(self.wire.encode(body))
 
     async def request(self, method: str, params: Any = UNSET, *, id: Any = UNSET) -> Any:  # noqa: A002
         """Send a request; its id, which is new unless one is given."""
@@ -124,7 +121,7 @@ class MessageSession:
         await self.send({**message, **self._params(params)})
 
     def _params(self, params: Any) -> Mapping[str, Any]:
-        extra_params = self._personality.extra_params
+        extra_params = self.target.personality.extra_params
         if params is UNSET:
             return {}
         return {"params": {**extra_params, **params} if isinstance(params, Mapping) else params}

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal
 
 import anyio
 import attrs
@@ -95,7 +95,7 @@ class ChatModel:
     def reached_gates(self) -> frozenset[str]:
         """The names of the gates that a reply of this chat waits, or waited, at."""
         start = self._gate("")
-        names = self._model.provider.reached
+        names = self._model.reached
         return frozenset(name.removeprefix(start) for name in names if name.startswith(start))
 
     def with_marker(self, text: str) -> str:
@@ -104,14 +104,14 @@ class ChatModel:
 
     def open(self, gate: str) -> None:
         """Open a gate for all replies that wait, or will wait, at it."""
-        self._model.provider.open(self._gate(gate))
+        self._model.open(self._gate(gate))
 
     async def until(
         self, condition: Callable[[], bool], expected: str, *, seconds: float = 5
     ) -> None:
         """Wait until a condition holds; it is checked at each event of the endpoint."""
         try:
-            await self._model.provider.until(condition, seconds=seconds, what="the model")
+            await self._model.until(condition, seconds=seconds, what="the model")
         except DeadlineExceeded as late:
             raise Unmet(expected, str(late)) from late
 
@@ -169,36 +169,20 @@ class ChatModel:
         return f"{self.marker}{name}"
 
 
-class Model:
-    """The endpoint of a whole run; `async with` it.
+class Model(Provider):
+    """The endpoint of a whole run, with the chats of its cases.
 
     Attributes:
-        provider: the endpoint itself, with every request that came.
         offered_tools: the names of the tools in all requests.
     """
 
     def __init__(self) -> None:
+        super().__init__(
+            self._answer, models=("scripted",), title=self._answer, others={_PAGE_PATH: _PAGE}
+        )
         self.offered_tools: set[str] = set()
         self._chats: dict[str, ChatModel] = {}
         self._titles = _TitleRequests()
-        self.provider: Provider = Provider(
-            self._answer,
-            models=("scripted",),
-            title=self._answer,
-            others={_PAGE_PATH: _PAGE},
-        )
-
-    async def __aenter__(self) -> Self:
-        await self.provider.__aenter__()
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.provider.__aexit__(*exc_info)
-
-    @property
-    def url(self) -> str:
-        """The base URL to configure, with the `/v1` that such bases have."""
-        return self.provider.url
 
     @property
     def page_url(self) -> str:
@@ -208,7 +192,7 @@ class Model:
     @property
     def page_was_fetched(self) -> bool:
         """True if the page was requested."""
-        return any(each.target.endswith(_PAGE_PATH) for each in self.provider.other_requests)
+        return any(each.target.endswith(_PAGE_PATH) for each in self.other_requests)
 
     def chat(self, script: Iterable[AnswersWith], *, listed: Names = tuple) -> ChatModel:
         """Add a chat; `listed` returns the names of the native tools that its server announces."""

@@ -13,7 +13,6 @@ from typing import Any, Final, Literal
 import attrs
 
 from eca_protocol import json
-from eca_protocol.framing import encode_frame
 
 __all__ = ["COUNTS_FROM_ZERO", "PERSONALITIES", "PLAIN", "Personality"]
 
@@ -42,8 +41,8 @@ class Personality:
     spelling: Literal["plain", "line end", "escaped slashes"] = "plain"
     loses_large_frames: bool = False
 
-    def frame(self, message: Any) -> bytes:
-        """Encode a message as this client writes it.
+    def body(self, message: Any) -> bytes:
+        """Encode a message as this client writes it, without a frame.
 
         Raises:
             LocalProtocolError: it cannot be written as JSON.
@@ -53,7 +52,7 @@ class Personality:
             body += b"\n"
         elif self.spelling == "escaped slashes":
             body = body.replace(b"/", b"\\/")
-        return encode_frame(body)
+        return body
 
 
 PLAIN: Final = Personality(

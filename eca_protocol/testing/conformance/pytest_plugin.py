@@ -42,7 +42,6 @@ from eca_protocol.testing.conformance.client.suite import ClientSuite
 from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.judge import Suite
 from eca_protocol.testing.conformance.known import known_failures
-from eca_protocol.testing.conformance.run import SuiteError
 from eca_protocol.testing.conformance.session import ClientSession
 from eca_protocol.testing.conformance.suite import ServerSuite
 from eca_protocol.testing.conformance.target import Target
@@ -53,8 +52,7 @@ __all__ = ["eca_harness", "eca_session", "eca_target"]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options."""
-    group = parser.getgroup("eca", "conformance of ECA servers and clients")
-    add = group.addoption
+    add = parser.getgroup("eca", "conformance of ECA servers and clients").addoption
     add("--eca-command", metavar="COMMAND", help="the command that starts the server")
     add("--eca-client", action="store_true", help="the command starts a client, not a server")
     editions = "2025-06, 2025-09, 2025-10 or current (default: the target's own)"
@@ -119,15 +117,8 @@ class BrokenRequirements(AssertionError):
         super().__init__("\n\n".join(_describe(first[id_], times[id_]) for id_ in times))
 
 
-class TargetEnded(AssertionError):
-    """The target ended while the case talked to it."""
-
-
-class SuiteFailed(Exception):
-    """An error of the suite itself: it says nothing about the target."""
-
-    def __init__(self, error: SuiteError) -> None:
-        super().__init__(f"{error.reason}\n\n{error.traceback}")
+class CaseFailed(Exception):
+    """The target ended while the case talked to it, or the suite itself failed in it."""
 
 
 class CaseItem(pytest.Item):
@@ -142,8 +133,7 @@ class CaseItem(pytest.Item):
 
         Raises:
             BrokenRequirements: the target breaks binding rows.
-            TargetEnded: the target ended during the case.
-            SuiteFailed: the suite itself failed.
+            CaseFailed: the target ended during the case, or the suite itself failed.
         """
         runner, known = self.config.stash[_RUNNER], self.config.stash[_KNOWN]
         findings = runner.judge(self.config, self._case) if self._case else runner.shut_down()
@@ -167,7 +157,7 @@ class CaseItem(pytest.Item):
         """Return the rows without a traceback, which would say nothing about the target."""
         if isinstance(excinfo.value, BrokenRequirements):
             return f"{self._case.summary if self._case else _SHUTDOWN}\n\n{excinfo.value}"
-        if isinstance(excinfo.value, SuiteFailed | TargetEnded):
+        if isinstance(excinfo.value, CaseFailed):
             return str(excinfo.value)
         if isinstance(excinfo.value, StartFailed):
             return f"The target cannot be started: {excinfo.value}"
@@ -189,16 +179,15 @@ class _Runner:
         """Raise an error for a failure in a case other than its rows.
 
         Raises:
-            TargetEnded: the target ended during the case.
-            SuiteFailed: the suite itself failed.
+            CaseFailed: the target ended during the case, or the suite itself failed.
         """
         assert isinstance(self._suite, Suite)
         for incident in self._suite.incidents:
             if incident.case == case:
-                raise TargetEnded(f"the target ended: {incident.what}")
+                raise CaseFailed(f"the target ended: {incident.what}")
         for error in self._suite.suite_errors:
             if error.case == case:
-                raise SuiteFailed(error)
+                raise CaseFailed(f"{error.reason}\n\n{error.traceback}")
 
     def judge(self, config: pytest.Config, case: Case) -> list[Finding]:
         """Run a case; return its findings.

@@ -17,15 +17,19 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.verdicts import Transmission
 from eca_protocol.testing.members import object_at, text_at
 from eca_protocol.testing.watching import Observation, Watcher
-from eca_protocol.testing.watching.field_rows import rows_used
+from eca_protocol.testing.watching.field_rows import interface_name, rows_used
 from eca_protocol.testing.watching.observation import other_side
 from eca_protocol.transcript import Side
 from eca_protocol.transcript.splitter import Splitter, message_in
 
+MAX_BYTES: Final = 256 * 1024 * 1024
+"""The limit of one side's bytes, all of which are recorded."""
+
+MAX_MESSAGES: Final = 100_000
+"""The limit of the messages in a record."""
+
 MOST_OBSERVATIONS: Final = 100
 """The observations of one row that are kept of a conversation; the first ones say it all."""
-
-_NATIVE_OR_MCP: Final = "ToolServerUpdatedParams"
 
 
 def id_key(id_: object) -> str:
@@ -121,17 +125,13 @@ class ObservedFields:
             method, rows = self._pending.pop((other_side(side), key), ("", set()))
             if method and "result" in message:
                 self.rows |= rows
-                self.rows |= set(rows_used(_interface(ECA[method].result), message["result"]))
+                self.rows |= set(rows_used(interface_name(ECA[method].result), message["result"]))
         elif method in ECA:
-            rows = set(rows_used(_interface(ECA[method].params), message.get("params")))
+            rows = set(rows_used(interface_name(ECA[method].params), message.get("params")))
             if "id" in message and side == "client":
                 self._pending[side, key] = (method, rows)
             else:
                 self.rows |= rows
-
-
-def _interface(hint: object) -> str:
-    return hint.__name__ if isinstance(hint, type) else _NATIVE_OR_MCP
 
 
 class Recorder:
@@ -168,6 +168,13 @@ class Recorder:
         self._watcher = watcher or Watcher(revision=revision)
         self._fields = ObservedFields() if watcher is None else None
         self._counts: Counter[str] = Counter()
+        self._byte_counts: Counter[Side] = Counter()
+
+    def excess(self, side: Side) -> str:
+        """Return the limit that a side exceeds, for people; empty: none."""
+        if self._byte_counts[side] > MAX_BYTES:
+            return f"{MAX_BYTES:,} bytes"
+        return f"{MAX_MESSAGES:,} messages" if len(self.record) > MAX_MESSAGES else ""
 
     @property
     def now(self) -> float:
@@ -186,6 +193,7 @@ class Recorder:
 
     def record_bytes(self, side: Side, data: bytes) -> Iterator[ReceivedMessage]:
         """Record the next bytes of a side; yield each piece as it is recorded."""
+        self._byte_counts[side] += len(data)
         for piece, body in self._splitters[side].feed(data):
             before = len(self.observations)
             yield self._add(side, piece, body)

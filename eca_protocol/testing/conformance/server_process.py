@@ -23,32 +23,11 @@ from eca_protocol.testing.conformance.verdicts import (
     Unmet,
 )
 
-MAX_OUTPUT_BYTES: Final = 256 * 1024 * 1024
-"""The limit of one side's bytes, all of which are recorded."""
-
-MAX_MESSAGES: Final = 100_000
-"""The limit of a server's messages, all of which are recorded."""
-
 _STDERR_BYTES: Final = 16_384  # bytes of stderr that are stored
 _GRACE_PERIODS: Final = GracePeriods(after_stdin=1.0, after_term=1.0, after_kill=2.0)
 _CANCELLED_GRACE_PERIODS: Final = GracePeriods(after_stdin=0.3, after_term=0.3, after_kill=2.0)
 _EXIT_SECONDS: Final = 1.0
 """The time between the end of a process's output and its exit, at most."""
-
-
-@attrs.define
-class _Volume:
-    """The bytes and messages that were received."""
-
-    byte_count: int = 0
-    messages: int = 0
-
-    @property
-    def exceeded(self) -> str:
-        """The limit that is exceeded, for people; empty: none is."""
-        if self.byte_count > MAX_OUTPUT_BYTES:
-            return f"{MAX_OUTPUT_BYTES:,} bytes"
-        return f"{MAX_MESSAGES:,} messages" if self.messages > MAX_MESSAGES else ""
 
 
 @attrs.define
@@ -95,11 +74,9 @@ class ServerProcess:
         url: str,
         config: Mapping[str, Any],
         *,
-        on_output: Callable[[bytes], int],
+        on_output: Callable[[bytes], None],
     ) -> None:
         """Prepare a server; `on_output` is called with each part of its output, at last with none.
-
-        It returns the number of messages that the part has completed.
 
         `url` is the base URL of its model, whose configuration `config` is merged into.
         """
@@ -117,7 +94,8 @@ class ServerProcess:
         self._end_of_input: Callable[[], None]
         self._outgoing: deque[bytes] = deque()
         self._sent = 0
-        self._received = _Volume()
+        self._has_output = False
+        self._excess = ""
         self._errors = b""
         self._scope = anyio.CancelScope()
         self._streams = _Streams()
@@ -147,8 +125,8 @@ class ServerProcess:
     @property
     def end_description(self) -> str:
         """The way in which it ended, for people."""
-        if exceeded := self._received.exceeded:
-            return f"more than {exceeded} in all: it was ended"
+        if self._excess:
+            return f"more than {self._excess} in all: it was ended"
         if self._streams.closed or self.exit_code is None:
             stream = self._streams.closed or ("output" if self.output_ended else "input")
             return f"a server that runs and has closed its {stream}"
@@ -172,12 +150,14 @@ class ServerProcess:
             self.gone.set()
             self._wake()
 
-    def stop(self, *, is_out_of_step: bool = False) -> None:
+    def stop(self, *, is_out_of_step: bool = False, excess: str = "") -> None:
         """End the server; `gone` is set when it has ended.
 
         Args:
             is_out_of_step: whether its messages can no longer be distinguished.
+            excess: the limit that its output exceeds.
         """
+        self._excess = self._excess or excess
         if is_out_of_step:
             self._is_out_of_step = True
             self._wake()
@@ -241,9 +221,7 @@ class ServerProcess:
             ServerExited: the server has ended, or runs without an output.
             OutOfStep: its messages can no longer be distinguished.
         """
-        with anyio.move_on_after(
-            seconds + (0 if self._received.byte_count else self.start_seconds)
-        ):
+        with anyio.move_on_after(seconds + (0 if self._has_output else self.start_seconds)):
             while not condition():
                 self._require_step(expected)
                 if self.gone.is_set() or self._streams.is_silent:
@@ -326,13 +304,11 @@ class ServerProcess:
             while not self.reading:
                 await self.changed.wait()
             data = await self._transport.receive()
-            self._received.messages += self._on_output(data)
+            self._on_output(data)
             if not data:
                 break
+            self._has_output = True
             self._wake()
-            self._received.byte_count += len(data)
-            if self._received.exceeded:
-                self.stop()
         self.output_ended = True
         self._wake()
         await anyio.sleep(_EXIT_SECONDS)

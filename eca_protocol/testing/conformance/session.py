@@ -9,12 +9,10 @@ import anyio
 
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.chat_session import ChatSession
-from eca_protocol.testing.conformance.judge import Judge
 from eca_protocol.testing.conformance.message_session import UNSET, MessageSession
-from eca_protocol.testing.conformance.model import AnswersWith, Model, bare_name
-from eca_protocol.testing.conformance.target import Target, merged
+from eca_protocol.testing.conformance.model import AnswersWith, bare_name
+from eca_protocol.testing.conformance.target import merged
 from eca_protocol.testing.conformance.verdicts import NotApplicable
-from eca_protocol.testing.conformance.wire import Wire
 from eca_protocol.testing.members import at, list_at, object_at
 
 __all__ = ["UNSET", "ClientSession"]
@@ -23,28 +21,7 @@ _START_SECONDS: Final = 30.0
 
 
 class ClientSession(MessageSession):
-    """A client's session at a server.
-
-    Attributes:
-        target: the program under test.
-        model: the scripted model of the whole run.
-        initialized: the answer to `initialize`, whole; empty if there was none.
-    """
-
-    def __init__(
-        self,
-        wire: Wire,
-        judge: Judge,
-        target: Target,
-        model: Model,
-        edition: Revision,
-        *,
-        alone: bool,
-    ) -> None:
-        super().__init__(wire, judge, target.personality, edition, alone=alone)
-        self.initialized: Mapping[str, Any] = {}
-        self.target = target
-        self.model = model
+    """A client's session at a server; `initialized` is the whole answer to `initialize`."""
 
     def initialize_params(self, **more: Any) -> dict[str, Any]:
         """Return the params of `initialize` with the server's workspace, and more members."""
@@ -58,7 +35,7 @@ class ClientSession(MessageSession):
         """Send `initialize` and `initialized`, and wait a moment for the announcements."""
         params = merged(self.initialize_params(), initialize or {})
         self.initialized = await self.ask("initialize", params, seconds=_START_SECONDS)
-        await self.notify("initialized", self._personality.initialized)
+        await self.notify("initialized", self.target.personality.initialized)
         if self.edition > Revision.DRAFT:
             with anyio.move_on_after(self.wire.introduction_seconds):
                 while not self.is_introduced and self.process.may_write:
@@ -134,3 +111,28 @@ class ClientSession(MessageSession):
         chat = self.chat(*script)
         await chat.take_turn(prompt, **params)
         return chat
+
+    async def take_approved_turn(self, prompt: str, *script: AnswersWith) -> ChatSession:
+        """Prompt a new chat with its script, and approve each call until the turn has finished."""
+        chat = self.chat(*script)
+        await chat.prompt(prompt)
+        await self.approve_all(chat)
+        return chat
+
+    async def approve_all(self, chat: ChatSession) -> None:
+        """Approve each call until the turn has finished; wait ten seconds for each."""
+        ended, approved = chat.ends, set[str]()
+
+        def unapproved() -> list[str]:
+            announced = [str(run.get("id")) for run in chat.runs]
+            return [call for call in announced if call not in approved]
+
+        while chat.ends == ended:
+            await self.until_holds(
+                lambda: unapproved() or chat.ends > ended,
+                seconds=10,
+                expected="the end of the turn, or a call",
+            )
+            for call in unapproved():
+                approved.add(call)
+                await chat.approve(call)

@@ -19,7 +19,7 @@ from eca_protocol.revisions import Revision, detect_server
 from eca_protocol.testing.conformance.cases import server_cases
 from eca_protocol.testing.conformance.chat_session import comes
 from eca_protocol.testing.conformance.duplicates import DUPLICATES
-from eca_protocol.testing.conformance.harness import Harness
+from eca_protocol.testing.conformance.harness import Harness, Servers
 from eca_protocol.testing.conformance.judge import (
     Case,
     OnCase,
@@ -33,7 +33,6 @@ from eca_protocol.testing.conformance.recorder import Recorder
 from eca_protocol.testing.conformance.run import Incident, Run, SuiteError, binds
 from eca_protocol.testing.conformance.server import RUN_ORDER
 from eca_protocol.testing.conformance.server.asking import QUERY
-from eca_protocol.testing.conformance.servers import Servers
 from eca_protocol.testing.conformance.session import ClientSession
 from eca_protocol.testing.conformance.target import MODEL, Target, temporary_directory
 from eca_protocol.testing.conformance.untestable import UNTESTABLE
@@ -87,15 +86,13 @@ class ServerSuite(Suite):
     make_wire: ClassVar[type[Wire]] = Wire
     make_harness: ClassVar[type[Harness]] = Harness
 
-    def __init__(self, target: Target, model: Model, servers: Servers) -> None:
-        super().__init__(target)
+    def __init__(self, servers: Servers) -> None:
+        super().__init__(servers.target)
         self.servers = servers
         self._judged: set[str] = set()
         self._doubtful: list[Finding] = []
         self._observed_rows: set[str] = set()
         self._absent: Mapping[str, str] = {}
-        self._target = target
-        self._model = model
 
     @override
     @classmethod
@@ -103,8 +100,8 @@ class ServerSuite(Suite):
     async def opened(cls, target: Target, *, seconds: float = math.inf) -> AsyncIterator[Self]:
         with temporary_directory() as root:
             async with Model() as model, anyio.create_task_group() as group:
-                servers = Servers(group, target, root, url=model.url, make_wire=cls.make_wire)
-                suite = cls(target, model, servers)
+                servers = Servers(group, target, model, root, make_wire=cls.make_wire)
+                suite = cls(servers)
                 try:
                     failure = await suite.start(seconds)
                     if failure is None:
@@ -147,7 +144,7 @@ class ServerSuite(Suite):
         """Start a server once, and see what it needs and lacks."""
         start = anyio.current_time()
         async with harness.session() as session:
-            if self._target.edition is None:
+            if self.servers.target.edition is None:
                 self.edition = detect_server(session.config.get("variants"))
             self.servers.start_seconds = round(session.wire.recorder.messages[0].at)
             took = 2 * (anyio.current_time() - start)
@@ -158,9 +155,7 @@ class ServerSuite(Suite):
 
     def harness(self, case: str, *, alone: bool = False) -> Harness:
         """Return the harness of a case."""
-        return self.make_harness(
-            self.servers, self._target, self._model, edition=self.edition, case=case, alone=alone
-        )
+        return self.make_harness(self.servers, edition=self.edition, case=case, alone=alone)
 
     @override
     async def judge(self, case: Case) -> list[Finding]:
@@ -176,20 +171,20 @@ class ServerSuite(Suite):
             return [unjudged(case, id_, lacking) for id_ in case.rows] + self._take_observed()
         harness = self.harness(case.name)
         seconds = case.seconds + _STARTS * self.servers.start_seconds
-        result = await _judge(case, harness, seconds)
-        is_mixed = harness.mixes_chats(of_others=True) and not result.has_passed
-        if harness.died or is_mixed:
+        findings, death, error = await _judge(case, harness, seconds)
+        has_passed = all(finding.verdict == "pass" for finding in findings)
+        if harness.died or (harness.mixes_chats(of_others=True) and not has_passed):
             harness = self.harness(case.name, alone=True)
-            result = await _judge(case, harness, seconds)
+            findings, death, error = await _judge(case, harness, seconds)
         if harness.mixes_chats():
-            self._doubtful += result.findings
-        if result.death:
-            self.incidents.append(Incident(case=case.name, what=result.death))
-        if result.error is not None:
-            self.suite_errors.append(result.error)
+            self._doubtful += findings
+        if death:
+            self.incidents.append(Incident(case=case.name, what=death))
+        if error is not None:
+            self.suite_errors.append(error)
         self._judged.add(case.name)
         self._name_ends()
-        return result.findings + self._take_observed()
+        return findings + self._take_observed()
 
     def _name_ends(self) -> None:
         """Name a case of each shared server that has ended, unless one of them ended its own."""
@@ -242,9 +237,9 @@ class ServerSuite(Suite):
         return UNTESTABLE.get(id_, why)
 
     def _lacking(self, case: Case) -> str:
-        if "process" in case.needs and self._target.serve is not None:
+        if "process" in case.needs and self.servers.target.serve is not None:
             return "the server runs inside the suite, not as a process"
-        if "config" in case.needs and not self._target.takes_config:
+        if "config" in case.needs and not self.servers.target.takes_config:
             return "the target has its own form of configuration"
         return next((why for need, why in self._absent.items() if need in case.needs), "")
 
@@ -265,20 +260,6 @@ def _not_messages(recorder: Recorder) -> Iterator[str]:
             start = each.data[:_SHOWN_BYTES].decode("utf-8", "replace")
             yield f"its output is no message: {start!r}"
             return
-
-
-@attrs.frozen
-class _CaseResult:
-    """The findings of a case, and the error that ended it early."""
-
-    findings: list[Finding]
-    death: str = ""
-    error: SuiteError | None = None
-
-    @property
-    def has_passed(self) -> bool:
-        """True if each finding is a pass."""
-        return all(finding.verdict == "pass" for finding in self.findings)
 
 
 async def _absent_needs(session: ClientSession) -> Mapping[str, str]:
@@ -306,7 +287,10 @@ async def _absent_needs(session: ClientSession) -> Mapping[str, str]:
     return absent
 
 
-async def _judge(case: Case, harness: Harness, seconds: float) -> _CaseResult:
+async def _judge(
+    case: Case, harness: Harness, seconds: float
+) -> tuple[list[Finding], str, SuiteError | None]:
+    """Return the findings of a case, and the end of the server or the error that ended it early."""
     verdict: Verdict = "untestable"
     why, death, error = "", "", None
     try:
@@ -334,7 +318,7 @@ async def _judge(case: Case, harness: Harness, seconds: float) -> _CaseResult:
         for id_, reason in reasons.items()
         if id_ not in result
     ]
-    return _CaseResult(harness.findings + rest, death, error)
+    return harness.findings + rest, death, error
 
 
 def _is_field_or_value(id_: str) -> bool:

@@ -12,6 +12,7 @@ import anyio.abc
 
 from eca_protocol import json
 from eca_protocol.framing import encode_frame
+from eca_protocol.testing.conformance.model import Model
 from eca_protocol.testing.conformance.recorder import ReceivedMessage, Recorder, id_key
 from eca_protocol.testing.conformance.server_process import ServerProcess
 from eca_protocol.testing.conformance.target import Directories, Target
@@ -39,6 +40,8 @@ class Wire:
     A message concerns the session that owns its chat or its request; without an owner, each.
 
     Attributes:
+        target: the program under test.
+        model: the scripted model of the whole run.
         encode: writes a body as the bytes of a message.
         case: the case that has it alone; empty for a shared server.
         suspects: the cases at a shared server, or the last one that left; fixed at its end.
@@ -51,8 +54,10 @@ class Wire:
     encode = staticmethod(encode_frame)
 
     def __init__(
-        self, target: Target, directories: Directories, url: str, config: Mapping[str, Any]
+        self, target: Target, model: Model, directories: Directories, config: Mapping[str, Any]
     ) -> None:
+        self.target = target
+        self.model = model
         self.directories = directories
         self.case = ""
         self.suspects: tuple[str, ...] = ()
@@ -65,7 +70,7 @@ class Wire:
         self._ids = itertools.count(1)
         self.recorder: Recorder = self._new_recorder()
         self.process: ServerProcess = ServerProcess(
-            target, directories, url, config, on_output=self._take_output
+            target, directories, model.url, config, on_output=self._take_output
         )
 
     def _new_recorder(self) -> Recorder:
@@ -118,13 +123,12 @@ class Wire:
             await self.write(encode_frame(json.dumps({"jsonrpc": "2.0", "method": "exit"})))
         self.recorder.finish()
 
-    def _take_output(self, data: bytes) -> int:
-        """Record a part of the server's output, and answer it; return the number of messages."""
+    def _take_output(self, data: bytes) -> None:
+        """Record a part of the server's output, and answer it."""
         if self.recorder.is_out_of_step:
-            return 0
+            return
         if not data:
             self.recorder.record_end("server")
-        before = len(self.recorder.messages)
         for received in self.recorder.record_bytes("server", data):
             answer = self._deliver(received) if received.is_message else b""
             if answer:
@@ -132,7 +136,8 @@ class Wire:
                 self.process.queue(answer)
         if self.recorder.is_out_of_step:
             self.process.stop(is_out_of_step=True)
-        return len(self.recorder.messages) - before
+        elif excess := self.recorder.excess("server"):
+            self.process.stop(excess=excess)
 
     def _record_ours(self, data: bytes) -> None:
         for _ in self.recorder.record_bytes("client", data):

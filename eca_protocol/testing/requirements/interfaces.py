@@ -23,27 +23,29 @@ from eca_protocol.testing.requirements.row import (
 )
 
 
-class _Inventory(NamedTuple):
-    """The fields of each interface and the alternatives of each alias, both by section."""
+class _Entry(NamedTuple):
+    """An interface with its fields, or an alias with its alternatives."""
 
-    interfaces: dict[str, dict[str, list[str]]]
-    aliases: dict[str, dict[str, list[str]]]
+    section: str
+    name: str
+    is_alias: bool
+    items: list[str]
 
 
-def _read(name: str) -> _Inventory:
-    interfaces: dict[str, dict[str, list[str]]] = {}
-    aliases: dict[str, dict[str, list[str]]] = {}
+def _read(name: str) -> tuple[_Entry, ...]:
+    """Return the entries of a table, the aliases behind the interfaces."""
+    entries = []
     section = ""
     for line in table_text(name).splitlines():
         if line.startswith("# "):
             section = line.removeprefix("# ")
         elif " = " in line:
             alias, alternatives = line.split(" = ")
-            aliases.setdefault(section, {})[alias] = alternatives.split(" | ")
+            entries.append(_Entry(section, alias, True, alternatives.split(" | ")))
         elif line:
             interface, *fields = line.split()
-            interfaces.setdefault(section, {})[interface] = fields
-    return _Inventory(interfaces, aliases)
+            entries.append(_Entry(section, interface, False, fields))
+    return tuple(sorted(entries, key=lambda entry: entry.is_alias))
 
 
 _OLD: Final = _read("interfaces.txt")
@@ -53,29 +55,22 @@ _NEW: Final = _read("interfaces_current.txt")
 def interfaces_of(revision: Revision) -> dict[str, tuple[str, ...]]:
     """Return the fields of each interface of an edition, in the notation of the data."""
     interfaces = {
-        name: known
-        for group in _OLD.interfaces.values()
-        for name, fields in group.items()
-        if (known := _known(fields, revision)) or not fields
+        entry.name: known
+        for entry in _OLD
+        if not entry.is_alias and ((known := _known(entry.items, revision)) or not entry.items)
     }
-    if SINCE_CURRENT.holds(revision):
-        for group in _NEW.interfaces.values():
-            for interface, changes in group.items():
-                interfaces[interface] = _changed(interfaces.get(interface, ()), changes)
+    for entry in _NEW if SINCE_CURRENT.holds(revision) else ():
+        if not entry.is_alias:
+            interfaces[entry.name] = _changed(interfaces.get(entry.name, ()), entry.items)
     return interfaces
 
 
 def aliases_of(revision: Revision) -> dict[str, tuple[str, ...]]:
     """Return the alternatives of each alias of an edition, in the notation of the data."""
-    aliases = {
-        name: _known(alternatives, revision)
-        for group in _OLD.aliases.values()
-        for name, alternatives in group.items()
-    }
-    if SINCE_CURRENT.holds(revision):
-        for group in _NEW.aliases.values():
-            for alias, added in group.items():
-                aliases[alias] = (*aliases.get(alias, ()), *added)
+    aliases = {entry.name: _known(entry.items, revision) for entry in _OLD if entry.is_alias}
+    for entry in _NEW if SINCE_CURRENT.holds(revision) else ():
+        if entry.is_alias:
+            aliases[entry.name] = (*aliases.get(entry.name, ()), *entry.items)
     return aliases
 
 
@@ -118,22 +113,16 @@ def _requirement(id_: str, section: str, statement: str, window: Window) -> Requ
     )
 
 
-def _rows_of(inventory: _Inventory, window: Window) -> Iterator[Requirement]:
-    for section, group in inventory.interfaces.items():
-        for interface, fields in group.items():
-            for spelling in fields:
-                if not spelling.startswith("-"):
-                    yield from _field_rows(section, interface, spelling, window)
-    for section, group in inventory.aliases.items():
-        for alias, alternatives in group.items():
-            for alternative in alternatives:
-                name = alternative.strip("*'")
-                yield _requirement(
-                    f"VALUE:{alias}={name}",
-                    section,
-                    f"{alias} may be {name}.",
-                    SINCE_2025_10 if alternative.startswith("*") else window,
-                )
+def _rows_of(entries: tuple[_Entry, ...], window: Window) -> Iterator[Requirement]:
+    for section, name, is_alias, items in entries:
+        for item in items:
+            if is_alias:
+                value = item.strip("*'")
+                since = SINCE_2025_10 if item.startswith("*") else window
+                statement = f"{name} may be {value}."
+                yield _requirement(f"VALUE:{name}={value}", section, statement, since)
+            elif not item.startswith("-"):
+                yield from _field_rows(section, name, item, window)
 
 
 def _field_rows(

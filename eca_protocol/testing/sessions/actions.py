@@ -82,13 +82,17 @@ def replies(draw: st.DrawFn, *, edition: str) -> list[Reply]:
     return [*first, [{"text": "Hello"}, *draw(speech), *draw(_breaks)]]
 
 
+_CAPABILITIES = {Revision.CURRENT.value: {"rewrite": True}, DRAFT: {"doc": True}}
+"""The capabilities that announce an edition."""
+
+
 def hello(edition: str, variant: int) -> list[tuple[Any, ...]]:
     """Return the steps that open a session: variant 0 is usual, the others unusual but legal."""
     folders = [{"name": "project", "uri": "file://{{workspace}}"}]
     params: dict[str, Any] = {
         "processId": None,
         "clientInfo": {"name": "sessions", "version": "1"},
-        "capabilities": _capabilities(edition),
+        "capabilities": {"codeAssistant": {"chat": True, **_CAPABILITIES.get(edition, {})}},
         "initializationOptions": {"protocolRevision": edition},
         "workspaceFolders": folders,
     }
@@ -109,11 +113,3 @@ def hello(edition: str, variant: int) -> list[tuple[Any, ...]]:
             return [*plain, ("expect", "again", -32600), ("send", [again]), ("rest",)]
         case _:
             return list(plain)
-
-
-def _capabilities(edition: str) -> dict[str, Any]:
-    if edition == Revision.CURRENT.value:
-        return {"codeAssistant": {"chat": True, "rewrite": True}}
-    if edition == DRAFT:
-        return {"codeAssistant": {"chat": True, "doc": True}}
-    return {"codeAssistant": {"chat": True}}

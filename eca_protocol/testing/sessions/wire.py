@@ -112,8 +112,7 @@ class Wire:
         """Wait for output or a byte in `wake` and read it; return False at the deadline."""
         if self._take_messages():  # messages that an earlier violation left in the buffer
             return True
-        readers = [wake] if self.ended else [wake, self._output]
-        readable = _ready(readers, [], until=until)
+        readable = _ready([wake] if self.ended else [wake, self._output], [], until=until)
         if wake in readable:
             os.read(wake, _READ)
         if self._output in readable:

@@ -72,8 +72,7 @@ class Announcements:
         else:
             for key, value in chat.items():
                 if key in self._announced and self._announced[key] == value:
-                    expected = "only changed settings"
-                    self._log.note("W-11g", expected, f"`{key}` again, unchanged")
+                    self._log.note("W-11g", "only changed settings", f"`{key}` again, unchanged")
                     break
         announced = {**(self._announced or {}), **chat}
         for model in (*list_at(chat, "models"), chat.get("selectModel", "-/-")):
@@ -93,8 +92,7 @@ class Announcements:
 
     def _check_first(self, chat: Mapping[str, Any]) -> None:
         if not self._tasks and not self.has_unreadable:
-            expected = "a `$/progress` start before `config/updated`"
-            self._log.note("W-11e", expected, "none")
+            self._log.note("W-11e", "a `$/progress` start before `config/updated`", "none")
         missing = [key for key in AT_FIRST if key not in chat]
         if missing and not self.has_unreadable:
             expected = f"{', '.join(AT_FIRST)} in the first update"
@@ -128,8 +126,7 @@ class Announcements:
             elif not is_native:
                 self._came_before = repr(params.get("name"))
         if is_native and not self._saw_native and self._came_before:
-            expected = "the native server before the MCP servers"
-            self._log.note("W-11d", expected, self._came_before)
+            self._log.note("W-11d", "the native server before the MCP servers", self._came_before)
         self._saw_native = self._saw_native or is_native
         if is_native:
             self._check_native(params)
@@ -150,8 +147,7 @@ class Announcements:
         self.native_tools |= names
         reserved = {"eca_task"} if self._log.revision is Revision.CURRENT else {"task", "eca_task"}
         if taken := names & reserved:
-            expected = "no tool named task, except CURRENT's task list"
-            self._log.note("W-35b", expected, min(taken))
+            self._log.note("W-35b", "no tool named task, except CURRENT's task list", min(taken))
         names -= reserved
         if self._log.revision < Revision.CURRENT:
             if plain := sorted(name for name in names if not name.startswith("eca_")):

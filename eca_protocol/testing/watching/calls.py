@@ -1,4 +1,4 @@
-"""The tool calls of a turn, checked with the state machine of `fold`."""
+"""The tool calls of a turn, checked with the state machine of `fold`, and its reasonings."""
 
 from __future__ import annotations
 
@@ -23,6 +23,10 @@ _TWICE: Final = {
 }
 _STAND_INS: Final = ("left out", "***")
 """Replacements for truncated text (W-38) and for secrets that are not recorded."""
+
+_STATES: Final[Mapping[str, CallState]] = {"toolCalled": "called", "toolCallRejected": "rejected"}
+_HEAD: Final = ("name", "server", "origin")
+"""Members that are the same in all contents of a call."""
 
 _DETAILS: Final = ("params.content.details",)
 
@@ -98,19 +102,17 @@ class Calls:
             self._advance(call, kind, content)
 
     def _check_prepare(self, call_id: str, content: Mapping[str, Any]) -> None:
-        texts = {key: text_at(content, key) for key in ("name", "server", "origin")}
         missing = [key for key in ("id", "name", "server") if content.get(key) == ""]
         if missing:
             got = f"no {' and no '.join(missing)}"
             self._note("W-30b", "non-empty `id`, `name` and `server`", got)
         call = self._calls.get(call_id)
         if call is None:
-            call = self._calls[call_id] = _Call(
-                id=call_id, name=texts["name"], server=texts["server"], origin=texts["origin"]
-            )
+            head: dict[str, Any] = {key: text_at(content, key) for key in _HEAD}
+            call = self._calls[call_id] = _Call(id=call_id, **head)
             self._check_name(call, content)
         else:
-            self._check_same(call, texts)
+            self._check_same(call, content)
             if call.state == "preparing" and call_id != self._prepared:
                 got = f"a piece of {call_id!r} after one of {self._prepared!r}"
                 self._report("W-30h", "the pieces of one call without interruption", got)
@@ -146,9 +148,9 @@ class Calls:
             (row, name), call.misnamed = call.misnamed, None
             self._note(row, f"the name {name}", repr(call.name))
 
-    def _check_same(self, call: _Call, texts: Mapping[str, str]) -> None:
-        for key, value in texts.items():
-            known = getattr(call, key)
+    def _check_same(self, call: _Call, content: Mapping[str, Any]) -> None:
+        for key in _HEAD:
+            value, known = text_at(content, key), getattr(call, key)
             if value and not known:
                 setattr(call, key, value)
             elif value and value != known:
@@ -157,13 +159,9 @@ class Calls:
                 )
 
     def _advance(self, call: _Call, kind: str, content: Mapping[str, Any]) -> None:
-        state: CallState = "running"
+        state = _STATES.get(kind, "running")
         if kind == "toolCallRun":
             state = "waiting" if content.get("manualApproval") is True else "ready"
-        elif kind == "toolCalled":
-            state = "called"
-        elif kind == "toolCallRejected":
-            state = "rejected"
         if call.is_ambiguous or (
             state == call.state == "running" and text_at(content, "details", "type") == "subagent"
         ):
@@ -179,9 +177,7 @@ class Calls:
         else:
             if content.get("server") == "":
                 self._report("TOOL-11", "the tool's server as `server`", "an empty string")
-            self._check_same(
-                call, {key: text_at(content, key) for key in ("name", "server", "origin")}
-            )
+            self._check_same(call, content)
             self._check_misnamed(call, kind, state)
             self._check_decision(call, kind, content)
             if kind == "toolCallRun":
@@ -228,8 +224,7 @@ class Calls:
             got = repr(written[:60])
             self._note("W-30b", "pieces of `argumentsText` that join to the arguments", got)
         else:
-            got = f"{len(arguments)} arguments"
-            self._note("W-30c", "{} for unreadable arguments", got)
+            self._note("W-30c", "{} for unreadable arguments", f"{len(arguments)} arguments")
 
     def _check_change(self, call: _Call, kind: str, content: Mapping[str, Any]) -> None:
         details = content.get("details")
@@ -259,3 +254,43 @@ def _was_whole(pieces: list[str], arguments: dict[str, Any]) -> bool:
     filled = [piece for piece in pieces if piece]
     repeats = len(filled) > 1 and filled[-1].startswith(filled[0])
     return repeats or starts in whole
+
+
+class Reasonings:
+    """Checks the reasonings of one turn."""
+
+    def __init__(self, log: ObservationLog, chat_id: str) -> None:
+        self._note = functools.partial(log.note, chat_id=chat_id)
+        self._open: dict[str, bool] = {}  # by id; False: finished
+        self._ignored_ids: set[str] = set()
+
+    def check(self, kind: str, content: Mapping[str, Any]) -> None:
+        """Check a content of a reasoning."""
+        reasoning_id = content.get("id")
+        if not isinstance(reasoning_id, str) or reasoning_id in self._ignored_ids:
+            return
+        is_start, is_open = kind == "reasonStarted", self._open.get(reasoning_id)
+        if is_start:
+            if is_open is not None:
+                expected = "exactly one `reasonStarted` for a reasoning"
+                self._note("CHAT-15", expected, f"a second one for {reasoning_id!r}")
+            self._open[reasoning_id] = True
+        elif is_open is None:
+            self._ignored_ids.add(reasoning_id)
+            self._note("CHAT-15", f"`reasonStarted` for {reasoning_id!r} first", f"`{kind}`")
+        elif not is_open:
+            self._ignored_ids.add(reasoning_id)
+            self._note(
+                "CHAT-15", f"no content of {reasoning_id!r} after `reasonFinished`", f"`{kind}`"
+            )
+        elif kind == "reasonFinished":
+            self._open[reasoning_id] = False
+            spent = content.get("totalTimeMs")
+            if isinstance(spent, int | float) and spent < 0:
+                self._note("CHAT-16", "a non-negative `totalTimeMs`", repr(spent))
+
+    def close(self) -> None:
+        """Check the end of the turn."""
+        still = [reasoning_id for reasoning_id, is_open in self._open.items() if is_open]
+        if still and not self._ignored_ids:
+            self._note("W-26b", f"`reasonFinished` for {still[0]!r}", "the end of the turn")

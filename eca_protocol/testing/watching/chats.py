@@ -12,12 +12,7 @@ from eca_protocol.testing.watching.calls import Calls
 from eca_protocol.testing.watching.contents import Contents
 from eca_protocol.testing.watching.guesses import Guesses
 from eca_protocol.testing.watching.observation import ObservationLog
-from eca_protocol.testing.watching.prompts import (
-    EarlyResponses,
-    Prompt,
-    UnknownChat,
-    UnknownChats,
-)
+from eca_protocol.testing.watching.prompts import EarlyResponses, Prompt, UnknownChat
 from eca_protocol.testing.watching.requests import PROMPTS, PendingRequest
 from eca_protocol.testing.watching.turns import ChatTurns
 
@@ -47,7 +42,7 @@ class Chats:
         self._deleted: set[str] = set()
         self._ignored_ids: set[str] = set()
         self._stopped_unknown: set[str] = set()
-        self._unknown_chats = UnknownChats()
+        self._unknown_chats: list[UnknownChat] = []
         self._calls_seen: set[tuple[str, str]] = set()
         self._tokens: dict[str, float] = {}
         self._trusts = False
@@ -179,8 +174,7 @@ class Chats:
     ) -> None:
         named = text_at(result, "chatId") or None
         if chat_id is not None and named is not None and named != chat_id:
-            expected = f"the prompt's chatId {chat_id!r} in its response"
-            self._log.note("W-21c", expected, repr(named))
+            self._log.note("W-21c", f"the prompt's chatId {chat_id!r} in its response", repr(named))
             is_error = True
         if chat_id is None and named in self._chats:
             self._guesses.correct(self._chats[named], lambda each: each is prompt)
@@ -202,9 +196,13 @@ class Chats:
 
     def _check_unknown(self, prompt: int, named: str | None) -> None:
         """Report the unknown chats that were no prompt's, as the response to the last one shows."""
-        for chat in self._unknown_chats.take_unowned(prompt, named):
-            got = f"`{chat.kind}`"
-            self._log.report_missing(chat.index, "CLIENT-33", _PROMPTED, got, chat_id=chat.id)
+        others = [chat for chat in self._unknown_chats if chat.id != named]
+        for chat in others:
+            chat.prompts.discard(prompt)
+            if not chat.prompts:
+                got = f"`{chat.kind}`"
+                self._log.report_missing(chat.index, "CLIENT-33", _PROMPTED, got, chat_id=chat.id)
+        self._unknown_chats = [chat for chat in others if chat.prompts]
 
     def _owner(self, prompt: Prompt) -> ChatTurns | None:
         for chat in self._chats.values():
@@ -278,7 +276,7 @@ class Chats:
                 self._report_unprompted("W-22f" if is_of_a_stop else "CLIENT-33", kind, chat_id)
             elif not is_of_a_stop:  # it may be the turn of one; the response decides
                 first = UnknownChat(chat_id, self._log.index, kind, set(self._prompts))
-                self._unknown_chats.add(first)
+                self._unknown_chats.append(first)
             self.on_unreadable(chat_id)
             self._ignored_ids.add(chat_id)
             return None

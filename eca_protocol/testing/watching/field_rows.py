@@ -14,6 +14,11 @@ _STEP: Final = re.compile(r"""\.(\w+)|\[(\d+)\]|\[(".*?")\]""")
 _SPELLED: Final = re.compile(r"\*?(\w+)\??:(.+)")
 
 
+def interface_name(hint: object) -> str:
+    """Return the inventory's name for the type of params or of a result."""
+    return hint.__name__ if isinstance(hint, type) else "ToolServerUpdatedParams"
+
+
 def row_of_path(interface: str, path: str, raw: Any, *, is_value: bool) -> str | None:
     """Return the row of the field at `path`, or of its value.
 
@@ -41,8 +46,7 @@ def row_of_path(interface: str, path: str, raw: Any, *, is_value: bool) -> str |
                 f"FIELD:{interface_name}.type"
             )
         row = _known(f"FIELD:{interface_name}.{name}")
-        spelled = _FIELDS[interface_name][name]
-        type_ = spelled.replace("object", f"{interface_name}.{name}")
+        type_ = _FIELDS[interface_name][name].replace("object", f"{interface_name}.{name}")
         value = value.get(name) if isinstance(value, dict) else None
     return (_row_of_value(row, type_, value) if is_value else None) or row
 
@@ -88,8 +92,7 @@ def _interface_of(type_: str, value: Any) -> str | None:
     if len(names) == 1:
         return names[0]
     tag = value.get("type") if isinstance(value, dict) else None
-    tagged = (name for name in names if _FIELDS[name].get("type") == f"'{tag}'")
-    return next(tagged, None)
+    return next((name for name in names if _FIELDS[name].get("type") == f"'{tag}'"), None)
 
 
 def _alternatives(type_: str) -> Iterator[str]:

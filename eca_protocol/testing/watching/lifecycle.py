@@ -106,8 +106,7 @@ class LifecycleChecker:
                 self._log.report("LIFE-22", "an error for a request after `shutdown`", "a result")
         elif not self._is_answered:
             expected = "the response to `initialize` before other responses"
-            got = f"a response to `{request.method}`"
-            self._log.note("W-10c", expected, got)
+            self._log.note("W-10c", expected, f"a response to `{request.method}`")
         if request.method == "shutdown" and not is_error:
             self.was_shut_down = True
         return self._is_answered and state is not State.SHUTDOWN

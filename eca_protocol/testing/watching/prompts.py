@@ -121,23 +121,3 @@ class UnknownChat:
     index: int
     kind: str
     prompts: set[int]
-
-
-@attrs.define
-class UnknownChats:
-    """The unknown chats that may belong to a pending prompt."""
-
-    _chats: list[UnknownChat] = attrs.field(factory=list)
-
-    def add(self, chat: UnknownChat) -> None:
-        """Note a chat."""
-        self._chats.append(chat)
-
-    def take_unowned(self, prompt: int, named: str | None) -> list[UnknownChat]:
-        """Note the chat that a prompt's response names; return the chats that no prompt can own."""
-        self._chats = [chat for chat in self._chats if chat.id != named]
-        for chat in self._chats:
-            chat.prompts.discard(prompt)
-        unowned = [chat for chat in self._chats if not chat.prompts]
-        self._chats = [chat for chat in self._chats if chat.prompts]
-        return unowned

@@ -38,7 +38,6 @@ class PendingRequest:
         is_doubtful: whether its frame may have been refused.
     """
 
-    side: Side
     method: str
     params: Any
     index: int
@@ -97,16 +96,11 @@ class RequestTracker:
         self, side: Side, message: Mapping[str, Any], *, is_doubtful: bool = False
     ) -> PendingRequest:
         """Add a request of `side`."""
-        key, sent = _key(message["id"]), self._sent[side]
-        if key is None:
-            return PendingRequest(
-                side=side, method=message["method"], params=None, index=self._log.index
-            )
-        waiting = sent.pending.setdefault(key, deque())
+        key = _key(message["id"])
+        waiting = deque() if key is None else self._sent[side].pending.setdefault(key, deque())
         request = PendingRequest(
-            side=side,
             method=message["method"],
-            params=message.get("params"),
+            params=None if key is None else message.get("params"),
             index=self._log.index,
             is_second=bool(waiting),
             is_doubtful=is_doubtful,

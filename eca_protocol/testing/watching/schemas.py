@@ -15,7 +15,7 @@ from eca_protocol.endpoint import Method
 from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.members import text_at
-from eca_protocol.testing.watching.field_rows import row_of_path
+from eca_protocol.testing.watching.field_rows import interface_name, row_of_path
 from eca_protocol.testing.watching.observation import ObservationLog, Side
 
 Part = Literal["params", "result"]
@@ -86,8 +86,7 @@ class SchemaChecker:
             if side == "client":
                 self.client_goes_beyond = True
             elif part == "params" and not self.client_goes_beyond:
-                expected = f"a method of revision {revision.value}"
-                self._log.report(_EDITION[revision], expected, name)
+                self._log.report(_EDITION[revision], f"a method of revision {revision.value}", name)
                 return
         written_revision = Revision.R2025_10 if is_draft and table is ECA else revision
         departures = explain(name, raw, written_revision, part=part, table=table)
@@ -130,10 +129,12 @@ class SchemaChecker:
             if pattern.fullmatch(place) and (not kinds or departure.kind in kinds):
                 return row
         hint = method.params if part == "params" else method.result
-        interface = hint.__name__ if isinstance(hint, type) else "ToolServerUpdatedParams"
         is_value = departure.kind == "other revision" and " in revision " not in departure.expected
         path = departure.path.removeprefix(part)
-        return row_of_path(interface, path, raw, is_value=is_value) or _EDITION[self._log.revision]
+        return (
+            row_of_path(interface_name(hint), path, raw, is_value=is_value)
+            or _EDITION[self._log.revision]
+        )
 
 
 def _is_of_offers(departure: Departure, raw: Any) -> bool:

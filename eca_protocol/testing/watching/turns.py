@@ -8,10 +8,9 @@ from typing import Any
 
 import attrs
 
-from eca_protocol.testing.watching.calls import Calls
+from eca_protocol.testing.watching.calls import Calls, Reasonings
 from eca_protocol.testing.watching.observation import ObservationLog
 from eca_protocol.testing.watching.prompts import EarlyResponses, Prompt
-from eca_protocol.testing.watching.reasonings import Reasonings
 
 _AT_ANY_TIME = frozenset({"hookActionStarted", "hookActionFinished", "flag"})
 """Contents that need no running turn."""
@@ -207,8 +206,7 @@ class ChatTurns:
                 self._report(row, "exactly one `finished` for the turn", "a second `finished`")
             return
         if isinstance(content.get("text"), str) and content["text"]:
-            got = repr(content["text"])
-            self._note("W-20d", "an empty text in `finished`", got)
+            self._note("W-20d", "an empty text in `finished`", repr(content["text"]))
         self._finish_echo(turn)
         if turn.prompt is not None and not turn.prompt.is_answered:
             turn.prompt.has_late_answer = True
@@ -364,8 +362,7 @@ class ChatTurns:
             return
         turn.echo_is_done = True
         if len(turn.echo) > 1:
-            got = repr("".join(turn.echo)[:60])
-            self._note("W-6c", "all pieces of the echo", got)
+            self._note("W-6c", "all pieces of the echo", repr("".join(turn.echo)[:60]))
         else:
             got = repr(turn.echo[0][:60]) if turn.echo else "none"
             self._note("W-20b", "the echo of the prompt after `progress` running", got)

@@ -20,7 +20,7 @@ from eca_protocol.testing.watching.frames import Frames
 from eca_protocol.testing.watching.lifecycle import LifecycleChecker
 from eca_protocol.testing.watching.observation import Observation, ObservationLog, Side
 from eca_protocol.testing.watching.requests import PendingRequest, RequestTracker
-from eca_protocol.testing.watching.results import ResultChecker
+from eca_protocol.testing.watching.results import check_result
 from eca_protocol.testing.watching.schemas import SchemaChecker
 
 
@@ -47,7 +47,6 @@ class Watcher:
         self._lifecycle = LifecycleChecker(log)
         self._announcements = Announcements(log)
         self._chats: Chats | DraftChats = Chats(log, self._announcements)
-        self._results = ResultChecker(log)
         self._decide(revision or Revision.R2025_10)
 
     @property
@@ -202,7 +201,7 @@ class Watcher:
             return
         self._chats.on_response(request, message)
         if is_served:
-            self._results.check(request, message)
+            check_result(self._log, request, message)
 
 
 def _row_of_an_answer_to(method: str) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from eca_protocol.ecp import Result
-from eca_server.ecp.graders.settings import GraderSettings, SettingsInvalid, read_settings
+from eca_server.ecp.graders.settings import GraderSettings, read_settings
 from eca_server.ecp.graders.text_match import match_text
 from eca_server.ecp.graders.tool_usage import match_calls
 from eca_server.ecp.manifest.model import Grader, Step
@@ -24,7 +24,7 @@ from eca_server.ecp.results import Check
 if TYPE_CHECKING:
     from eca_server.ecp.graders.llm_judge import Judge
 
-__all__ = ["GraderSettings", "Graders", "SettingsInvalid", "read_settings"]
+__all__ = ["GraderSettings", "Graders", "read_settings"]
 
 _log = logging.getLogger("eca_server.ecp")
 
@@ -84,7 +84,6 @@ def _failed_check(grader: Grader, why: str) -> Check:
         type=grader.type,
         field="tool_calls" if grader.type == "tool_usage" else grader.field,
         passed=False,
-        score=0.0,
         reasoning=mask_beginning(f"the check could not be made: {why}", 8192)[:8192],
         error=True,
     )

@@ -99,7 +99,6 @@ class Judge:
             type="llm_judge",
             field=grader.field,
             passed=passed,
-            score=float(passed),
             reasoning=self._masked(why),
             error=failed,
             expected=shorten(criteria),

@@ -7,11 +7,9 @@ from typing import Final
 
 import attrs
 
+from eca_server.ecp.manifest.model import Unusable
+
 _DEFAULT_MODEL: Final = "gpt-4o-mini"
-
-
-class SettingsInvalid(Exception):
-    """An option or variable has an invalid value; the text names it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -63,7 +61,7 @@ def read_settings(
     """Read the settings from options and environment variables.
 
     Raises:
-        SettingsInvalid: a variable has an invalid value.
+        Unusable: a variable has an invalid value.
     """
     own = "ECP_LLM_JUDGE_API_KEY"
     judge = JudgeSettings(
@@ -77,7 +75,7 @@ def read_settings(
     )
     empty = environment.get("ECP_TEXT_MATCH_EMPTY", "")
     if empty not in {"", "allow", "fail"}:
-        raise SettingsInvalid(f"ECP_TEXT_MATCH_EMPTY: expected allow or fail, got {empty!r:.60}")
+        raise Unusable(f"ECP_TEXT_MATCH_EMPTY: expected allow or fail, got {empty!r:.60}")
     return GraderSettings(
         allow_empty=allow_empty or empty == "allow", nested_subset=nested_subset, judge=judge
     )
@@ -94,7 +92,5 @@ def _number(
     except ValueError:
         number = -1.0
     if not low <= number <= high:
-        raise SettingsInvalid(
-            f"{name}: expected a number from {low:g} to {high:g}, got {text!r:.60}"
-        )
+        raise Unusable(f"{name}: expected a number from {low:g} to {high:g}, got {text!r:.60}")
     return number

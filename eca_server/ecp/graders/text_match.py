@@ -64,7 +64,6 @@ def _check(grader: Grader, expected: str, text: str, *, passed: bool, why: str) 
         type="text_match",
         field=grader.field,
         passed=passed,
-        score=float(passed),
         reasoning=f"{grader.condition}: {why}",
         expected=shorten(expected),
         actual=shorten(text),

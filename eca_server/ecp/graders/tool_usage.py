@@ -57,7 +57,6 @@ def match_calls(grader: Grader, result: Result, settings: GraderSettings) -> Che
         type="tool_usage",
         field="tool_calls",
         passed=passed,
-        score=float(passed),
         reasoning=f"{matching} of {len(calls)} calls match, expected {count}; {calls_text}",
         expected=shorten(_call_text(grader.tool_name, grader.arguments)),
         actual=shorten("\n".join(_call_text(call.name, call.arguments) for call in calls)),

@@ -42,15 +42,12 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 @attrs.define
 class Document:
-    """A parsed file with its problems, and the readers of its nodes.
-
-    Each `read_...` returns the value, or None after adding a problem.
-    """
+    """A parsed file with its problems."""
 
     path: Path
     problems: list[Problem] = attrs.field(factory=list)
     warnings: list[Problem] = attrs.field(factory=list)
-    _constructor: Any = attrs.field(factory=lambda: yaml.SafeLoader(""), init=False)
+    constructor: Any = attrs.field(factory=lambda: yaml.SafeLoader(""), init=False)
 
     def add_error(self, mark: Any, key: str | None, message: str) -> None:
         """Add an error at the position of `mark`."""
@@ -65,159 +62,163 @@ class Document:
         column = None if mark is None else mark.column + 1
         return Problem(source=str(self.path), line=line, column=column, key=key, message=message)
 
-    def read_mapping(
-        self, node: yaml.Node, key: str | None, known: tuple[str, ...] | None
-    ) -> Members | None:
+
+@attrs.frozen
+class Place:
+    """A value of a document, or the name of a member, and its key.
+
+    Each reader returns the value, or None after adding a problem.
+    """
+
+    document: Document
+    node: yaml.Node
+    key: str | None = None
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """The line and the column, counted from 1, in characters."""
+        return self.node.start_mark.line + 1, self.node.start_mark.column + 1
+
+    def below(self, name: str, node: yaml.Node | None = None) -> Place:
+        """Return the place of a member; without a node, as if the member were missing."""
+        key = name if self.key is None else f"{self.key}.{name}"
+        return Place(self.document, node or self.node, key)
+
+    def add_error(self, message: str) -> None:
+        """Add an error at this place."""
+        self.document.add_error(self.node.start_mark, self.key, message)
+
+    def add_warning(self, message: str) -> None:
+        """Add a warning at this place."""
+        self.document.add_warning(self.node.start_mark, self.key, message)
+
+    def mapping(self, known: tuple[str, ...] | None) -> Members | None:
         """Return the members; `known` None allows any name."""
-        if not isinstance(node, yaml.MappingNode) or _kind(node) != "map":
-            self.add_error(node.start_mark, key, f"expected a mapping, got {_describe(node)}")
+        if not isinstance(self.node, yaml.MappingNode) or _kind(self.node) != "map":
+            self.add_error(f"expected a mapping, got {_describe(self.node)}")
             return None
-        members: dict[str, tuple[yaml.Node, yaml.Node]] = {}
-        for name_node, value in node.value:
-            name = self.read_text(name_node, _join_key(key, "a key"))
+        names: dict[str, Place] = {}
+        values: dict[str, Place] = {}
+        for name_node, value in self.node.value:
+            name = self.below("a key", name_node).text()
             if name is None:
                 continue
-            if name in members:
-                first = members[name][0].start_mark.line + 1
-                self.add_error(
-                    name_node.start_mark,
-                    _join_key(key, name),
-                    f"duplicate key; the first is in line {first}",
-                )
+            place = self.below(name, name_node)
+            if name in names:
+                first, _ = names[name].position
+                place.add_error(f"duplicate key; the first is in line {first}")
             elif known is not None and name not in known:
                 near = _nearest(name, known) or f"; expected one of {', '.join(known)}"
-                self.add_error(name_node.start_mark, _join_key(key, name), f"unknown key{near}")
-            members.setdefault(name, (name_node, value))
-        return Members(self, node, key, members)
+                place.add_error(f"unknown key{near}")
+            names.setdefault(name, place)
+            values.setdefault(name, self.below(name, value))
+        return Members(self, names, values)
 
-    def read_list(self, node: yaml.Node, key: str) -> list[yaml.Node]:
+    def items(self) -> list[Place]:
         """Return the items of a list."""
-        if isinstance(node, yaml.SequenceNode) and _kind(node) == "seq":
-            return list(node.value)
-        self.add_error(node.start_mark, key, f"expected a list, got {_describe(node)}")
-        return []
+        if not isinstance(self.node, yaml.SequenceNode) or _kind(self.node) != "seq":
+            self.add_error(f"expected a list, got {_describe(self.node)}")
+            return []
+        return list(self._items())
 
-    def read_text(self, node: yaml.Node, key: str, *, empty: bool = True) -> str | None:
+    def _items(self) -> Iterator[Place]:
+        for index, item in enumerate(self.node.value):
+            yield Place(self.document, item, f"{self.key}[{index}]")
+
+    def text(self, *, empty: bool = True) -> str | None:
         """Return text; other types are not converted."""
+        node = self.node
         if _kind(node) != "str":
             hint = f'; write "{node.value}" in quotes' if isinstance(node, yaml.ScalarNode) else ""
-            self.add_error(node.start_mark, key, f"expected text, got {_describe(node)}{hint}")
+            self.add_error(f"expected text, got {_describe(node)}{hint}")
             return None
         text = _join_surrogates(node.value)
         if _SURROGATE.search(text):
-            self.add_error(node.start_mark, key, "expected text, got half a surrogate pair")
+            self.add_error("expected text, got half a surrogate pair")
             return None
         if not text and not empty:
-            self.add_error(node.start_mark, key, "expected a non-empty text")
+            self.add_error("expected a non-empty text")
             return None
         return text
 
-    def read_choice(
-        self, node: yaml.Node, key: str, allowed: tuple[str, ...], advice: str = ""
-    ) -> str | None:
+    def choice(self, allowed: tuple[str, ...], advice: str = "") -> str | None:
         """Return one of the allowed words; `advice` is for a word that is similar to none."""
-        text = self.read_text(node, key)
+        text = self.text()
         if text is None or text in allowed:
             return text
         more = _nearest(text, allowed) or (advice if text else "")
-        self.add_error(
-            node.start_mark, key, f"expected one of {', '.join(allowed)}, got {text[:60]!r}{more}"
-        )
+        self.add_error(f"expected one of {', '.join(allowed)}, got {text[:60]!r}{more}")
         return None
 
-    def read_boolean(self, node: yaml.Node, key: str) -> bool | None:
+    def boolean(self) -> bool | None:
         """Return `true` or `false`."""
-        if _kind(node) == "bool" and node.value in {"true", "false"}:
-            return bool(node.value == "true")
-        self.add_error(node.start_mark, key, f"expected true or false, got {_describe(node)}")
+        if _kind(self.node) == "bool" and self.node.value in {"true", "false"}:
+            return bool(self.node.value == "true")
+        self.add_error(f"expected true or false, got {_describe(self.node)}")
         return None
 
-    def read_count(self, node: yaml.Node, key: str) -> int | None:
+    def count(self) -> int | None:
         """Return an integer from 0 on, in decimal digits."""
-        if _kind(node) == "int" and re.fullmatch(r"0|[1-9][0-9]{0,8}", node.value):
-            return int(node.value)
-        self.add_error(node.start_mark, key, f"expected a number from 0 on, got {_describe(node)}")
+        if _kind(self.node) == "int" and re.fullmatch(r"0|[1-9][0-9]{0,8}", self.node.value):
+            return int(self.node.value)
+        self.add_error(f"expected a number from 0 on, got {_describe(self.node)}")
         return None
 
-    def read_json(self, node: yaml.Node, key: str) -> Any:
+    def json(self) -> Any:
         """Return a JSON value: no dates, no infinite numbers, and only text as keys."""
-        if isinstance(node, yaml.MappingNode):
-            members = self.read_mapping(node, key, None)
-            return {} if members is None else members.json()
-        if isinstance(node, yaml.SequenceNode):
-            return [
-                self.read_json(item, f"{key}[{index}]") for index, item in enumerate(node.value)
-            ]
-        kind = _kind(node)
+        if isinstance(self.node, yaml.MappingNode):
+            members = self.mapping(None)
+            values = {} if members is None else members.values
+            return {name: value.json() for name, value in values.items()}
+        if isinstance(self.node, yaml.SequenceNode):
+            return [item.json() for item in self._items()]
+        kind = _kind(self.node)
         if kind == "str":
-            return self.read_text(node, key)
+            return self.text()
         if kind in {"null", "bool", "int", "float"}:
             try:
-                value = self._constructor.construct_object(node)
+                value = self.document.constructor.construct_object(self.node)
             except ValueError:
                 value = math.nan
             if not isinstance(value, float) or math.isfinite(value):
                 return value
-        self.add_error(
-            node.start_mark, key, f"expected a JSON value, got {_describe(node)}; quote it as text"
-        )
+        self.add_error(f"expected a JSON value, got {_describe(self.node)}; quote it as text")
         return None
 
 
 @attrs.frozen
 class Members:
-    """The members of a mapping, as key and value nodes by name; an absent one is read as None."""
+    """The members of a mapping: the places of names and values; an absent one is read as None."""
 
-    document: Document
-    node: yaml.Node
-    key: str | None
-    nodes: Mapping[str, tuple[yaml.Node, yaml.Node]]
-
-    def path(self, name: str) -> str:
-        """Return the key of a member in the document."""
-        return _join_key(self.key, name)
+    place: Place
+    names: Mapping[str, Place]
+    values: Mapping[str, Place]
 
     def require(self, *names: str) -> bool:
         """Add an error for each absent member; return True if there is none."""
-        missing = [name for name in names if name not in self.nodes]
+        missing = [name for name in names if name not in self.names]
         for name in missing:
-            self.document.add_error(self.node.start_mark, self.path(name), "this key is missing")
+            self.place.below(name).add_error("this key is missing")
         return not missing
 
     def is_set(self, name: str) -> bool:
         """Return True if a member is present and not null."""
-        return name in self.nodes and not str(self.nodes[name][1].tag).endswith(":null")
-
-    def mark(self, name: str) -> Any:
-        """Return the position of a member's name."""
-        return self.nodes[name][0].start_mark
+        return name in self.values and not str(self.values[name].node.tag).endswith(":null")
 
     def text(self, name: str, *, empty: bool = True) -> str | None:
         """Return the text of a member."""
-        if name not in self.nodes:
-            return None
-        return self.document.read_text(self.nodes[name][1], self.path(name), empty=empty)
+        return self.values[name].text(empty=empty) if name in self.values else None
 
-    def choice(self, name: str, allowed: tuple[str, ...], advice: str = "") -> str | None:
-        """Return one of the allowed words; `advice` is for a word that is similar to none."""
-        if name not in self.nodes:
-            return None
-        return self.document.read_choice(self.nodes[name][1], self.path(name), allowed, advice)
+    def choice(self, name: str, allowed: tuple[str, ...]) -> str | None:
+        """Return one of the allowed words."""
+        return self.values[name].choice(allowed) if name in self.values else None
 
-    def items(self, name: str) -> Iterator[tuple[yaml.Node, str]]:
-        """Yield the items of a list, each with its key."""
-        if name in self.nodes:
-            key = self.path(name)
-            for index, item in enumerate(self.document.read_list(self.nodes[name][1], key)):
-                yield item, f"{key}[{index}]"
-
-    def json(self) -> dict[str, Any]:
-        """Return all members as JSON values."""
-        read = self.document.read_json
-        return {name: read(value, self.path(name)) for name, (_, value) in self.nodes.items()}
+    def items(self, name: str) -> list[Place]:
+        """Return the items of a list."""
+        return self.values[name].items() if name in self.values else []
 
 
-def parse(data: bytes, path: Path) -> tuple[Document, yaml.Node | None]:
+def parse(data: bytes, path: Path) -> tuple[Document, Place | None]:
     """Parse a document; the root is None, with an error, for invalid YAML or beyond the limits."""
     document = Document(path)
     text = _decode(document, data)
@@ -239,7 +240,9 @@ def parse(data: bytes, path: Path) -> tuple[Document, yaml.Node | None]:
         document.add_error(mark, None, f"not YAML: {why}")
     except yaml.YAMLError as fault:
         document.add_error(None, None, f"not YAML: {fault}")
-    return document, None if document.problems else root
+    if root is None or document.problems:
+        return document, None
+    return document, Place(document, root)
 
 
 def _compose(document: Document, text: str, loader: Any) -> yaml.Node | None:
@@ -337,10 +340,6 @@ def _describe(node: yaml.Node) -> str:
 def _nearest(name: str, known: tuple[str, ...]) -> str:
     near = difflib.get_close_matches(name.lower(), known, n=1)
     return f"; did you mean {near[0]}?" if near else ""
-
-
-def _join_key(key: str | None, name: str) -> str:
-    return name if key is None else f"{key}.{name}"
 
 
 def _join_surrogates(text: str) -> str:

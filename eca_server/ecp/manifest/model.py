@@ -13,11 +13,18 @@ from eca_server.config.problems import Problem
 Field: TypeAlias = Literal["public_output", "evaluation_context", "private_thought"]
 Condition: TypeAlias = Literal["contains", "equals", "does_not_contain", "regex"]
 
+Position: TypeAlias = tuple[int | None, int | None]
+"""A line and a column, counted from 1, in characters; None if unknown."""
+
 FIELDS: Final[tuple[Field, ...]] = ("public_output", "evaluation_context", "private_thought")
 CONDITIONS: Final[tuple[Condition, ...]] = ("contains", "equals", "does_not_contain", "regex")
 
 
-class ManifestInvalid(Exception):
+class Unusable(Exception):
+    """Something that the user named cannot be used; the text says what and why."""
+
+
+class ManifestInvalid(Unusable):
     """An invalid manifest; `problems` has the file, line, column and text of each error."""
 
     def __init__(self, problems: list[Problem]) -> None:
@@ -77,8 +84,7 @@ class Dataset:
     source: str
     input_column: str = "input"
     output_column: str | None = None
-    line: int = 0
-    column: int = 0
+    position: Position = (0, 0)
 
 
 @attrs.frozen(kw_only=True)
@@ -97,8 +103,7 @@ class Manifest:
     Attributes:
         digest: the SHA-256 of its bytes, hexadecimal.
         target: a command, or an `http` or `https` URL.
-        target_line: of its key, counted from 1.
-        target_column: of its key, counted from 1, in characters.
+        target_position: the position of its key.
         require_capabilities: do not run an agent that lacks a capability needed by the checks.
         warnings: unusual but allowed content.
     """
@@ -108,7 +113,11 @@ class Manifest:
     name: str
     target: str
     scenarios: tuple[Scenario, ...]
-    target_line: int | None = None
-    target_column: int | None = None
+    target_position: Position = (None, None)
     require_capabilities: bool = False
     warnings: tuple[Problem, ...] = ()
+
+    def problem(self, key: str, position: Position, message: str) -> Problem:
+        """Return an error of the manifest at this position."""
+        line, column = position
+        return Problem(source=str(self.path), line=line, column=column, key=key, message=message)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import attrs
 import yaml
 
 from eca_server.config.problems import Problem
-from eca_server.ecp.manifest.document import MAX_SIZE, Document, Members, parse
+from eca_server.ecp.manifest.document import MAX_SIZE, Members, Place, parse
 from eca_server.ecp.manifest.model import (
     CONDITIONS,
     FIELDS,
@@ -72,7 +72,7 @@ def read_manifest(data: bytes, path: Path) -> Manifest:
     document, root = parse(data, path)
     manifest = None
     if root is not None:
-        manifest = _Reader(document).manifest(root, hashlib.sha256(data).hexdigest())
+        manifest = _Reader().manifest(root, hashlib.sha256(data).hexdigest())
     if document.problems or manifest is None:
         raise ManifestInvalid(sorted(document.problems, key=_position))
     return manifest
@@ -83,177 +83,88 @@ def _position(problem: Problem) -> tuple[int, int]:
 
 
 class _Reader:
-    def __init__(self, document: Document) -> None:
-        self._document = document
+    def __init__(self) -> None:
         self._installed: Collection[str] | None = None
 
-    def manifest(self, root: yaml.Node, digest: str) -> Manifest | None:
-        document = self._document
-        members = document.read_mapping(root, None, _ROOT_KEYS)
+    def manifest(self, root: Place, digest: str) -> Manifest | None:
+        document = root.document
+        members = root.mapping(_ROOT_KEYS)
         if members is None:
             return None
         members.require("manifest_version", "name", "target", "scenarios")
         members.choice("manifest_version", ("v1",))
         name = members.text("name", empty=False) or ""
         target = members.text("target", empty=False) or ""
-        place = members.mark("target") if target else None
-        required = False
-        if "require_capabilities" in members.nodes:
-            node = members.nodes["require_capabilities"][1]
-            required = document.read_boolean(node, "require_capabilities") or False
-        items = list(members.items("scenarios"))
-        scenarios = [self._scenario(*item) for item in items]
-        self._warn_about_names([node for node, _ in items], scenarios)
+        required = members.values.get("require_capabilities")
+        items = members.items("scenarios")
+        scenarios = [self._scenario(item) for item in items]
+        _warn_about_names(items, scenarios)
         if not items and not document.problems:
             message = "there are no scenarios: nothing is checked"
-            document.add_warning(members.mark("scenarios"), "scenarios", message)
+            members.names["scenarios"].add_warning(message)
         return Manifest(
             path=document.path,
             digest=digest,
             name=name,
             target=target,
-            target_line=None if place is None else place.line + 1,
-            target_column=None if place is None else place.column + 1,
-            require_capabilities=required,
+            target_position=members.names["target"].position if target else (None, None),
+            require_capabilities=required is not None and (required.boolean() or False),
             scenarios=tuple(scenarios),
             warnings=tuple(document.warnings),
         )
 
-    def _warn_about_names(self, nodes: list[yaml.Node], scenarios: list[Scenario]) -> None:
-        names: set[str] = set()
-        for node, scenario in zip(nodes, scenarios, strict=True):
-            if scenario.name and scenario.name in names:
-                self._document.add_warning(
-                    node.start_mark, "name", f"several scenarios are called {scenario.name!r}"
-                )
-            names.add(scenario.name)
-
-    def _scenario(self, node: yaml.Node, key: str) -> Scenario:
-        document = self._document
-        members = document.read_mapping(node, key, ("name", "steps", "dataset"))
+    def _scenario(self, place: Place) -> Scenario:
+        members = place.mapping(("name", "steps", "dataset"))
         if members is None:
             return Scenario(name="")
         members.require("name")
         name = members.text("name", empty=False) or ""
-        steps = [self._step(*item) for item in members.items("steps")]
+        steps = [self._step(item) for item in members.items("steps")]
         dataset = None
         if members.is_set("dataset"):
-            dataset = self._dataset(members)
+            dataset = _dataset(members)
             if steps:
-                message = "expected steps or a dataset, got both"
-                document.add_error(members.mark("dataset"), f"{key}.dataset", message)
+                members.names["dataset"].add_error("expected steps or a dataset, got both")
         elif not steps:
-            document.add_error(node.start_mark, key, "expected steps or a dataset, got neither")
+            place.add_error("expected steps or a dataset, got neither")
         return Scenario(name=name, steps=tuple(steps), dataset=dataset)
 
-    def _dataset(self, scenario: Members) -> Dataset | None:
-        known = ("type", "source", "input_column", "output_column")
-        node, mark = scenario.nodes["dataset"][1], scenario.mark("dataset")
-        members = self._document.read_mapping(node, scenario.path("dataset"), known)
-        if members is None:
-            return None
-        members.require("type", "source")
-        kind = members.choice("type", ("csv", "jsonl"))
-        source = members.text("source", empty=False)
-        columns = {
-            column: text
-            for column in ("input_column", "output_column")
-            if (text := members.text(column, empty=False)) is not None
-        }
-        if kind is None or source is None:
-            return None
-        return Dataset(
-            type="csv" if kind == "csv" else "jsonl",
-            source=source,
-            line=mark.line + 1,
-            column=mark.column + 1,
-            **columns,
-        )
-
-    def _step(self, node: yaml.Node, key: str) -> Step:
-        document = self._document
-        members = document.read_mapping(node, key, ("input", "constraints", "graders"))
+    def _step(self, place: Place) -> Step:
+        members = place.mapping(("input", "constraints", "graders"))
         if members is None:
             return Step(input="")
         members.require("input")
         text = members.text("input") or ""
         constraints: Mapping[str, Any] = {}
         if members.is_set("constraints"):
-            value = members.nodes["constraints"][1]
-            read = document.read_json(value, f"{key}.constraints")
+            read = members.values["constraints"].json()
             if isinstance(read, dict):
                 constraints = read
             else:
-                document.add_error(value.start_mark, f"{key}.constraints", "expected a mapping")
-        graders = [self._grader(*item) for item in members.items("graders")]
+                members.values["constraints"].add_error("expected a mapping")
+        graders = [self._grader(item) for item in members.items("graders")]
         if not graders:
-            document.add_warning(node.start_mark, key, "a step without graders checks nothing")
+            place.add_warning("a step without graders checks nothing")
         return Step(input=text, constraints=constraints, graders=tuple(graders))
 
-    def _grader(self, node: yaml.Node, key: str) -> Grader:
-        members = self._document.read_mapping(node, key, _GRADER_KEYS)
+    def _grader(self, place: Place) -> Grader:
+        members = place.mapping(_GRADER_KEYS)
         if members is None or not members.require("type"):
             return Grader(type="")
-        kinds = (*BUILT_IN, *self._installed_types(members.nodes["type"][1]))
-        kind = members.choice("type", kinds, _INSTALL_GRADER)
+        kinds = (*BUILT_IN, *self._installed_types(members.values["type"].node))
+        kind = members.values["type"].choice(kinds, _INSTALL_GRADER)
         fields: dict[str, Any] = {"type": kind or ""}
-        for name, (_, value) in members.nodes.items():
+        for name, value in members.values.items():
             if name != "type" and name in _GRADER_KEYS and members.is_set(name):
-                read = self._grader_value(value, f"{key}.{name}", name)
+                read = _grader_value(value, name)
                 if read is not None and name != "assertion":
                     fields[name] = read
         if fields.get("max_calls") == 0:
             fields.setdefault("min_calls", 0)
         grader = Grader(**fields)
         if kind is not None:
-            self._check_grader(members, key, grader)
+            _check_grader(members, grader)
         return grader
-
-    def _grader_value(self, node: yaml.Node, key: str, name: str) -> Any:
-        document = self._document
-        if name in _CHOICES:
-            return document.read_choice(node, key, _CHOICES[name])
-        if name in {"min_calls", "max_calls"}:
-            return document.read_count(node, key)
-        if name not in {"arguments", "options"}:
-            return document.read_text(node, key)
-        if isinstance(node, yaml.MappingNode):
-            return document.read_json(node, key)
-        document.read_mapping(node, key, None)
-        return None
-
-    def _check_grader(self, members: Members, key: str, grader: Grader) -> None:
-        document, node = self._document, members.node
-        needed: tuple[str, ...] = ()
-        if grader.type == "text_match":
-            needed = ("condition", "pattern" if grader.condition == "regex" else "value")
-        elif grader.type == "llm_judge":
-            needed = ("prompt",)
-        for name in needed:
-            if not members.is_set(name):
-                document.add_error(node.start_mark, f"{key}.{name}", _NEEDED[name])
-        if grader.pattern is not None:
-            self._check_pattern(members.nodes["pattern"][1], f"{key}.pattern", grader.pattern)
-        if grader.type == "llm_judge" and grader.prompt is not None and not grader.prompt.strip():
-            document.add_error(node.start_mark, f"{key}.prompt", _NEEDED["prompt"])
-        if grader.max_calls is not None and grader.max_calls < grader.min_calls:
-            document.add_error(node.start_mark, f"{key}.max_calls", "expected at least min_calls")
-        unused = members.nodes.keys() - {"type", *BUILT_IN.get(grader.type, members.nodes)}
-        for name in sorted(unused & set(_GRADER_KEYS)):
-            document.add_warning(members.mark(name), f"{key}.{name}", f"no effect on {grader.type}")
-        if (
-            grader.type == "tool_usage"
-            and not {"tool_name", "arguments", "max_calls"} & members.nodes.keys()
-        ):
-            document.add_warning(node.start_mark, key, "this check passes for any call of any tool")
-
-    def _check_pattern(self, node: yaml.Node, key: str, pattern: str) -> None:
-        if not pattern:
-            self._document.add_error(node.start_mark, key, _NEEDED["pattern"])
-            return
-        problem = pattern_problem(pattern)
-        if problem is not None:
-            self._document.add_error(node.start_mark, key, problem)
 
     def _installed_types(self, node: yaml.Node) -> tuple[str, ...]:
         """Return the types of installed graders; skip the search for a built-in type."""
@@ -264,6 +175,75 @@ class _Reader:
 
             self._installed = [entry.name for entry in entry_points(group=GRADER_GROUP)]
         return tuple(self._installed)
+
+
+def _warn_about_names(places: list[Place], scenarios: list[Scenario]) -> None:
+    names: set[str] = set()
+    for place, scenario in zip(places, scenarios, strict=True):
+        if scenario.name and scenario.name in names:
+            message = f"several scenarios are called {scenario.name!r}"
+            attrs.evolve(place, key="name").add_warning(message)
+        names.add(scenario.name)
+
+
+def _dataset(scenario: Members) -> Dataset | None:
+    known = ("type", "source", "input_column", "output_column")
+    members = scenario.values["dataset"].mapping(known)
+    if members is None:
+        return None
+    members.require("type", "source")
+    kind = members.choice("type", ("csv", "jsonl"))
+    source = members.text("source", empty=False)
+    columns = {
+        column: text
+        for column in ("input_column", "output_column")
+        if (text := members.text(column, empty=False)) is not None
+    }
+    if kind is None or source is None:
+        return None
+    position = scenario.names["dataset"].position
+    type_: Literal["csv", "jsonl"] = "csv" if kind == "csv" else "jsonl"
+    return Dataset(type=type_, source=source, position=position, **columns)
+
+
+def _grader_value(place: Place, name: str) -> Any:
+    if name in _CHOICES:
+        return place.choice(_CHOICES[name])
+    if name in {"min_calls", "max_calls"}:
+        return place.count()
+    if name not in {"arguments", "options"}:
+        return place.text()
+    if isinstance(place.node, yaml.MappingNode):
+        return place.json()
+    place.mapping(None)  # adds the error
+    return None
+
+
+def _check_grader(members: Members, grader: Grader) -> None:
+    place = members.place
+    needed: tuple[str, ...] = ()
+    if grader.type == "text_match":
+        needed = ("condition", "pattern" if grader.condition == "regex" else "value")
+    elif grader.type == "llm_judge":
+        needed = ("prompt",)
+    for name in needed:
+        if not members.is_set(name):
+            place.below(name).add_error(_NEEDED[name])
+    if grader.pattern is not None:
+        problem = pattern_problem(grader.pattern) if grader.pattern else _NEEDED["pattern"]
+        if problem is not None:
+            members.values["pattern"].add_error(problem)
+    if grader.type == "llm_judge" and grader.prompt is not None and not grader.prompt.strip():
+        place.below("prompt").add_error(_NEEDED["prompt"])
+    if grader.max_calls is not None and grader.max_calls < grader.min_calls:
+        place.below("max_calls").add_error("expected at least min_calls")
+    unused = members.names.keys() - {"type", *BUILT_IN.get(grader.type, members.names)}
+    for name in sorted(unused & set(_GRADER_KEYS)):
+        members.names[name].add_warning(f"no effect on {grader.type}")
+    if grader.type == "tool_usage" and not (
+        {"tool_name", "arguments", "max_calls"} & members.names.keys()
+    ):
+        place.add_warning("this check passes for any call of any tool")
 
 
 _NEEDED: Final = {

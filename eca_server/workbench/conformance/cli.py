@@ -39,7 +39,7 @@ from eca_server.printable import printable_line, printable_lines
 from eca_server.system.command_line import Parser, count, seconds, write_to_user
 from eca_server.system.signals import run_until_a_signal
 from eca_server.workbench.conformance.badge import render_badge
-from eca_server.workbench.conformance.compare import Change, compare, describe_changes
+from eca_server.workbench.conformance.compare import Changes, compare, describe_changes
 from eca_server.workbench.conformance.html import render_html
 from eca_server.workbench.conformance.junit import render_junit
 from eca_server.workbench.conformance.progress import Progress
@@ -251,7 +251,7 @@ def _outputs(options: argparse.Namespace) -> Outputs:
 
 
 def _renderers(
-    cases: Mapping[str, Case], known: Collection[str], changes: tuple[Change, ...] | None
+    cases: Mapping[str, Case], known: Collection[str], changes: Changes | None
 ) -> Mapping[str, Callable[[Run], str]]:
     return {
         "--json-out": lambda run: dumps(run.to_json()).decode() + "\n",

@@ -12,7 +12,7 @@ from eca_protocol.testing.conformance.cases import Case
 from eca_protocol.testing.conformance.known import conclusion, new_suite_errors
 from eca_protocol.testing.conformance.run import Run
 from eca_protocol.testing.conformance.verdicts import VERDICTS, Finding, Verdict
-from eca_server.workbench.conformance.compare import DESCRIPTIONS, Change
+from eca_server.workbench.conformance.compare import Changes
 from eca_server.workbench.conformance.exchange import draw_exchange
 from eca_server.workbench.conformance.table import COUNTED, KINDS
 from eca_server.workbench.pages import render_page
@@ -29,7 +29,7 @@ def render_html(
     cases: Mapping[str, Case],
     *,
     known: Collection[str] = (),
-    changes: tuple[Change, ...] | None = None,
+    changes: Changes | None = None,
 ) -> str:
     """Render the page, with the descriptions of the cases, and the changes since an earlier run.
 
@@ -61,7 +61,7 @@ def render_html(
             for verdict, (word, _) in _NAMES.items()
             if counts.get(verdict)
         },
-        changes=_changes(changes),
+        changes=changes,
         sections=_sections(run),
         findings=findings,
         known=known,
@@ -79,13 +79,6 @@ def _warnings(run: Run, known: Collection[str]) -> list[str]:
     return [f"the target ended during {each.case}: {each.what}" for each in ended] + [
         f"in {each.case} {each.reason}; this is not an error of the target" for each in faults
     ]
-
-
-def _changes(changes: tuple[Change, ...] | None) -> dict[str, list[str]] | None:
-    if changes is None:
-        return None
-    ids = {kind: [each.id for each in changes if each.kind == kind] for kind in DESCRIPTIONS}
-    return {DESCRIPTIONS[kind]: changed for kind, changed in ids.items() if changed}
 
 
 def _sections(run: Run) -> list[tuple[str, str, Counter[Verdict]]]:

@@ -31,8 +31,7 @@ def render_junit(run: Run, known: Collection[str] = ()) -> str:
             TestCase(name, case, ("error", what, text)) for case, text in texts.items()
         ]
     suites = [TestSuite(name, cases) for name, cases in sections.items() if cases]
-    name = f"{run.target}, edition {run.edition}"
-    return junit.render_junit(name, run.seconds, suites)
+    return junit.render_junit(f"{run.target}, edition {run.edition}", run.seconds, suites)
 
 
 def _case(finding: Finding, *, is_known: bool) -> TestCase:

@@ -115,22 +115,13 @@ class _Chat:
     waiting: dict[str, int] = attrs.field(factory=dict)
 
 
-@attrs.frozen(kw_only=True)
-class _PendingRequest:
-    """A request that waits for its answer."""
-
-    number: int
-    method: str
-    chat: str
-    lane: Lane
-
-
 class Rows:
     """A converter of entries to rows, in order."""
 
     def __init__(self) -> None:
         self.count = 0
-        self._pending: dict[tuple[Side, str], _PendingRequest] = {}
+        self._pending: dict[tuple[Side, str], tuple[int, str, str, Lane]] = {}
+        """The number, method, chat and lane of each unanswered request, by sender and id."""
         self._chats: dict[str, _Chat] = {}
         self._mcp_calls: set[str] = set()
 
@@ -142,17 +133,12 @@ class Rows:
 
     def _row(self, entry: Entry, message: Mapping[str, Any] | None) -> Row:
         if isinstance(entry, ExitEntry):
-            reason = (
-                f"by signal {-entry.code}" if entry.code < 0 else f"with exit code {entry.code}"
-            )
+            code = entry.code
+            reason = f"by signal {-code}" if code < 0 else f"with exit code {code}"
             return Row(at=entry.at, side=None, kind="exit", summary=f"The server ended {reason}.")
         if isinstance(entry, EndEntry):
-            return Row(
-                at=entry.at,
-                side=entry.side,
-                kind="end",
-                summary=f"The {entry.side} closed its output.",
-            )
+            summary = f"The {entry.side} closed its output."
+            return Row(at=entry.at, side=entry.side, kind="end", summary=summary)
         row = _bytes_row(entry)
         if message is None:
             row.summary = row.text[:_MAX_SUMMARY]
@@ -172,8 +158,7 @@ class Rows:
         row.outward = side == "client"
         row.summary = _summary(params)
         if row.id:
-            request = _PendingRequest(number=self.count, method=method, chat=chat, lane=row.lane)
-            self._pending.setdefault((side, row.id), request)
+            self._pending.setdefault((side, row.id), (self.count, method, chat, row.lane))
         if method == "chat/contentReceived":
             return self._content(row, params)
         match method:
@@ -195,18 +180,18 @@ class Rows:
         request = self._pending.pop(("client" if side == "server" else "server", row.id), None)
         if request is None:
             return row
-        row.label = request.method
-        row.chat = request.chat or row.chat
-        if request.method == "chat/delete" and row.kind == "answer":
-            self._forget_chat(request.chat, request.number)
-        if request.method in {"chat/prompt", "chat/inlinePrompt"}:
+        number, row.label, chat, lane = request
+        row.chat = chat or row.chat
+        if row.label == "chat/delete" and row.kind == "answer":
+            self._forget_chat(chat, number)
+        if row.label in {"chat/prompt", "chat/inlinePrompt"}:
             if row.kind == "error":
-                self._remove_prompt(request.number, request.chat)
-            elif not request.chat:  # the server named the chat in this answer
-                self._move_prompt(request.number, row.chat)
-        elif request.lane is not Lane.MODEL or request.method in _MODEL_ANSWERS:
-            row.lane, row.outward = request.lane, side == "client"
-        return _since(row, request.number, "answer")
+                self._remove_prompt(number, chat)
+            elif not chat and self._remove_prompt(number, ""):  # the answer names the chat
+                self._chat(row.chat).prompts.append(number)
+        elif lane is not Lane.MODEL or row.label in _MODEL_ANSWERS:
+            row.lane, row.outward = lane, side == "client"
+        return _since(row, number, "answer")
 
     def _content(self, row: Row, params: Mapping[str, Any]) -> Row:
         content = object_in(params, "content")
@@ -272,10 +257,6 @@ class Rows:
 
     def _chat(self, name: str) -> _Chat:
         return self._chats.setdefault(name, _Chat())
-
-    def _move_prompt(self, number: int, chat: str) -> None:
-        if self._remove_prompt(number, ""):
-            self._chat(chat).prompts.append(number)
 
     def _remove_prompt(self, number: int, chat: str) -> bool:
         """Remove a prompt from the pending ones; return False if it was not pending."""

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from eca_protocol.streams import Transport
-from eca_protocol.testing.conformance.acp.cases import acp_cases
+from eca_protocol.testing.conformance.acp.harness import acp_cases
 from eca_protocol.testing.conformance.acp.suite import AcpSuite
 from eca_protocol.testing.conformance.run import Run
 from eca_protocol.testing.conformance.suite import run_suite

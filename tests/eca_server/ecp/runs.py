@@ -10,7 +10,7 @@ import trio
 from eca_server.ecp.batch import Batch, PlannedScenario, RunLimits
 from eca_server.ecp.manifest.model import Grader, Manifest, Scenario, Step
 from eca_server.ecp.results import ScenarioReport
-from eca_server.ecp.scheduler import run_all
+from eca_server.ecp.scheduler import Collector, run_all
 from eca_server.ecp.target import Target
 from tests.eca_protocol.ecp.agents import script
 from tests.eca_server.processes import processes_in
@@ -123,7 +123,14 @@ def batch(
 
 async def reports_of(whole: Batch) -> tuple[ScenarioReport, ...]:
     """Run a batch in this process, and return its reports."""
-    return (await run_all(whole)).reports
+    return (await collected(whole)).reports
+
+
+async def collected(whole: Batch, *, fail_fast: bool = False, **options: Any) -> Collector:
+    """Run a batch, and return its reports and how it ended."""
+    collector = Collector(whole.planned, fail_fast=fail_fast)
+    await run_all(whole, collector, **options)
+    return collector
 
 
 def outputs(report: ScenarioReport) -> list[str | None]:

@@ -13,7 +13,7 @@ from tests.eca_server.ecp.runs import manifest
 
 
 def with_rows(folder: Path, **dataset: Any) -> Manifest:
-    fields = {"type": "csv", "source": "rows.csv", "line": 7, "column": 3} | dataset
+    fields = {"type": "csv", "source": "rows.csv", "position": (7, 3)} | dataset
     rows = Scenario(name="rows", dataset=Dataset(**fields))
     by_hand = Scenario(name="by hand", steps=(Step(input="x"),))
     return manifest(rows, by_hand, path=folder / "m.yaml")

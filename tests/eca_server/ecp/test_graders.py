@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol.ecp import Result
-from eca_server.ecp.graders import Graders, GraderSettings, SettingsInvalid, read_settings
+from eca_server.ecp.graders import Graders, GraderSettings, read_settings
 from eca_server.ecp.graders.text_match import match_text
 from eca_server.ecp.graders.tool_usage import equal_json
-from eca_server.ecp.manifest.model import Grader, Step
+from eca_server.ecp.manifest.model import Grader, Step, Unusable
 from eca_server.ecp.manifest.reading import BUILT_IN
 from eca_server.ecp.results import Check
 
@@ -286,7 +286,7 @@ def test_settings_come_from_variables_and_nonsense_is_refused():
         *(("ECP_LLM_JUDGE_TIMEOUT", odd) for odd in ("0", "inf")),
         ("ECP_TEXT_MATCH_EMPTY", "yes"),
     ]:
-        with pytest.raises(SettingsInvalid, match=f"{name}: expected .*, got '{text}'"):
+        with pytest.raises(Unusable, match=f"{name}: expected .*, got '{text}'"):
             read_settings({name: text})
 
 

@@ -12,9 +12,9 @@ from eca_protocol.ecp.stdio_agent import StdioAgent
 from eca_protocol.http_server import HTTPRequest, Responder
 from eca_server.ecp.manifest.model import Grader, Scenario
 from eca_server.ecp.results import ScenarioReport
-from eca_server.ecp.scheduler import run_all
 from tests.eca_server.ecp.runs import (
     batch,
+    collected,
     contains,
     equals,
     obedient,
@@ -143,7 +143,7 @@ async def test_every_part_of_a_scenario_is_within_its_limits(monkeypatch):
     async def run_out() -> None:
         scenarios = [hang, scenario("t", "a"), scenario("u", "a")]
         for seconds in (0.5, 4.0, 20.0):
-            done = await run_all(batch(agent, *scenarios, run=seconds))
+            done = await collected(batch(agent, *scenarios, run=seconds))
             if done.reports[0].agent is not None:
                 break
         assert [each.exit_reason for each in done.reports] == [over] * 3

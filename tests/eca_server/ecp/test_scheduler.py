@@ -17,10 +17,11 @@ from eca_server.ecp import scheduler
 from eca_server.ecp.batch import Batch
 from eca_server.ecp.manifest.model import Scenario
 from eca_server.ecp.results import ScenarioReport
-from eca_server.ecp.scheduler import plan, run_all, run_in_worker
+from eca_server.ecp.scheduler import Collector, plan, run_all, run_in_worker
 from tests.eca_server.ecp.runs import (
     KILLS_ITS_WORKER,
     batch,
+    collected,
     contains,
     manifest,
     obedient,
@@ -82,27 +83,20 @@ def timeless(report: ScenarioReport) -> dict[str, Any]:
 
 async def test_every_executor_gives_the_same_report(tmp_path):
     whole = batch(obedient(), *four(), cwd=tmp_path)
-    here = await run_all(whole)
+    here = await collected(whole)
     reasons = ["ok", "ok", "agent_error", "transport_error"]
     assert [outcome(each)[1] for each in here.reports] == reasons
-    names: list[str] = []
     for make, workers in ((lambda: ThreadPoolExecutor(2), 2), (Inline, 1)):
-        there = await run_all(
-            whole,
-            on_report=lambda each: names.append(each.name),
-            make_executor=make,
-            workers=workers,
-        )
+        there = await collected(whole, make_executor=make, workers=workers)
         assert [*map(timeless, there.reports)] == [*map(timeless, here.reports)]
         assert there.exit_reason == here.exit_reason
-    assert sorted(names) == sorted([each.name for each in here.reports] * 2)
 
 
 async def test_scenarios_lost_twice_run_alone():
     scenarios = [scenario(f"s{number}", "count") for number in range(8)]
     executor = Inline(lambda each: any(p.index == 5 for p in each.planned))
     whole = batch(obedient(), *scenarios, reuse_agent=True)  # only these run several in a batch
-    done = await run_all(whole, make_executor=lambda: executor, workers=1)
+    done = await collected(whole, make_executor=lambda: executor, workers=1)
     assert executor.alone == [2, 2, 2, 2, 2, 1, 1]
     assert [report.index for report in done.reports] == [*range(8)]
     assert [report.passed for report in done.reports] == [index != 5 for index in range(8)]
@@ -114,7 +108,7 @@ async def test_workers_have_the_rest_of_the_run_s_time_and_stop_after_a_failure(
     scenarios = [scenario(f"s{number}", "hang" if number == 1 else "count") for number in range(8)]
     for seconds in (0.5, 4, 20):  # the first agent may start late
         whole = batch(obedient(), *scenarios, run=seconds)
-        done = await run_all(whole, make_executor=Inline, workers=1)
+        done = await collected(whole, make_executor=Inline, workers=1)
         reasons = [report.exit_reason for report in done.reports]
         if reasons[0] == "ok":
             break
@@ -123,12 +117,12 @@ async def test_workers_have_the_rest_of_the_run_s_time_and_stop_after_a_failure(
     bad = [scenario("good", "a"), scenario("bad", step("a", contains("b")))]
     many = [scenario(f"s{number}", "count") for number in range(6)]
     stopping: dict[str, Any] = {"fail_fast": True, "make_executor": Inline, "workers": 1}
-    done = await run_all(batch(obedient(), *bad, *many), **stopping)
+    done = await collected(batch(obedient(), *bad, *many), **stopping)
     assert ([report.name for report in done.reports], done.not_run) == (["good", "bad"], 6)
     many *= 4  # enough for several in a batch
-    done = await run_all(batch(obedient(), bad[1], *many, reuse_agent=True), **stopping)
+    done = await collected(batch(obedient(), bad[1], *many, reuse_agent=True), **stopping)
     assert ([report.name for report in done.reports], done.not_run) == (["bad"], 24)
-    here = await run_all(batch(obedient(), *bad, *many), fail_fast=True)
+    here = await collected(batch(obedient(), *bad, *many), fail_fast=True)
     assert ([report.name for report in here.reports], here.not_run) == (["good", "bad"], 24)
 
 
@@ -141,7 +135,7 @@ async def test_workers_that_never_answer_do_not_delay_the_end_of_the_run(monkeyp
 
     whole = batch(obedient(), *[scenario(f"s{number}", "count") for number in range(8)], run=0.01)
     with trio.fail_after(20):
-        done = await run_all(whole, make_executor=Deaf, workers=2)
+        done = await collected(whole, make_executor=Deaf, workers=2)
     assert (len(done.reports), done.exit_reason) == (8, "max_duration_exceeded")
 
 
@@ -173,7 +167,7 @@ async def test_the_scenarios_of_a_lost_worker_are_run_again(tmp_path):
     always = scenario("always", f"kill after {tmp_path / 'killed'}")  # else it takes the last try
     others = [scenario(f"s{number}", "count") for number in range(3)]
     whole = batch(obedient(KILLS_ITS_WORKER), others[0], once, always, *others[1:])
-    done = await run_all(whole, make_executor=lambda: Processes(2, FORKING), workers=2)
+    done = await collected(whole, make_executor=lambda: Processes(2, FORKING), workers=2)
     assert (len(done.reports), done.not_run) == (5, 0)
     for report in done.reports:
         if report.name != "always":
@@ -193,10 +187,9 @@ async def test_a_run_that_is_cancelled_has_the_report_of_each_scenario_that_ende
             names.append(report.name)
             running.cancel()
 
-        await run_all(
-            whole, on_report=cancel, make_executor=lambda: Processes(1, FORKING), workers=1
-        )
-    assert names == ["ended"]
+        collector = Collector(whole.planned, cancel)
+        await run_all(whole, collector, make_executor=lambda: Processes(1, FORKING), workers=1)
+    assert names == ["ended"] == [report.name for report in collector.reports]
 
 
 async def test_a_worker_that_is_ended_ends_its_agents(tmp_path):

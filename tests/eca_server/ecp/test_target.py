@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.ecp.target import Target, TargetInvalid, resolve_target
+from eca_server.ecp.manifest.model import Unusable
+from eca_server.ecp.target import Target, resolve_target
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "NAME": "a b;'c' $HOME \ue0000\ue001", "PORT": "8765"}
 
@@ -77,7 +78,7 @@ REFUSED = {
 
 def test_a_command_that_needs_a_shell_is_refused_with_a_hint() -> None:
     for text, why in REFUSED.items():
-        with pytest.raises(TargetInvalid) as caught:
+        with pytest.raises(Unusable) as caught:
             resolved(text)
         assert why in str(caught.value), text
         assert "word" not in str(caught.value).replace("password", "")

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from typing import Final
 
-import anyio
-import attrs
-
-from eca_protocol.testing.conformance.acp.cases import agent_case, runs
 from eca_protocol.testing.conformance.acp.harness import (
     CANCELLED,
     PATIENCE,
     AgentSession,
     Prompt,
+    agent_case,
+    runs,
 )
 from eca_protocol.testing.conformance.acp.turns import asks_for_permission
 from eca_protocol.testing.conformance.cases import Need
 from eca_protocol.testing.conformance.model import AnswersWith
+from eca_protocol.testing.conformance.server.children import becomes_true
 from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.script import Reply, reply, wait
 
@@ -40,50 +39,34 @@ async def _text(agent: AgentSession, prompt: Prompt) -> None:
 
 
 async def _running_tool(agent: AgentSession, _: Prompt) -> None:
-    with anyio.move_on_after(PATIENCE):
-        while not (agent.workspace / _MARK).exists():  # noqa: ASYNC110 - a file has no event
-            await anyio.sleep(0.02)
-        return
-    raise Unmet("a running command")
+    if not await becomes_true((agent.workspace / _MARK).exists, seconds=PATIENCE):
+        raise Unmet("a running command")
 
 
 async def _permission(agent: AgentSession, prompt: Prompt) -> None:
     await asks_for_permission(agent, prompt)
 
 
-@attrs.frozen
-class _State:
-    """A state of a turn: its script, and the function that waits for it."""
-
-    name: str
-    script: Callable[[str], AnswersWith]
-    reach: Callable[[AgentSession, Prompt], Awaitable[None]]
-    needs: Collection[Need] | Need = ()
-
-
 _WAITS: Final = Reply(before_headers=[wait("never")], steps=reply("late").steps)
-_STATES: Final = {
-    "ACP-40": _State("at_the_start", lambda _: _WAITS, _nothing),
-    "ACP-41": _State("before_an_answer", lambda _: _WAITS, _request_to_the_model, "model"),
-    "ACP-42": _State("in_a_text", lambda _: reply("a", wait("never"), "b"), _text),
-    "ACP-43": _State(
-        "in_a_tool", lambda mark: runs(f"touch '{mark}'; sleep 60"), _running_tool, "model"
-    ),
-    "ACP-44": _State("in_a_permission", lambda mark: runs(f"touch '{mark}'"), _permission),
-}
-"""The states by the row that each judges."""
 
 
-def _cancel_case(row: str, state: _State) -> None:
-    asks = state.reach is _permission
-    more = ("ACP-45",) if state.reach is _text else ()
+def _cancel_case(
+    row: str,
+    name: str,
+    script: Callable[[str], AnswersWith],
+    reach: Callable[[AgentSession, Prompt], Awaitable[None]],
+    needs: Need | tuple[()] = (),
+) -> None:
+    """Declare the case of a cancel in a state, by its script and the function that waits for it."""
+    asks = reach is _permission
+    more = ("ACP-45",) if reach is _text else ()
 
     async def cancel(agent: AgentSession) -> None:
         agent.choose(None if asks else "allow")
         mark = agent.workspace / _MARK
         session_id = await agent.new()
-        prompt = await agent.prompt(session_id, state.script(str(mark)))
-        await state.reach(agent, prompt)
+        prompt = await agent.prompt(session_id, script(str(mark)))
+        await reach(agent, prompt)
         start = time.monotonic()
         await agent.notify("session/cancel", {"sessionId": session_id})
         if asks:
@@ -101,13 +84,18 @@ def _cancel_case(row: str, state: _State) -> None:
             end = await agent.ended(await agent.prompt(session_id, reply("Again.")))
             agent.check("ACP-45", end == "end_turn", "the answer `end_turn`", end)
 
-    cancel.__name__ = f"a_cancel_{state.name}"
-    cancel.__doc__ = f"Cancel a prompt {state.name.replace('_', ' ')}."
-    agent_case(row, *more, needs=state.needs)(cancel)
+    cancel.__name__ = f"a_cancel_{name}"
+    cancel.__doc__ = f"Cancel a prompt {name.replace('_', ' ')}."
+    agent_case(row, *more, needs=needs)(cancel)
 
 
-for _row, _state in _STATES.items():
-    _cancel_case(_row, _state)
+_cancel_case("ACP-40", "at_the_start", lambda _: _WAITS, _nothing)
+_cancel_case("ACP-41", "before_an_answer", lambda _: _WAITS, _request_to_the_model, "model")
+_cancel_case("ACP-42", "in_a_text", lambda _: reply("a", wait("never"), "b"), _text)
+_cancel_case(
+    "ACP-43", "in_a_tool", lambda mark: runs(f"touch '{mark}'; sleep 60"), _running_tool, "model"
+)
+_cancel_case("ACP-44", "in_a_permission", lambda mark: runs(f"touch '{mark}'"), _permission)
 
 
 @agent_case("ACP-46")

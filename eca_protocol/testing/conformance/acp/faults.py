@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from eca_protocol.testing.conformance.acp.cases import agent_case
-from eca_protocol.testing.conformance.acp.harness import PATIENCE, AgentSession
+from eca_protocol.testing.conformance.acp.harness import PATIENCE, AgentSession, agent_case
 from eca_protocol.testing.conformance.recorder import ReceivedMessage
 from eca_protocol.testing.members import at, object_at
 from eca_protocol.testing.script import reply, wait

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+import functools
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from types import MappingProxyType
 from typing import Any, Final
 
-import anyio
 import attrs
 from typing_extensions import override
 
@@ -14,15 +15,22 @@ from eca_protocol import json
 from eca_protocol.framing import encode_line
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.acp.watcher import AcpWatcher
+from eca_protocol.testing.conformance.cases import Case, case, cases_in
 from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.judge import Judge
 from eca_protocol.testing.conformance.message_session import MessageSession
-from eca_protocol.testing.conformance.model import AnswersWith, ChatModel, Model
+from eca_protocol.testing.conformance.model import (
+    AnswersWith,
+    ChatModel,
+    bare_name,
+    tools_in,
+)
 from eca_protocol.testing.conformance.recorder import ReceivedMessage, Recorder
-from eca_protocol.testing.conformance.target import Directories, Target
 from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.conformance.wire import Wire
 from eca_protocol.testing.members import at
+from eca_protocol.testing.provider import ReceivedRequest
+from eca_protocol.testing.script import Reply, reply, tool_call
 from eca_protocol.transcript.splitter import Piece, Splitter, message_in
 
 PATIENCE: Final = 30.0
@@ -66,21 +74,11 @@ class Prompt:
 
 
 class AgentSession(MessageSession):
-    """A client's connection to an agent.
+    """A client's connection to an agent; `initialized` is the result of `initialize`."""
 
-    Attributes:
-        initialized: the result of `initialize`; empty without a handshake.
-    """
-
-    def __init__(self, wire: Wire, judge: Judge, target: Target, model: Model) -> None:
-        super().__init__(wire, judge, target.personality, Revision.CURRENT, alone=True)
-        self.initialized: Mapping[str, Any] = {}
-        self._model = model
+    def __init__(self, wire: Wire, judge: Judge) -> None:
+        super().__init__(wire, judge, Revision.CURRENT, alone=True)
         self.choose("allow")
-
-    @override
-    def _framed(self, message: Mapping[str, Any] | Sequence[Any] | bytes) -> bytes:
-        return encode_line(message if isinstance(message, bytes) else json.dumps(message))
 
     @override
     async def settle(self, *, shows: str | None = None) -> None:
@@ -109,9 +107,10 @@ class AgentSession(MessageSession):
             raise Unmet(f"a result of `{method}`", answer.get("error"))
         return result
 
-    async def handshake(self) -> None:
-        """Send `initialize`, without any capability."""
-        self.initialized = await self.result("initialize", {"protocolVersion": 1})
+    async def handshake(self, initialize: Mapping[str, Any] | None = None) -> None:
+        """Send `initialize`, by default without any capability."""
+        params = {"protocolVersion": 1, **(initialize or {})}
+        self.initialized = await self.result("initialize", params)
 
     def can(self, *path: str) -> bool:
         """Return whether a capability of the agent was announced."""
@@ -130,7 +129,7 @@ class AgentSession(MessageSession):
         self, session_id: str, *script: AnswersWith, text: str = "Hello.", **more: Any
     ) -> Prompt:
         """Send a prompt with a script of its own."""
-        model = self._model.chat(script)
+        model = self.model.chat(script)
         self.models.append(model)
         blocks = [{"type": "text", "text": f"{text} {model.marker}"}, *more.get("blocks", ())]
         model.prompts.append(blocks[0]["text"])
@@ -150,8 +149,7 @@ class AgentSession(MessageSession):
         def is_event(received: ReceivedMessage) -> bool:
             if "method" not in received.message:
                 return bool(received.message.get("id") == prompt.id)
-            is_of_turn = received.params.get("sessionId") == prompt.session_id
-            return is_of_turn and _kind(received) == kind
+            return received.params.get("sessionId") == prompt.session_id and _kind(received) == kind
 
         after = self.messages[prompt.after - 1] if prompt.after else None
         event = await self.until(is_event, seconds=PATIENCE, expected="the event", after=after)
@@ -185,25 +183,37 @@ class AcpHarness(Harness):
     def case_session(self, **options: Any) -> AbstractAsyncContextManager[Any]:
         return self.agent(**options)
 
-    @asynccontextmanager
-    async def agent(
-        self, *, handshake: bool = True, directories: Directories | None = None
-    ) -> AsyncIterator[AgentSession]:
-        """Start an agent, which ends with the block.
+    @override
+    def _new_session(self, wire: Wire, *, alone: bool) -> AgentSession:
+        return AgentSession(wire, self)
 
-        Raises:
-            Unmet: `initialize` has no result.
-            StartFailed: the agent cannot be started.
-        """
-        wire = await self._servers.alone({}, directories)
-        wire.case = self.case
-        agent = AgentSession(wire, self, self.target, self.model)
-        self._sessions.append(agent)
-        try:
-            if handshake:
-                await agent.handshake()
-            yield agent
-        finally:
-            with anyio.CancelScope(shield=True):
-                await agent.end()
-            agent.close()
+    def agent(self, **options: Any) -> AbstractAsyncContextManager[AgentSession]:
+        """Start an agent, which ends with the block; see `session` for the options."""
+        session: AbstractAsyncContextManager[Any] = self.session(fresh=True, **options)
+        return session
+
+
+_SHELLS: Final = frozenset({"shell_command", "bash", "shell", "run_shell_command", "execute"})
+"""Names of tools that run a command, in lower case."""
+
+agent_case: Final = functools.partial(case, seconds=60.0)
+"""The declaration of a case for agents: of a function of an `AgentSession`."""
+
+
+def acp_cases() -> MappingProxyType[str, Case]:
+    """Return the cases for agents by name, in the order of their chapters."""
+    return cases_in(__name__.rpartition(".")[0])
+
+
+def runs(command: str) -> AnswersWith:
+    """Return a reply that calls the agent's shell tool with a command."""
+
+    def answer(request: ReceivedRequest) -> Reply:
+        for name, members in tools_in(request.body):
+            if bare_name(name).lower() in _SHELLS:
+                arguments = {"command": command, "description": "A test"}
+                known = {key: each for key, each in arguments.items() if key in members}
+                return reply(tool_call(name, json.dumps(known).decode()))
+        return reply("There is no shell.")
+
+    return answer

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from eca_protocol.testing.conformance.acp.cases import agent_case, runs
-from eca_protocol.testing.conformance.acp.harness import PATIENCE, AgentSession
+from eca_protocol.testing.conformance.acp.harness import PATIENCE, AgentSession, agent_case, runs
 from eca_protocol.testing.script import reply
 
 _UNKNOWN_VERSION = 65535

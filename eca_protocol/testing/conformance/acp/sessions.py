@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from eca_protocol.testing.conformance.acp.cases import agent_case
-from eca_protocol.testing.conformance.acp.harness import PATIENCE, AcpHarness, AgentSession
+from eca_protocol.testing.conformance.acp.harness import (
+    PATIENCE,
+    AcpHarness,
+    AgentSession,
+    agent_case,
+)
 from eca_protocol.testing.conformance.verdicts import NotApplicable, Unmet
 from eca_protocol.testing.script import reply, wait
 

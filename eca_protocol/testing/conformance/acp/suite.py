@@ -7,8 +7,7 @@ from typing import ClassVar
 from typing_extensions import override
 
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.acp.cases import acp_cases
-from eca_protocol.testing.conformance.acp.harness import AcpHarness, AcpWire
+from eca_protocol.testing.conformance.acp.harness import AcpHarness, AcpWire, acp_cases
 from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.suite import ServerSuite
 from eca_protocol.testing.conformance.verdicts import Unmet

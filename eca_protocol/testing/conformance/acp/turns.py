@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from eca_protocol.testing.conformance.acp.cases import agent_case, runs
 from eca_protocol.testing.conformance.acp.harness import (
     PERMISSION,
     AgentSession,
     Prompt,
+    agent_case,
+    runs,
 )
 from eca_protocol.testing.conformance.recorder import ReceivedMessage
 from eca_protocol.testing.conformance.verdicts import NotApplicable, Unmet
@@ -95,8 +96,7 @@ def _decision_case(choice: str, row: str) -> None:
                 isinstance(end, str) and status != "completed" and not (uses_model and has_run)
             )
             expected = "no effect of the command, and a stop reason"
-        got = f"effect: {has_run}, status: {status}, end: {end}"
-        agent.check(row, is_right, expected, got)
+        agent.check(row, is_right, expected, f"effect: {has_run}, status: {status}, end: {end}")
 
     decide.__name__ = f"permission_to_{choice}"
     decide.__doc__ = f"Answer a request for permission: {choice}."

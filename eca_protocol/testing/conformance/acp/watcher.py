@@ -92,8 +92,7 @@ class AcpWatcher:
         self._log.report(row, expected=expected, got=shown(got)[:600])
 
     def _session(self, message: _Message) -> _Session:
-        named = at(message, "params", "sessionId")
-        return self._sessions.setdefault(id_key(named), _Session())
+        return self._sessions.setdefault(id_key(at(message, "params", "sessionId")), _Session())
 
     def _on_client(self, message: _Message) -> None:
         method = message.get("method")

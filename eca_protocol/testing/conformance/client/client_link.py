@@ -13,7 +13,6 @@ from eca_protocol.errors import ConnectionClosed
 from eca_protocol.framing import encode_frame
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.recorder import ReceivedMessage, Recorder
-from eca_protocol.testing.conformance.server_process import MAX_MESSAGES, MAX_OUTPUT_BYTES
 
 
 class Connection(Protocol):
@@ -66,11 +65,7 @@ class ClientLink:
             self.tasks.cancel_scope.cancel()
 
     async def _listen(self) -> None:
-        size = 0
-        while data := await self._receive():
-            size += len(data)
-            if size > MAX_OUTPUT_BYTES or len(self.record) > MAX_MESSAGES:
-                break
+        while not self.recorder.excess("client") and (data := await self._receive()):
             for received in list(self.recorder.record_bytes("client", data)):
                 await self._take(received)
                 if received.method == "exit":
@@ -84,15 +79,12 @@ class ClientLink:
             return b""
 
     async def _take(self, received: ReceivedMessage) -> None:
-        if not received.is_message:
-            await self.on_invalid_bytes(received)
-        elif not received.method:
-            answers = self.answers.setdefault(_key(received.message.get("id")), [])
-            answers.append(received.message)
-        elif "id" in received.message:
+        if received.method and "id" in received.message:
             await self.on_request(received.method, received.message["id"], received.params)
-        else:
+        elif received.method:
             await self.on_notification(received)
+        elif received.is_message:
+            self.answers.setdefault(_key(received.message.get("id")), []).append(received.message)
         self._wake()
 
     def _wake(self) -> None:
@@ -104,9 +96,6 @@ class ClientLink:
     def frames(self, message: Mapping[str, Any]) -> Iterator[bytes]:
         """Yield a message in the pieces in which it is written."""
         yield encode_frame(json.dumps(message))
-
-    async def on_invalid_bytes(self, received: ReceivedMessage) -> None:
-        """Take bytes that are no message; the record has them."""
 
     async def on_request(self, method: str, id_: Any, params: Mapping[str, Any]) -> None:
         """Handle a request; slow work runs in a task of its own."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from eca_protocol.testing.conformance.client.harness import ClientHarness, Scenario, scenarios_in
@@ -138,22 +139,17 @@ class ReasonsInEverySpelling(Scenario, rows="W-32c", triggers=("chat/prompt",)):
         for number, reason in enumerate(
             ("user", "user-choice", "user-config", "user-deny", "hook")
         ):
-            head = {"id": f"odd-{number}", "name": "eca_read_file", "server": "eca",
-                    "origin": "native", "summary": "Reading"}  # fmt: skip
-            prepare = {"type": "toolCallPrepare", **head, "argumentsText": "{}"}
-            await self.content(chat_id, "assistant", prepare)
-            run = {"type": "toolCallRun", **head, "arguments": {}, "manualApproval": False}
-            await self.content(chat_id, "assistant", run)
-            rejected = {"type": "toolCallRejected", **head, "arguments": {}, "reason": reason}
-            await self.content(chat_id, "assistant", rejected)
+            send = partial(self.call_content, chat_id, f"odd-{number}", "eca_read_file", "Reading")
+            await send("toolCallPrepare", argumentsText="{}")
+            await send("toolCallRun", arguments={}, manualApproval=False)
+            await send("toolCallRejected", arguments={}, reason=reason)
 
 
 class AnyArguments(Scenario, rows="W-32a", triggers=DECISIONS):
     """The arguments of a call are an object of any JSON values."""
 
     async def call(self, chat_id: str, **details: Any) -> None:
-        strange = {"a": [1, None, {"b": 1.5}], "c": {}, "": False}
-        await super().call(chat_id, arguments=strange)
+        await super().call(chat_id, arguments={"a": [1, None, {"b": 1.5}], "c": {}, "": False})
 
 
 SCENARIOS = scenarios_in(globals())

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from eca_protocol import json
-from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.client.client_link import Connection
 from eca_protocol.testing.conformance.client.harness import ClientHarness, Scenario, scenarios_in
 from eca_protocol.testing.conformance.client.scripted_server import DECISIONS
 
@@ -122,25 +121,20 @@ _NO_MESSAGES = (
 class WhatIsNoMessage(Scenario, rows=" ".join([*(row for row, _, _ in _NO_MESSAGES), "BASE-15"])):
     """Bodies that are no message get an error, and the stream continues."""
 
-    def __init__(self, connection: Connection, edition: Revision, *, calls: bool = True) -> None:
-        super().__init__(connection, edition, calls=calls)
-        self.codes: dict[str, object] = {}
+    codes: Mapping[str, object] = MappingProxyType({})
 
     async def after_greeting(self) -> None:
         for row, _, body in _NO_MESSAGES:
-            self.codes[row] = None
-            self.codes[row] = await self._code(b"", body)
-        foreign = "{}".encode("utf-16")
-        self.codes["BASE-15"] = await self._code(
-            b"Content-Type: application/json; charset=utf-16\r\n", foreign
-        )
+            await self._try(row, b"", body)
+        header = b"Content-Type: application/json; charset=utf-16\r\n"
+        await self._try("BASE-15", header, "{}".encode("utf-16"))
 
-    async def _code(self, headers: bytes, body: bytes) -> object:
+    async def _try(self, row: str, headers: bytes, body: bytes) -> None:
+        self.codes = {**self.codes, row: None}
         before = len(self._errors())
         await self.write(b"%bContent-Length: %d\r\n\r\n%b" % (headers, len(body), body))
-        if not await self.until_answered(lambda: len(self._errors()) > before):
-            return None
-        return self._errors()[-1]
+        if await self.until_answered(lambda: len(self._errors()) > before):
+            self.codes = {**self.codes, row: self._errors()[-1]}
 
     def _errors(self) -> list[object]:
         messages = [entry.message for entry in self.record if entry.side == "client"]

@@ -8,6 +8,7 @@ server.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -176,33 +177,26 @@ class ScriptedServer(ClientLink):
         """Send a tool call that needs approval; reject it if the user does not decide."""
         self._calls += 1
         call_id = f"call-{self._calls}"
-        native = self.edition is Revision.CURRENT
-        head = {
-            "id": call_id,
-            "name": "read_file" if native else _ECHOED_TOOL,
-            "server": "eca",
-            "origin": "native",
-            "summary": "Reading a file",
-        }
-        arguments = {"path": "a file"}
+        tool = "read_file" if self.edition is Revision.CURRENT else _ECHOED_TOOL
+        send = partial(self.call_content, chat_id, call_id, tool, "Reading a file")
         for piece in ('{"path": ', '"a file"}'):
-            await self.content(
-                chat_id, "assistant", {"type": "toolCallPrepare", **head, "argumentsText": piece}
-            )
-        run = {"type": "toolCallRun", **head, "arguments": arguments, "manualApproval": True}
-        await self.content(chat_id, "assistant", {**run, **details})
-        decision = await self._decision(call_id)
-        if decision == "chat/toolCallApprove":
-            running = {"type": "toolCallRunning", **head, "arguments": arguments}
-            await self.content(chat_id, "assistant", running)
+            await send("toolCallPrepare", argumentsText=piece)
+        arguments = {"path": "a file"}
+        await send("toolCallRun", **{"arguments": arguments, "manualApproval": True, **details})
+        if await self._decision(call_id) == "chat/toolCallApprove":
+            await send("toolCallRunning", arguments=arguments)
             outputs = [{"type": "text", "text": "what is in it"}]
-            called = {"type": "toolCalled", **head, "arguments": arguments, "error": False}
-            await self.content(
-                chat_id, "assistant", {**called, "outputs": outputs, "totalTimeMs": 1}
-            )
+            ended = {"error": False, "outputs": outputs, "totalTimeMs": 1}
+            await send("toolCalled", arguments=arguments, **ended)
         else:
-            rejected = {"type": "toolCallRejected", **head, "arguments": arguments}
-            await self.content(chat_id, "assistant", {**rejected, "reason": self.reason})
+            await send("toolCallRejected", arguments=arguments, reason=self.reason)
+
+    async def call_content(
+        self, chat_id: str, call_id: str, tool: str, summary: str, type_: str, **members: Any
+    ) -> None:
+        """Send a content of a call."""
+        head = {"type": type_, "id": call_id, "name": tool, "server": "eca", "origin": "native"}
+        await self.content(chat_id, "assistant", {**head, "summary": summary, **members})
 
     async def _decision(self, call_id: str) -> str:
         with anyio.move_on_after(self.patience):

@@ -18,8 +18,12 @@ from typing_extensions import override
 from eca_protocol.errors import StartFailed
 from eca_protocol.revisions import Revision, Window
 from eca_protocol.testing.conformance.client import oddities, reading, talking
-from eca_protocol.testing.conformance.client.client_run import ClientRun, run_client
-from eca_protocol.testing.conformance.client.harness import ClientHarness, Scenario
+from eca_protocol.testing.conformance.client.harness import (
+    ClientHarness,
+    ClientRun,
+    Scenario,
+    run_client,
+)
 from eca_protocol.testing.conformance.client.scripted_server import ScriptedServer
 from eca_protocol.testing.conformance.duplicates import CLIENT_DUPLICATES
 from eca_protocol.testing.conformance.judge import Case, Suite, unjudged
@@ -172,7 +176,7 @@ class ClientSuite(Suite):
         """Yield the verdicts of a run, and an untestable one for each other row."""
         harness = ClientHarness(case.name, run, self._baseline)
         why = f"the client did not get that far: {run.exit_description}"
-        if isinstance(run.server, Scenario):
+        if run.server is not None:
             try:
                 run.server.judge(harness)
             except Exception as raised:  # noqa: BLE001 - reported as an error of the suite

@@ -110,7 +110,7 @@ class LateShutdown(Scenario, rows="LIFE-23"):
     """The server answers `shutdown` late; `exit` has to wait for it."""
 
     async def on_shutdown(self, id_: Any) -> None:
-        self.early: bool = await self.until(lambda: self.ended, seconds=0.3)
+        await self.until(lambda: self.ended, seconds=0.3)
         await super().on_shutdown(id_)
 
     def judge(self, harness: ClientHarness) -> None:
@@ -135,18 +135,15 @@ class RequestsOfTheServer(Scenario, rows="BASE-1 BASE-17 BASE-19 BASE-25 EDIT-3 
     ids: ClassVar = (0, -1, 2**40, "", "a text")
     has_diagnostics: bool = False
     was_asked: bool = False
-
-    def __init__(self, connection: Connection, edition: Revision, *, calls: bool = True) -> None:
-        super().__init__(connection, edition, calls=calls)
-        self.refused: dict[object, list[Mapping[str, Any]]] = {}
-        self.diagnostics: dict[str, list[Mapping[str, Any]]] = {}
+    refused: dict[object, list[Mapping[str, Any]]]
+    diagnostics: dict[str, list[Mapping[str, Any]]]
 
     async def on_initialize(self, id_: Any, params: Mapping[str, Any]) -> None:
         self.has_diagnostics = at(params, "capabilities", "editor", "diagnostics") is True
         await super().on_initialize(id_, params)
 
     async def after_greeting(self) -> None:
-        self.was_asked = True
+        self.was_asked, self.refused, self.diagnostics = True, {}, {}
         for id_ in self.ids:
             self.refused[id_] = await self.ask(id_, "conformance/unknown", {})
         if self.has_diagnostics:
@@ -220,9 +217,7 @@ class AnswersToNobody(Scenario, rows="BASE-30"):
 class NoParams(Scenario, rows="W-3a"):
     """The server sends requests whose params are null, an array, an object, or missing."""
 
-    def __init__(self, connection: Connection, edition: Revision, *, calls: bool = True) -> None:
-        super().__init__(connection, edition, calls=calls)
-        self.codes: list[object] = []
+    codes: tuple[object, ...] = ()
 
     async def after_greeting(self) -> None:
         kinds: tuple[object, ...] = ({"a": 1}, None, [], {})
@@ -234,7 +229,7 @@ class NoParams(Scenario, rows="W-3a"):
 
     def _add_code(self, answers: list[Mapping[str, Any]]) -> None:
         error = at(answers[0], "error") if answers else None
-        self.codes.append(at(error, "code") if isinstance(error, Mapping) else error)
+        self.codes += (at(error, "code") if isinstance(error, Mapping) else error,)
 
     def judge(self, harness: ClientHarness) -> None:
         if not self.codes or self.codes[0] is None:
@@ -242,7 +237,7 @@ class NoParams(Scenario, rows="W-3a"):
         elif self.codes == self.codes[:1] * 5:
             harness.check_undisturbed("W-3a")
         else:
-            harness.check("W-3a", False, "five equal error codes", str(self.codes))
+            harness.check("W-3a", False, "five equal error codes", str([*self.codes]))
 
 
 class AnswersOutOfOrder(Scenario, rows="BASE-29"):

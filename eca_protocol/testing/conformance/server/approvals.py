@@ -53,10 +53,9 @@ def behavior(session: ClientSession) -> str:
     return "agent" if session.edition >= Revision.CURRENT else "behavior"
 
 
-@case("TOOL-4", "TOOL-14", "ARROW:chat-tool-call-11", needs="native-tools")
+@case("TOOL-4", "TOOL-14", "ARROW:chat-tool-call-11", tools=[SHELL])
 async def an_approved_command_runs(session: ClientSession) -> None:
     """Approve a command that waits for a while."""
-    session.tool(SHELL)
     file = session.workspace / "approved"
     chat = session.chat(calls((SHELL, {"command": f"echo made it; touch {file}"})), reply("x"))
     await chat.prompt("Make it.")
@@ -81,10 +80,9 @@ async def an_approved_command_runs(session: ClientSession) -> None:
     session.check("ARROW:chat-tool-call-11", is_right, expected, results)
 
 
-@case("TOOL-18", "TOOL-8", "TOOL-9", "W-30f", "W-31b", "W-31c", "W-32b", needs="native-tools")
+@case("TOOL-18", "TOOL-8", "TOOL-9", "W-30f", "W-31b", "W-31c", "W-32b", tools=[SHELL])
 async def a_rejected_command_does_not_run(session: ClientSession) -> None:
     """Reject a command; in CURRENT, prompt the chat again."""
-    session.tool(SHELL)
     file = session.workspace / "rejected"
     chat = session.chat(calls((SHELL, {"command": f"touch {file}"})), reply("A pity."))
     await chat.prompt("Make it.")
@@ -135,10 +133,9 @@ def _check_reasons(session: ClientSession, chat: ChatSession, *, ran: bool) -> N
     session.record_pass("TOOL-9")
 
 
-@case("TOOL-15", since=Revision.R2025_10, needs="native-tools", fresh=True)
+@case("TOOL-15", since=Revision.R2025_10, tools=[SHELL], fresh=True)
 async def an_approval_is_saved_for_the_session(session: ClientSession) -> None:
     """Run a command twice; approve the first call for the session."""
-    session.tool(SHELL)
     command = calls((SHELL, {"command": "true"}))
     chat = session.chat(command, command, reply("x"))
     await chat.prompt("Twice.")
@@ -149,10 +146,9 @@ async def an_approval_is_saved_for_the_session(session: ClientSession) -> None:
     session.check("TOOL-15", again.get("manualApproval") is False, expected, again)
 
 
-@case("W-44d", "W-44e", since=Revision.CURRENT, needs="native-tools", fresh=True)
+@case("W-44d", "W-44e", since=Revision.CURRENT, tools=[SHELL], fresh=True)
 async def a_command_says_what_an_approval_would_remember(session: ClientSession) -> None:
     """Approve a harmless pipeline, then a command that hides another one."""
-    session.tool(SHELL)
     plain, hiding = "ls | head -1", "sh -c 'echo $(date)'"
     chat = session.chat(*(calls((SHELL, {"command": each})) for each in (plain, hiding)))
     await chat.prompt("List the files.")
@@ -161,19 +157,15 @@ async def a_command_says_what_an_approval_would_remember(session: ClientSession)
     has_all = all(isinstance(each, str) and each for each in summaries)
     session.check("W-44d", has_all, "a summary in each toolCallPrepare", summaries)
     named = [(each.get("command"), bool(each.get("approvalKey"))) for each in _parts(run)]
-    expected = [("ls", True), ("head", True)]
-    session.check(
-        "W-44e",
-        named == expected,
-        "the commands ls and head in `details`, each with an approvalKey",
-        run,
-    )
+    are_named = named == [("ls", True), ("head", True)]
+    expected = "the commands ls and head in `details`, each with an approvalKey"
+    session.check("W-44e", are_named, expected, run)
     await chat.approve(id_of(run), save="session")
     run = await chat.next_run(2)
     hidden = [each for each in _parts(run) if not each.get("approvalKey")]
     is_right = bool(hidden) and run.get("manualApproval") is True
-    expected_text = "manualApproval true, and a command without an approvalKey"
-    session.check("W-44e", is_right, expected_text, run)
+    expected = "manualApproval true, and a command without an approvalKey"
+    session.check("W-44e", is_right, expected, run)
     await chat.reject(id_of(run))
     await chat.finished()
 
@@ -182,10 +174,9 @@ def _parts(run: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return [each for each in list_at(run, "details", "commands") if isinstance(each, Mapping)]
 
 
-@case("W-34a", needs="native-tools")
+@case("W-34a", tools=[SHELL])
 async def a_decision_without_a_waiting_call_is_ignored(session: ClientSession) -> None:
     """Decide on calls that are unknown, still being prepared, or already rejected."""
-    session.tool(SHELL)
     await _check_late_approval(session)
     chat = session.chat(
         reply(tool_call(SHELL, json.dumps({"command": "true"})), wait("end"), finish("tool_calls")),
@@ -234,10 +225,9 @@ def _execution_contents(chat: ChatSession) -> list[str]:
     return [each for each in chat.kinds if each in ("toolCallRunning", "toolCalled")]
 
 
-@case("W-34b", needs="native-tools")
+@case("W-34b", tools=[SHELL])
 async def a_decision_in_the_same_instant_counts(session: ClientSession) -> None:
     """Approve each of ten calls as soon as it is announced."""
-    session.tool(SHELL)
     command = calls((SHELL, {"command": "true"}))
     chat = session.chat(*[command] * 10, reply("x"))
     await chat.prompt("Ten times.")
@@ -257,10 +247,9 @@ async def is_approval_needed(chat: ChatSession) -> bool:
     return run.get("manualApproval") is True and not chat.call_ends
 
 
-@case("W-30d", "W-31a", needs=("native-tools", "config"), config=CONFIG)
+@case("W-30d", "W-31a", needs="config", tools=[WRITE], config=CONFIG)
 async def what_configuration_denies_is_rejected(session: ClientSession) -> None:
     """Call a tool that the configuration denies, and a writing tool in plan mode."""
-    session.tool(WRITE)
     path = session.workspace / "planned.txt"
     file = {"path": str(path), "content": "x"}
     ends_by_call: dict[str, list[Any]] = {}
@@ -312,18 +301,14 @@ async def a_denial_counts_although_more_is_allowed(session: ClientSession) -> No
             ends_by_tool.setdefault(tool, [each["type"] for each in chat.call_ends])
     if not ends_by_tool:
         raise NotApplicable("it has none of the tools that are denied")
-    session.check(
-        "W-30d",
-        not file.exists() and all(each == ["toolCallRejected"] for each in ends_by_tool.values()),
-        "exactly one toolCallRejected for each call",
-        ends_by_tool,
-    )
+    are_rejected = all(each == ["toolCallRejected"] for each in ends_by_tool.values())
+    expected = "exactly one toolCallRejected for each call"
+    session.check("W-30d", are_rejected and not file.exists(), expected, ends_by_tool)
 
 
-@case("TOOL-13", needs="native-tools")
+@case("TOOL-13", tools=[EDIT])
 async def an_edit_keeps_what_changed_since_its_announcement(session: ClientSession) -> None:
     """Add a line to a file while an edit of the file waits, then approve the edit."""
-    session.tool(EDIT)
     path = session.file("changed-meanwhile.txt", "one\ntwo\nthree\n")
     edit = {"path": str(path), "original_content": "two", "new_content": "zwei"}
     chat = session.chat(calls((EDIT, edit)), reply("x"))

@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, TypeVar
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
 import attrs
 
@@ -33,8 +34,6 @@ INITIALIZE_PARAMS: Final[Mapping[str, Any]] = {
 
 _LATE_SECONDS: Final = 2.0  # seconds for an answer that is late
 _QUERY_NUMBERS: Final = itertools.count(1)
-
-AnyTrial = TypeVar("AnyTrial")
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -161,22 +160,6 @@ def _answers(session: ClientSession, start: int, last: str) -> tuple[Mapping[str
     return tuple(each for each in messages if "method" not in each and each.get("id") != last)
 
 
-async def run_trials(
-    harness: Harness,
-    trials: Iterable[AnyTrial],
-    attempt: Callable[[ClientSession, AnyTrial], Awaitable[bool]],
-) -> None:
-    """Run trials at one server; start a new one when a trial loses it.
-
-    `attempt` runs one trial, and returns whether its server can serve the next one.
-    """
-    remaining = list(trials)
-    while remaining:
-        async with harness.session(fresh=True) as session:
-            while remaining and await attempt(session, remaining.pop(0)):
-                pass
-
-
 async def check_trials(
     harness: Harness,
     trials: Iterable[Trial],
@@ -185,13 +168,18 @@ async def check_trials(
     *,
     answers_due: int = 1,
 ) -> None:
-    """Judge each trial's outcome; its codes and description complete the text `expected`."""
+    """Judge each trial's outcome; its codes and description complete the text `expected`.
 
-    async def attempt(session: ClientSession, trial: Trial) -> bool:
-        outcome = await try_bytes(session, trial.data, answers_due=answers_due)
-        codes = " or ".join(map(str, trial.codes)) or "of any code"
-        text = f"{expected.format(codes=codes)} {trial.description}"
-        harness.check(trial.row, complies(trial, outcome), text, outcome)
-        return outcome.still_serves
-
-    await run_trials(harness, trials, attempt)
+    All trials are sent to one server; a new one is started when a trial loses it.
+    """
+    remaining = deque(trials)
+    while remaining:
+        async with harness.session(fresh=True) as session:
+            still_serves = True
+            while remaining and still_serves:
+                trial = remaining.popleft()
+                outcome = await try_bytes(session, trial.data, answers_due=answers_due)
+                codes = " or ".join(map(str, trial.codes)) or "of any code"
+                text = f"{expected.format(codes=codes)} {trial.description}"
+                harness.check(trial.row, complies(trial, outcome), text, outcome)
+                still_serves = outcome.still_serves

@@ -6,7 +6,6 @@ import os
 import shlex
 import signal
 import sys
-import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -50,11 +49,12 @@ async def _start_sleep(session: ClientSession) -> int:
 async def _pid_in(file: Path) -> int:
     if not await becomes_true(file.exists, seconds=5):
         raise Unmet("a process that writes its number to a file", "no such file")
-    return _number_in(file)
+    return last_pid(file)
 
 
-def _number_in(file: Path) -> int:
-    return int(file.read_text())
+def last_pid(file: Path) -> int:
+    """Return the last process id in a file."""
+    return int(file.read_text().split()[-1])
 
 
 async def becomes_true(condition: Callable[[], bool], *, seconds: float) -> bool:
@@ -92,12 +92,11 @@ async def shutdown_ends_commands(session: ClientSession) -> None:
 @case("LIFE-20", since=Revision.DRAFT, needs="config")
 async def shutdown_ends_mcp_servers(harness: Harness) -> None:
     """Send `shutdown` while an MCP server runs."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "pid")
-        async with harness.session(fresh=True, config=_mcp_config(file)) as session:
-            pid = await _pid_in(file)
-            await session.ask("shutdown", seconds=8)
-            ended = await becomes_true(partial(has_ended, pid), seconds=0.2)
+    file = harness.directories().temporary / "pid"
+    async with harness.session(fresh=True, config=_mcp_config(file)) as session:
+        pid = await _pid_in(file)
+        await session.ask("shutdown", seconds=8)
+        ended = await becomes_true(partial(has_ended, pid), seconds=0.2)
     expected = "the end of the MCP server before the answer to `shutdown`"
     _judge(session, "LIFE-20", expected, ended=ended)
 

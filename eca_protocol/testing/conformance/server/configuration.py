@@ -6,9 +6,7 @@ import contextlib
 import json
 import socket
 import sys
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from eca_protocol.testing.conformance.cases import case
@@ -115,11 +113,7 @@ async def an_mcp_server_holds_nothing_up(harness: Harness) -> None:
 
     `initialized` comes late, to see whether the MCP server's process starts before an update.
     """
-    with tempfile.TemporaryDirectory(prefix="eca-conformance-") as folder:
-        await _check_mute_server(harness, Path(folder) / "started")
-
-
-async def _check_mute_server(harness: Harness, started: Path) -> None:
+    started = harness.directories().temporary / "started"
     mute_server = {"command": sys.executable, "args": ["-ISc", _MUTE, str(started)]}
     config = {"mcpServers": {"mute": mute_server}}
     async with harness.session(config=config, handshake=False) as session:

@@ -22,12 +22,8 @@ async def a_chat_that_runs_is_deleted(session: ClientSession) -> None:
     answer = await session.ask("chat/delete", {"chatId": chat.id})
     session.check("CHAT-36", answer.get("result") == {}, "the result {}", answer)
     closed = await closes_connection(chat)
-    session.check(
-        "W-24b",
-        closed,
-        "a closed connection to the model",
-        "a closed connection" if closed else "an open connection",
-    )
+    got = "a closed connection" if closed else "an open connection"
+    session.check("W-24b", closed, "a closed connection to the model", got)
     chat.model.open("deleted")
     await session.settle()
     name = session.initialize_params()["clientInfo"]["name"]

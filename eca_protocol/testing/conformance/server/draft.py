@@ -35,13 +35,9 @@ async def a_turn_is_deltas_and_a_closing_text(session: ClientSession) -> None:
     session.record_pass("W-50a", "W-51b")
     chat = session.chat(reply("Like so:\n```py\nx", " = 1\n```", finish("stop"), usage(100, 20)))
     answer = result_of(await chat.prompt("How?"))
-    session.check(
-        "W-50b",
-        (answer.get("chatId"), answer.get("status")) == (chat.id, "success")
-        and isinstance(answer.get("resultMessage"), str),
-        "the chatId, the status success, and a resultMessage",
-        answer,
-    )
+    is_right = (answer.get("chatId"), answer.get("status")) == (chat.id, "success")
+    is_right = is_right and isinstance(answer.get("resultMessage"), str)
+    session.check("W-50b", is_right, "the chatId, the status success, and a resultMessage", answer)
     await chat.finished()
     flags = [params.get("isComplete") for params in chat.contents]
     is_right = text_of(chat) == FENCED and flags == [False] * (len(flags) - 1) + [True]

@@ -52,8 +52,7 @@ async def _next_request(session: ClientSession, **options: Any) -> ReceivedMessa
 
 
 async def _answer(session: ClientSession, request: ReceivedMessage, result: Any) -> None:
-    answer = {"jsonrpc": "2.0", "id": request.message.get("id"), "result": result}
-    await session.send(answer)
+    await session.send({"jsonrpc": "2.0", "id": request.message.get("id"), "result": result})
 
 
 async def _model_text(chat: ChatSession, *, shows: str | None = None) -> str:
@@ -107,15 +106,12 @@ async def answers_come_in_another_order(session: ClientSession) -> None:
     text = [await _model_text(first), await _model_text(second)]
     if not all("a problem in" in text for text in text):
         raise Unmet("a diagnostic in each chat's tool result", text)
-    session.check(
-        "BASE-29",
-        all(
-            f"a problem in {mine.name}" in text and other.name not in text
-            for text, mine, other in zip(text, paths, reversed(paths), strict=True)
-        ),
-        "each chat's tool result has the answer to its own request",
-        text,
-    )
+    are_right = [
+        f"a problem in {mine.name}" in text and other.name not in text
+        for text, mine, other in zip(text, paths, reversed(paths), strict=True)
+    ]
+    expected = "each chat's tool result has the answer to its own request"
+    session.check("BASE-29", all(are_right), expected, text)
 
 
 @case("W-42a", fresh=True, initialize={**CLIENT_WITH_DIAGNOSTICS, "clientInfo": COUNTS_FROM_ZERO})

@@ -184,8 +184,7 @@ async def signals_end_it(harness: Harness) -> None:
                 await busy(session)
             session.process.signal(number)
             when = f" for {number.name} {'after `shutdown`' if shut_down else 'while a turn runs'}"
-            codes = {"W-13h": expected_code}
-            await check_exit(session, ends="W-13h", codes=codes, when=when)
+            await check_exit(session, ends="W-13h", codes={"W-13h": expected_code}, when=when)
 
 
 @case("W-14a", since=Revision.DRAFT)
@@ -197,12 +196,8 @@ async def its_parent_ends(harness: Harness) -> None:
             await session.settle()
             await parent.end()
             code = await session.exit_code(5.5)
-            harness.check(
-                "W-14a",
-                code is not None,
-                "the end of the process within 5 s",
-                "a running process" if code is None else f"the exit code {code}",
-            )
+            expected = "the end of the process within 5 s"
+            harness.check("W-14a", code is not None, expected, _describe_exit(code))
     finally:
         with anyio.CancelScope(shield=True):
             await parent.end()
@@ -214,9 +209,8 @@ async def its_parent_was_never_seen(session: ClientSession) -> None:
     with contextlib.suppress(ServerExited):
         await session.initialize(processId=_UNUSED_PID)
     code = await session.exit_code(2.5)
-    session.check(
-        "W-14b",
-        code is None,
-        "a server that keeps running",
-        "a running process" if code is None else f"the exit code {code}",
-    )
+    session.check("W-14b", code is None, "a server that keeps running", _describe_exit(code))
+
+
+def _describe_exit(code: int | None) -> str:
+    return "a running process" if code is None else f"the exit code {code}"

@@ -121,6 +121,5 @@ async def a_turn_that_never_starts_is_an_error_in_current(session: ClientSession
     """Prompt an idle chat for an unknown model."""
     chat = session.chat()
     answer = await chat.prompt("Hi, you.", model=NO_MODEL)
-    status = result_of(answer).get("status")
-    session.check("W-21g", status == "error", "the status error", answer)
+    session.check("W-21g", result_of(answer).get("status") == "error", "the status error", answer)
     await chat.finished()

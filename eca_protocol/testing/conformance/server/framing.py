@@ -6,19 +6,18 @@ import contextlib
 from typing import Final
 
 import anyio
-import attrs
 
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.asking import (
+    Outcome,
     Trial,
     bytes_of,
     check_trials,
     frame,
     is_read,
     query,
-    run_trials,
     try_bytes,
 )
 from eca_protocol.testing.conformance.server.ends import exit_code
@@ -26,59 +25,45 @@ from eca_protocol.testing.conformance.verdicts import Unmet
 
 _BODY: Final = bytes_of(query("x"))
 _TYPE: Final = b"Content-Type: application/vscode-jsonrpc"
+_LENGTH: Final = b"Content-Length: %d\r\n"
+_UNICODE: Final = "X-Ünïcode: 1\r\n".encode()
 
 
-@attrs.frozen
-class Header:
-    """A header block: its requirement, bytes (`%d` is the length), and description."""
-
-    row: str
-    data: bytes
-    description: str
-
-    def before(self, body: bytes) -> bytes:
-        """Return the body with this header."""
-        return self.data.replace(b"%d", b"%d" % len(body)) + body
+def _headed(row: str, header: bytes, description: str, id_: str = "") -> Trial:
+    """Build a trial of a query behind a header block, in which `%d` is the length."""
+    body = bytes_of(query(id_ or description))
+    data = header.replace(b"%d", b"%d" % len(body)) + body
+    return Trial(row, data, description, ids=(None, id_ or description))
 
 
 SPELLINGS: Final = (
-    Header("BASE-10", b"Content-Length: %d\r\n\r\n", "no Content-Type"),
-    Header("BASE-5", b"content-length: %d\r\n\r\n", "a name in lower case"),
-    Header("BASE-5", b"CONTENT-LENGTH: %d\r\n\r\n", "a name in upper case"),
-    Header("BASE-5", b"Content-Length:\t  %d \t\r\n\r\n", "white space around the value"),
-    Header("BASE-11", b"X-Other: 1\r\nContent-Length: %d\r\n\r\n", "another header before"),
-    Header("BASE-11", b"Content-Length: %d\r\nX-Other: a:b\r\n\r\n", "another header behind"),
-    Header("BASE-11", _TYPE + b"\r\nContent-Length: %d\r\n\r\n", "Content-Type first"),
-    Header(
-        "BASE-14", b"Content-Length: %d\r\n" + _TYPE + b"; charset=utf-8\r\n\r\n", "charset=utf-8"
-    ),
-    Header(
-        "BASE-14", b"Content-Length: %d\r\n" + _TYPE + b"; charset=utf8\r\n\r\n", "charset=utf8"
-    ),
-    Header(
-        "BASE-14",
-        b"Content-Length: %d\r\n" + _TYPE + b'; charset="UTF-8"\r\n\r\n',
-        'charset="UTF-8"',
-    ),
+    _headed("BASE-10", b"Content-Length: %d\r\n\r\n", "no Content-Type"),
+    _headed("BASE-5", b"content-length: %d\r\n\r\n", "a name in lower case"),
+    _headed("BASE-5", b"CONTENT-LENGTH: %d\r\n\r\n", "a name in upper case"),
+    _headed("BASE-5", b"Content-Length:\t  %d \t\r\n\r\n", "white space around the value"),
+    _headed("BASE-11", b"X-Other: 1\r\nContent-Length: %d\r\n\r\n", "another header before"),
+    _headed("BASE-11", b"Content-Length: %d\r\nX-Other: a:b\r\n\r\n", "another header behind"),
+    _headed("BASE-11", _TYPE + b"\r\nContent-Length: %d\r\n\r\n", "Content-Type first"),
+    _headed("BASE-14", _LENGTH + _TYPE + b"; charset=utf-8\r\n\r\n", "charset=utf-8"),
+    _headed("BASE-14", _LENGTH + _TYPE + b"; charset=utf8\r\n\r\n", "charset=utf8"),
+    _headed("BASE-14", _LENGTH + _TYPE + b'; charset="UTF-8"\r\n\r\n', 'charset="UTF-8"'),
 )
 
 
 @case("BASE-5", "BASE-10", "BASE-11", "BASE-14", "W-1", since=Revision.DRAFT)
 async def headers_come_in_every_spelling(harness: Harness) -> None:
     """Send queries with ten equivalent header blocks, and a plain query after each."""
+    served: dict[str, Outcome] = {}
 
-    async def attempt(session: ClientSession, header: Header) -> bool:
-        outcome = await try_bytes(session, header.before(bytes_of(query(header.description))))
-        served = is_read(outcome.to(header.description))
-        harness.check(
-            header.row, served, f"a result for a query with {header.description}", outcome
-        )
-        if served:
-            expected = f"a result for a query without Content-Type after {header.description}"
-            harness.check("BASE-10", outcome.still_serves, expected, outcome)
-        return served and outcome.still_serves
+    def is_served(trial: Trial, outcome: Outcome) -> bool:
+        if is_read(outcome.to(trial.ids[-1])):
+            served[trial.description] = outcome
+        return trial.description in served
 
-    await run_trials(harness, SPELLINGS, attempt)
+    await check_trials(harness, SPELLINGS, "a result for a query with", is_served)
+    for description, outcome in served.items():
+        expected = f"a result for a query without Content-Type after {description}"
+        harness.check("BASE-10", outcome.still_serves, expected, outcome)
     harness.record_pass("W-1")
 
 
@@ -122,17 +107,9 @@ BODIES: Final = (
 )
 
 
-ODD: Final = (
-    Header(
-        "BASE-12",
-        "X-Ünïcode: 1\r\nContent-Length: %d\r\n\r\n".encode(),
-        "a header outside ASCII",
-    ),
-    Header(
-        "BASE-15",
-        b"Content-Length: %d\r\n" + _TYPE + b"; charset=utf-16\r\n\r\n",
-        "charset=utf-16",
-    ),
+_ODD: Final = (
+    _headed("BASE-12", _UNICODE + _LENGTH + b"\r\n", "a header outside ASCII", "odd"),
+    _headed("BASE-15", _LENGTH + _TYPE + b"; charset=utf-16\r\n\r\n", "charset=utf-16", "odd"),
 )
 
 
@@ -140,25 +117,21 @@ ODD: Final = (
 async def headers_that_cannot_be_meant_are_errors(harness: Harness) -> None:
     """Send a query with a header outside ASCII, and one with the charset UTF-16."""
 
-    async def attempt(session: ClientSession, header: Header) -> bool:
-        outcome = await try_bytes(session, header.before(bytes_of(query("odd"))))
-        refused = bool(outcome.errors_to(None, "odd"))
-        if header.row == "BASE-15":
-            refused = refused and outcome.still_serves
-        else:
-            refused = refused or not (outcome.still_serves or outcome.answers)
-        harness.check(header.row, refused, f"an error for {header.description}", outcome)
-        return outcome.still_serves
+    def is_refused(trial: Trial, outcome: Outcome) -> bool:
+        refused = bool(outcome.errors_to(*trial.ids))
+        if trial.row == "BASE-15":
+            return refused and outcome.still_serves
+        return refused or not (outcome.still_serves or outcome.answers)
 
-    await run_trials(harness, ODD, attempt)
+    await check_trials(harness, _ODD, "an error for", is_refused)
 
 
-HOPELESS: Final = (
-    Header("BASE-7", b"X-Other: 1\r\n\r\n", "a header block without Content-Length"),
-    Header("BASE-8", b"Content-Length: +%d\r\n\r\n", "a length with a sign"),
-    Header("BASE-8", b"Content-Length: %d bytes\r\n\r\n", "a length with more behind it"),
-    Header("BASE-9", b"Content-Length: %d\r\nContent-Length: 3\r\n\r\n", "two lengths"),
-    Header("BASE-9", b"Content-Length: 3\r\nContent-Length: %d\r\n\r\n", "two lengths"),
+_HOPELESS: Final = (
+    Trial("BASE-7", b"X-Other: 1\r\n\r\n", "a header block without Content-Length"),
+    _headed("BASE-8", b"Content-Length: +%d\r\n\r\n", "a length with a sign", "lost"),
+    _headed("BASE-8", b"Content-Length: %d bytes\r\n\r\n", "a length with more behind it", "lost"),
+    _headed("BASE-9", b"Content-Length: %d\r\nContent-Length: 3\r\n\r\n", "two lengths", "lost"),
+    _headed("BASE-9", b"Content-Length: 3\r\nContent-Length: %d\r\n\r\n", "two lengths", "lost"),
 )
 
 
@@ -166,23 +139,22 @@ HOPELESS: Final = (
 async def lengths_that_cannot_be_used_are_fatal(harness: Harness) -> None:
     """Send no length, an invalid one, and two, each to a new server."""
     async with anyio.create_task_group() as group:
-        for header in HOPELESS:
-            group.start_soon(_meets_a_fatal_fault, harness, header)
+        for trial in _HOPELESS:
+            group.start_soon(_meets_a_fatal_fault, harness, trial)
 
 
-async def _meets_a_fatal_fault(harness: Harness, header: Header) -> None:
+async def _meets_a_fatal_fault(harness: Harness, trial: Trial) -> None:
     async with harness.session(fresh=True) as session:
         start = len(session.messages)
         with contextlib.suppress(Unmet):
-            body = bytes_of(query("lost")) if b"%d" in header.data else b""
-            await session.write(header.before(body) + frame(query("behind")))
+            await session.write(trial.data + frame(query("behind")))
         code = await exit_code(session)
         came = [received.message for received in session.messages[start:] if not received.method]
     served = [answer for answer in came if answer.get("id") in ("lost", "behind")]
     errors = [answer for answer in came if "error" in answer]
     is_refused = not served and (bool(errors) or code is not None)
-    expected = f"an error, or the end of the process, for {header.description}"
-    harness.check(header.row, is_refused, expected, came or "no answer")
+    expected = f"an error, or the end of the process, for {trial.description}"
+    harness.check(trial.row, is_refused, expected, came or "no answer")
     if is_refused:
         ids = [answer.get("id", "no id") for answer in errors]
         expected = "an error with id null, then the exit code 1"

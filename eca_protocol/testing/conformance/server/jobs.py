@@ -6,7 +6,6 @@ from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import ClientSession
 from eca_protocol.testing.conformance.server.current_requests import CURRENT, request_result
 from eca_protocol.testing.conformance.server.reading import calls, result_of
-from eca_protocol.testing.conformance.server.tools import take_approved_turn
 from eca_protocol.testing.conformance.verdicts import NotApplicable
 
 
@@ -33,7 +32,7 @@ async def jobs_run_end_and_are_killed(session: ClientSession) -> None:
         raise NotApplicable("no command runs in the background")
     commands = ("echo out; echo err >&2; sleep 60", "true", "false")
     made = [("shell_command", {"command": each, "background": "job"}) for each in commands]
-    await take_approved_turn(session, "Start them.", calls(*made))
+    await session.take_approved_turn("Start them.", calls(*made))
     for job in (await request_result(session, "jobs/list"))["jobs"]:
         await request_result(session, "jobs/readOutput", jobId=job["id"])
         await request_result(session, "jobs/kill", jobId=job["id"])

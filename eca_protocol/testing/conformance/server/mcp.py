@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -17,7 +16,7 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.recorder import ReceivedMessage
-from eca_protocol.testing.conformance.server.children import becomes_true, has_ended
+from eca_protocol.testing.conformance.server.children import becomes_true, has_ended, last_pid
 from eca_protocol.testing.conformance.server.contexts import require_files
 from eca_protocol.testing.conformance.server.queries import commands, find_contexts
 from eca_protocol.testing.conformance.server.reading import (
@@ -28,7 +27,6 @@ from eca_protocol.testing.conformance.server.reading import (
     start_call,
 )
 from eca_protocol.testing.conformance.server.stops import stop_turn
-from eca_protocol.testing.conformance.server.tools import take_approved_turn
 from eca_protocol.testing.conformance.session import ClientSession
 from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.members import at, list_at
@@ -87,12 +85,6 @@ async def wait_for_status(
     )
 
 
-async def wait_for_server(session: ClientSession, name: str) -> None:
-    """Wait for any update of an MCP server: without one, its status is not judged."""
-    expected = f"any status of the MCP server {name}"
-    await session.wait_for(UPDATED, {"name": name}, seconds=15, expected=expected)
-
-
 @case("CONF-9", "CONF-10", needs="config", seconds=30, config=CONFIG)
 async def mcp_servers_are_shown_as_they_come(session: ClientSession) -> None:
     """Configure a working MCP server, a missing program, and a disabled server."""
@@ -115,8 +107,7 @@ async def a_tool_of_an_mcp_server_is_called(session: ClientSession) -> None:
     """Call a tool of an MCP server by the name in the request to the model."""
     await wait_for_status(session, "kit", "running")
     await wait_for_status(session, "toggled", "running")
-    chat = await take_approved_turn(
-        session,
+    chat = await session.take_approved_turn(
         "Call it.",
         lambda request: calls((name_of(request.body, "kit", "echo"), {"text": "hello"})),
         reply("Called."),
@@ -124,20 +115,14 @@ async def a_tool_of_an_mcp_server_is_called(session: ClientSession) -> None:
     names = offered_tools(chat.model.first.body)
     foreign = [name for name in names if "kit" in name or "toggled" in name]
     wrong = [name for name in foreign if not _LEGAL.fullmatch(name)]
-    session.check(
-        "W-37",
-        len(foreign) == len(set(foreign)) == 8 and not wrong,
-        "eight unique names with server and tool, of legal characters",
-        foreign,
-    )
+    is_right = len(foreign) == len(set(foreign)) == 8 and not wrong
+    expected = "eight unique names with server and tool, of legal characters"
+    session.check("W-37", is_right, expected, foreign)
     called = (chat.of("toolCalled") or [{}])[-1]
     if "echo: hello" not in all_text(called.get("outputs")):
         raise Unmet("the output of the tool", called)
     call_contents = [each for each in chat.of() if str(each.get("type")).startswith("toolCall")]
-    for row, key, expected in (
-        ("TOOL-10", "origin", "mcp"),
-        ("TOOL-11", "server", "kit"),
-    ):
+    for row, key, expected in (("TOOL-10", "origin", "mcp"), ("TOOL-11", "server", "kit")):
         values = [each.get(key) for each in call_contents]
         is_right = all(each == expected for each in values)
         session.check(row, is_right, f"{key} {expected!r} in every content of the call", values)
@@ -157,12 +142,9 @@ async def a_stop_ends_a_call_of_an_mcp_server(session: ClientSession) -> None:
     await start_call(chat, "Sleep.")
     await chat.comes("toolCallRunning")
     took = await stop_turn(chat)
-    session.check(
-        "W-23c",
-        took is not None and took <= 1,
-        "`finished` within 1 s of the stop",
-        "no `finished`" if took is None else f"`finished` after {took:.1f} s",
-    )
+    is_soon = took is not None and took <= 1
+    got = "no `finished`" if took is None else f"`finished` after {took:.1f} s"
+    session.check("W-23c", is_soon, "`finished` within 1 s of the stop", got)
 
 
 @case(
@@ -170,11 +152,10 @@ async def a_stop_ends_a_call_of_an_mcp_server(session: ClientSession) -> None:
 )  # fmt: skip
 async def mcp_servers_are_stopped_and_started(harness: Harness) -> None:
     """Stop and start a running, a disabled and a failed MCP server."""
-    with tempfile.TemporaryDirectory(prefix="eca-conformance-") as folder:
-        pids = Path(folder) / "pids"
-        servers = {**SERVERS, "toggled": program(str(pids))}
-        async with harness.session(fresh=True, config={"mcpServers": servers}) as session:
-            await _stop_and_start(session, pids)
+    pids = harness.directories().temporary / "pids"
+    servers = {**SERVERS, "toggled": program(str(pids))}
+    async with harness.session(fresh=True, config={"mcpServers": servers}) as session:
+        await _stop_and_start(session, pids)
 
 
 async def _stop_and_start(session: ClientSession, pids: Path) -> None:
@@ -184,13 +165,9 @@ async def _stop_and_start(session: ClientSession, pids: Path) -> None:
         session, "toggled", "stopped", after=running, shows="CONF-13"
     )
     session.record_pass("CONF-13")
-    gone = await becomes_true(partial(has_ended, _started_last(pids)), seconds=2)
-    session.check(
-        "CONF-12",
-        gone,
-        "the end of the MCP server's process",
-        "the end of the process" if gone else "a running process",
-    )
+    gone = await becomes_true(partial(has_ended, last_pid(pids)), seconds=2)
+    got = "the end of the process" if gone else "a running process"
+    session.check("CONF-12", gone, "the end of the MCP server's process", got)
     await session.notify("mcp/stopServer", {"name": "toggled"})
     again = await wait_for_status(session, "toggled", "stopped", after=first_stop, shows="W-36f")
 
@@ -209,10 +186,6 @@ async def _stop_and_start(session: ClientSession, pids: Path) -> None:
     await session.notify("mcp/startServer", {"name": "broken"})
     await wait_for_status(session, "broken", "starting", "failed", after=failed, shows="W-36e")
     session.record_pass("W-36e")
-
-
-def _started_last(pids: Path) -> int:
-    return int(pids.read_text().split()[-1])
 
 
 @case("CHAT-31", "W-40d", needs="config", seconds=30, config=CONFIG)
@@ -266,10 +239,18 @@ async def a_resource_of_an_mcp_server_is_a_context(session: ClientSession) -> No
 
 
 @asynccontextmanager
-async def server_with_login() -> AsyncIterator[str]:
-    """Serve an MCP server that requires a login, and its authorization server."""
+async def _locked_server(harness: Harness) -> AsyncIterator[tuple[ClientSession, str]]:
+    """Open a session with an MCP server that requires a login; yield it and the server's URL.
+
+    Without any update of the MCP server, its status is not judged.
+    """
     async with serve(_lock) as server:
-        yield f"{server.url}/mcp"
+        url = f"{server.url}/mcp"
+        config = {"chat": {"title": False}, "mcpServers": {"locked": {"url": url}}}
+        async with harness.session(fresh=True, config=config) as session:
+            expected = "any status of the MCP server locked"
+            await session.wait_for(UPDATED, {"name": "locked"}, seconds=15, expected=expected)
+            yield session, url
 
 
 async def _lock(request: HTTPRequest, responder: Responder) -> None:
@@ -308,11 +289,7 @@ async def _lock(request: HTTPRequest, responder: Responder) -> None:
 @case("W-36a", "W-36b", until=Revision.R2025_10, needs="config", seconds=30)
 async def an_mcp_server_that_wants_a_login_has_failed(harness: Harness) -> None:
     """Configure an MCP server whose URL refuses requests without a token."""
-    async with (
-        server_with_login() as url,
-        harness.session(fresh=True, config=config_for(url)) as session,
-    ):
-        await wait_for_server(session, "locked")
+    async with _locked_server(harness) as (session, url):
         params = (await wait_for_status(session, "locked", "failed", shows="W-36b")).params
         shape = (params.get("command"), params.get("args"))
         harness.check("W-36a", shape == (url, []), f"the command {url} and the arguments []", shape)
@@ -326,15 +303,6 @@ async def an_mcp_server_that_wants_a_login_has_failed(harness: Harness) -> None:
 @case("W-36c", since=Revision.CURRENT, needs="config", seconds=30)
 async def an_mcp_server_that_wants_a_login_says_so_in_current(harness: Harness) -> None:
     """Configure an MCP server whose URL refuses requests without a token."""
-    async with (
-        server_with_login() as url,
-        harness.session(fresh=True, config=config_for(url)) as session,
-    ):
-        await wait_for_server(session, "locked")
+    async with _locked_server(harness) as (session, _):
         await wait_for_status(session, "locked", "requires-auth", shows="W-36c")
         harness.record_pass("W-36c")
-
-
-def config_for(url: str) -> dict[str, Any]:
-    """Return the configuration of one MCP server at a URL."""
-    return {"chat": {"title": False}, "mcpServers": {"locked": {"url": url}}}

@@ -118,21 +118,14 @@ async def commands_are_found(session: ClientSession) -> None:
     if not command.get("name"):
         raise Unmet("commands with names", everything)
     matches = await commands(session, str(command["name"]))
-    session.check(
-        "CHAT-28",
-        command in matches
-        and (len(matches) < len(everything) or len(everything) == 1)
-        and not await commands(session, "no command is called so"),
-        f"{command['name']} and not all others; no command for an unknown name",
-        [each.get("name") for each in matches],
-    )
+    is_right = command in matches and (len(matches) < len(everything) or len(everything) == 1)
+    is_right = is_right and not await commands(session, "no command is called so")
+    expected = f"{command['name']} and not all others; no command for an unknown name"
+    session.check("CHAT-28", is_right, expected, [each.get("name") for each in matches])
     by_description = await commands(session, _some_words(str(command.get("description"))))
-    session.check(
-        "W-40b",
-        command in by_description,
-        f"{command['name']} for words of its description",
-        [each.get("name") for each in by_description],
-    )
+    expected = f"{command['name']} for words of its description"
+    got = [each.get("name") for each in by_description]
+    session.check("W-40b", command in by_description, expected, got)
     if session.edition <= Revision.R2025_10:
         types = {each.get("type") for each in everything}
         session.check("W-40c", types == {"native"}, "the type native for each command", types)

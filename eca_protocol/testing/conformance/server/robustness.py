@@ -71,8 +71,7 @@ async def a_large_message(session: ClientSession) -> None:
 async def a_client_that_does_not_read_for_a_while(session: ClientSession) -> None:
     """Request more than a pipe holds, and pause reading."""
     ids = [f"unread {number}" for number in range(UNREAD)]
-    long_name = {"chatId": "x" * 500}
-    requests = (message("chat/queryCommands", long_name, id=id_) for id_ in ids)
+    requests = (message("chat/queryCommands", {"chatId": "x" * 500}, id=id_) for id_ in ids)
     session.process.reading = False
     async with anyio.create_task_group() as group:
         group.start_soon(session.write, b"".join(map(frame, requests)))

@@ -47,12 +47,8 @@ async def folders_are_roots(session: ClientSession) -> None:
         ("W-15a", local, "a folder at localhost"),
     ):
         is_found = await poll(partial(_is_found, session, folder.name), bool)
-        session.check(
-            row,
-            is_found,
-            f"the file of {words} among the contexts",
-            f"a file of {folder.name!r}" if is_found else f"no file of {folder.name!r}",
-        )
+        got = f"{'a' if is_found else 'no'} file of {folder.name!r}"
+        session.check(row, is_found, f"the file of {words} among the contexts", got)
         if folder is plain and not is_found:
             raise Unmet("roots", "none")
     is_right = not await _is_found(session, other.name)

@@ -142,8 +142,7 @@ async def _let_model_continue(chat: ChatSession) -> None:
 
 def contents_after_end(chat: ChatSession) -> list[Content]:
     """Return the contents after the first `finished`, without titles."""
-    kinds_so_far = chat.kinds
-    end = kinds_so_far.index("finished") + 1
+    end = chat.kinds.index("finished") + 1
     return [each for each in chat.of()[end:] if each.get("type") != "metadata"]
 
 
@@ -166,11 +165,10 @@ async def closes_connection(chat: ChatSession) -> bool:
     return await comes(chat.model.until(lambda: request.closed_by_client, closed, seconds=2))
 
 
-@case("W-23b", "W-30g", needs="native-tools")
+@case("W-23b", "W-30g", tools=["shell_command"])
 async def a_stop_ends_a_call_that_waits_and_one_that_runs(session: ClientSession) -> None:
     """Stop a call that waits for approval, and a command that runs."""
     seconds_by_state: dict[str, float | None] = {}
-    session.tool("shell_command")
     for state in _ENDS_OF:
         seconds_by_state[state] = await _stop_call(session, state)
         if (seconds_by_state[state] or 0.0) > 1:  # once more: the machine may have been busy

@@ -26,7 +26,6 @@ from eca_protocol.testing.conformance.server.current_requests import (
 )
 from eca_protocol.testing.conformance.server.mcp import program, wait_for_status
 from eca_protocol.testing.conformance.server.reading import calls, conversation, result_of
-from eca_protocol.testing.conformance.server.tools import take_approved_turn
 from eca_protocol.testing.conformance.target import MODEL
 from eca_protocol.testing.conformance.verdicts import NotApplicable
 from eca_protocol.testing.script import reply, wait
@@ -86,13 +85,9 @@ async def a_chat_is_named_and_marked(session: ClientSession) -> None:
     expected = "a flag with a contentId that is not the prompt's"
     session.check("W-43b", bool(flags) and prompt not in flags, expected, flags)
     await request_result(session, "chat/open", chatId=chat.id)
-    session.check(
-        "W-43d",
-        ([each.get("contentId") for each in chat.of("flag")], chat.assistant_text)
-        == (flags * 2, text * 3),
-        "the texts and the flag in the chat that is opened again",
-        chat.of(),
-    )
+    shown = [each.get("contentId") for each in chat.of("flag")], chat.assistant_text
+    expected = "the texts and the flag in the chat that is opened again"
+    session.check("W-43d", shown == (flags * 2, text * 3), expected, chat.of())
     before = len(chat.of("flag")), chat.assistant_text
     gone = {"chatId": chat.id, "contentId": (flags or [prompt])[0]}
     await request_result(session, "chat/removeFlag", **gone)
@@ -103,8 +98,8 @@ async def a_chat_is_named_and_marked(session: ClientSession) -> None:
 @case("W-43a", "W-43d", since=CURRENT, needs="native-tools")
 async def a_flag_follows_a_call(session: ClientSession) -> None:
     """Add a flag at a tool call."""
-    chat = await take_approved_turn(
-        session, "Look.", calls(("eca_directory_tree", {"path": str(session.root)})), reply("done")
+    chat = await session.take_approved_turn(
+        "Look.", calls(("eca_directory_tree", {"path": str(session.root)})), reply("done")
     )
     end_contents, before = chat.call_ends, len(chat.messages)
     [call] = {str(each.get("id")) for each in end_contents}
@@ -181,12 +176,9 @@ async def a_chat_is_prompted_inline(session: ClientSession) -> None:
     expected = "the new turn only, without the other chat's texts"
     session.check("FIELD:ChatInlinePromptParams.sourceChatId", "one" not in texts, expected, texts)
     sent = conversation(inline.model.first.body)
-    session.check(
-        "FIELD:ChatInlinePromptParams.sourceChatId",
-        source.prompts[0] in sent,
-        f"the other chat's prompt {source.prompts[0]!r} in the request",
-        sent,
-    )
+    is_right = source.prompts[0] in sent
+    expected = f"the other chat's prompt {source.prompts[0]!r} in the request"
+    session.check("FIELD:ChatInlinePromptParams.sourceChatId", is_right, expected, sent)
     listed = await request_result(session, "chat/list", limit=500)
     kinds = {each.get("id"): each.get("kind") for each in listed.get("chats", ())}
     is_right = (kinds.get(inline.id), kinds.get(source.id)) == ("inline", None)
@@ -343,8 +335,7 @@ async def the_editor_and_its_user_are_asked(session: ClientSession) -> None:
     question = {"question": "Which one?", "options": [{"label": "blue", "description": "b"}]}
     for kind in ("editor_definition", "editor_references", "ask_user"):
         session.tool(kind)
-    await take_approved_turn(
-        session,
+    await session.take_approved_turn(
         "Ask.",
         calls(("editor_definition", place)),
         calls(("editor_references", {**place, "include_declaration": True})),

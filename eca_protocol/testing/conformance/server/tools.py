@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import case
-from eca_protocol.testing.conformance.chat_session import ChatSession
-from eca_protocol.testing.conformance.model import AnswersWith, bare_name
+from eca_protocol.testing.conformance.model import bare_name
 from eca_protocol.testing.conformance.server.reading import (
     all_text,
     call_results,
@@ -49,12 +48,9 @@ OPTIONAL: Final[Mapping[str, frozenset[str]]] = {
 """Their optional parameters."""
 
 
-@case(
-    "TOOL-1", "W-30b", "ARROW:chat-tool-call-2", "ARROW:chat-tool-call-4", needs="native-tools"
-)  # fmt: skip
+@case("TOOL-1", "W-30b", "ARROW:chat-tool-call-2", "ARROW:chat-tool-call-4", tools=[READ])
 async def a_call_is_announced_while_the_model_still_writes(session: ClientSession) -> None:
     """Hold the model's answer back after a text and a tool call."""
-    session.tool(READ)
     path = session.file("told.txt", "to be read\n")
     arguments = json.dumps({"path": str(path)})
     chat = session.chat(
@@ -94,13 +90,11 @@ def _is_json(text: str, value: Any) -> bool:
         return False
 
 
-@case("TOOL-7", "TOOL-12", "W-33a", *WATCHED, needs="native-tools")
+@case("TOOL-7", "TOOL-12", "W-33a", *WATCHED, tools=[READ])
 async def files_are_read(session: ClientSession) -> None:
     """Read an existing file, and a missing one."""
-    session.tool(READ)
     path = session.file("read.txt", "the text of the file\n")
-    chat = await take_approved_turn(
-        session,
+    chat = await session.take_approved_turn(
         "Read.",
         calls((READ, {"path": str(path)})),
         calls((READ, {"path": str(path.with_name("no-such-file"))})),
@@ -121,46 +115,14 @@ async def files_are_read(session: ClientSession) -> None:
     session.record_pass("W-33a", *WATCHED)
 
 
-async def approve_all(chat: ChatSession) -> None:
-    """Approve each call until the turn has finished; wait ten seconds for each."""
-    ended, approved = chat.ends, set[str]()
-
-    def unapproved() -> list[str]:
-        announced = [str(run.get("id")) for run in chat.runs]
-        return [call for call in announced if call not in approved]
-
-    while chat.ends == ended:
-        await chat.session.until_holds(
-            lambda: unapproved() or chat.ends > ended,
-            seconds=10,
-            expected="the end of the turn, or a call",
-        )
-        for call in unapproved():
-            approved.add(call)
-            await chat.approve(call)
-
-
-async def take_approved_turn(
-    session: ClientSession, prompt: str, *script: AnswersWith
-) -> ChatSession:
-    """Prompt a new chat with its script, and approve each call until the turn has finished."""
-    chat = session.chat(*script)
-    await chat.prompt(prompt)
-    await approve_all(chat)
-    return chat
-
-
-@case("W-30h", needs="native-tools")
+@case("W-30h", tools=[READ])
 async def two_calls_of_one_answer_are_announced_one_after_the_other(session: ClientSession) -> None:
     """Read two files in one answer, whose calls are interleaved."""
-    session.tool(READ)
-    names = ("one.txt", "two.txt")
-    files = [session.file(name, f"text of {name}\n") for name in names]
+    files = [session.file(name, f"text of {name}\n") for name in ("one.txt", "two.txt")]
     arguments = [json.dumps({"path": str(path)}) for path in files]
     both = calls(*[(READ, {"path": str(path)}) for path in files])
     is_plain = session.target.api == "openai-chat"
-    chat = await take_approved_turn(
-        session,
+    chat = await session.take_approved_turn(
         "Read both.",
         partial(_interleaved_calls, arguments) if is_plain else both,
         reply("Read."),
@@ -170,14 +132,12 @@ async def two_calls_of_one_answer_are_announced_one_after_the_other(session: Cli
     session.record_pass("W-30h")
 
 
-@case("ARROW:chat-tool-call-11", needs="native-tools")
+@case("ARROW:chat-tool-call-11", tools=[READ])
 async def each_result_of_one_answer_reaches_the_model(session: ClientSession) -> None:
     """Read three files in one answer."""
-    session.tool(READ)
     names = [f"{name}-of-three.txt" for name in ("one", "two", "three")]
     files = [session.file(name, f"text of {name}\n") for name in names]
-    chat = await take_approved_turn(
-        session,
+    chat = await session.take_approved_turn(
         "Read them.",
         calls(*[(READ, {"path": str(path)}) for path in files]),
         reply("Read."),
@@ -213,16 +173,13 @@ def _delta(index: int, *, id: str | None = None, **function: str) -> Step:  # no
 _PIECE: Final = 40  # characters
 
 
-@case("W-30e", "W-30c", needs="native-tools")
+@case("W-30e", "W-30c", tools=[READ])
 async def what_cannot_be_called_is_called_with_an_error(session: ClientSession) -> None:
     """Call an unknown tool, and one with malformed arguments."""
-    session.tool(READ)
     for tool, arguments in (
         ("no_such_tool", "{}"), (READ, '{"path": '), (READ, "[1]"),
     ):  # fmt: skip
-        chat = await take_approved_turn(
-            session, "Do it.", calls((tool, arguments)), reply("I see.")
-        )
+        chat = await session.take_approved_turn("Do it.", calls((tool, arguments)), reply("I see."))
         closed = chat.call_ends
         is_right = [(each["type"], each.get("error")) for each in closed] == [("toolCalled", True)]
         expected = f"exactly one toolCalled, with an error, for {tool} {arguments}"
@@ -231,18 +188,15 @@ async def what_cannot_be_called_is_called_with_an_error(session: ClientSession) 
         session.check("W-30c", run_arguments == [{}], "arguments {} in toolCallRun", run_arguments)
 
 
-@case("TOOL-13", "W-35a", needs="native-tools")
+@case("TOOL-13", "W-35a", tools=[WRITE, EDIT])
 async def a_file_change_is_shown(session: ClientSession) -> None:
     """Write a file, and edit a line of another."""
-    session.tool(WRITE)
-    session.tool(EDIT)
     path, new_file = (
         session.file("changed.txt", "one\ntwo\nthree\n"),
         session.workspace / "made.txt",
     )
     edit = {"path": str(path), "original_content": "two", "new_content": "zwei"}
-    chat = await take_approved_turn(
-        session,
+    chat = await session.take_approved_turn(
         "Change it.",
         calls((WRITE, {"path": str(new_file), "content": "one\ntwo\nthree\n"})),
         calls((EDIT, edit)),
@@ -264,24 +218,20 @@ async def a_file_change_is_shown(session: ClientSession) -> None:
     session.record_pass("W-35a")
 
 
-@case("W-38b", needs="native-tools")
+@case("W-38b", tools=[EDIT])
 async def an_edit_that_cannot_be_done_says_why(session: ClientSession) -> None:
     """Edit a text that is not in the file, and one that occurs seventeen times."""
-    session.tool(EDIT)
     path = session.file("edited.txt", "other\n" * 20 + "same\n" * 17)
     for original, why in (("not in there", r"\w"), ("same", r"\b17\b")):
         edit = {"path": str(path), "original_content": original, "new_content": "x"}
-        chat = await take_approved_turn(session, "Edit it.", calls((EDIT, edit)), reply("I see."))
+        chat = await session.take_approved_turn("Edit it.", calls((EDIT, edit)), reply("I see."))
         end = await chat.next_end()
         if original == "same" and end.get("error") is False:
             continue
         reason = _PATH.sub("", all_text(end.get("outputs")))
-        session.check(
-            "W-38b",
-            end.get("error") is True and re.search(why, reason),
-            "an error with a reason" + (" and the number of matches" if original == "same" else ""),
-            end,
-        )
+        number = " and the number of matches" if original == "same" else ""
+        is_right = end.get("error") is True and re.search(why, reason)
+        session.check("W-38b", is_right, f"an error with a reason{number}", end)
 
 
 _PATH = re.compile(r"\S*edited\.txt")  # the file's path in a reason, whose digits do not count
@@ -289,12 +239,11 @@ LONG = 300_000
 _CUT = re.compile(r"\d+ bytes left out")
 
 
-@case("W-6b", "W-38a", needs="native-tools")
+@case("W-6b", "W-38a", tools=[SHELL])
 async def a_long_output_is_cut_and_says_so(session: ClientSession) -> None:
     """Run a command that writes two megabytes."""
-    session.tool(SHELL)
-    chat = await take_approved_turn(
-        session, "Count.", calls((SHELL, {"command": f"seq 1 {LONG}"})), reply("Long.")
+    chat = await session.take_approved_turn(
+        "Count.", calls((SHELL, {"command": f"seq 1 {LONG}"})), reply("Long.")
     )
     output = all_text((await chat.next_end()).get("outputs"))
     if "1\n2\n3\n" not in output:
@@ -349,12 +298,11 @@ def _deviates(tool: str, arguments: set[str]) -> bool:
     return not needed <= arguments or bool(optional - arguments and arguments - needed - optional)
 
 
-@case("W-33d", since=Revision.CURRENT, needs="native-tools")
+@case("W-33d", since=Revision.CURRENT, tools=[READ])
 async def contents_have_the_names_without_a_prefix_in_current(session: ClientSession) -> None:
     """Read a file, and compare the names in its contents."""
-    session.tool(READ)
-    chat = await take_approved_turn(
-        session, "Read.", calls((READ, {"path": str(session.workspace / "none")})), reply("Hi.")
+    chat = await session.take_approved_turn(
+        "Read.", calls((READ, {"path": str(session.workspace / "none")})), reply("Hi.")
     )
     names = {str(each.get("name")) for each in chat.of() if "server" in each}
     has_prefix = [name for name in (*session.native_tools, *names) if name.startswith("eca_")]

@@ -28,14 +28,10 @@ async def a_turn_has_its_parts_in_order(session: ClientSession) -> None:
     chat = session.chat(reply("Hel", "lo."), reply("Again."))
     answer = result_of(await chat.prompt(TEXT))
     models = session.config.get("models")
-    session.check(
-        "CHAT-7",
-        answer.get("chatId") == chat.id
-        and "" not in answer.values()
-        and (not models or answer.get("model") in (None, *models)),
-        f"the chatId {chat.id!r}, a status, and an announced model",
-        answer,
-    )
+    is_announced = not models or answer.get("model") in (None, *models)
+    is_right = answer.get("chatId") == chat.id and "" not in answer.values() and is_announced
+    expected = f"the chatId {chat.id!r}, a status, and an announced model"
+    session.check("CHAT-7", is_right, expected, answer)
     await chat.finished()
     await chat.prompt("And now?")
     expected = "a turn of the prompt that directly followed `finished`"

@@ -12,7 +12,6 @@ from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.chat_session import ChatSession, Content
 from eca_protocol.testing.conformance.harness import ClientSession
 from eca_protocol.testing.conformance.server.reading import calls
-from eca_protocol.testing.conformance.server.tools import approve_all
 from eca_protocol.testing.conformance.target import OTHER_MODEL
 from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.script import Reply, finish, reply, usage
@@ -40,8 +39,7 @@ async def usage_of_turns(chat: ChatSession, *, turns: int = 1, **params: Any) ->
 @case("CHAT-18", "W-27a", needs="model", until=Revision.R2025_10)
 async def tokens_are_counted_both_ways_over_the_chat(session: ClientSession) -> None:
     """Run two turns of a chat with a title, and one of another chat."""
-    other = session.chat(reply_with_usage(100, 7))
-    [first_usage] = await usage_of_turns(other)
+    [first_usage] = await usage_of_turns(session.chat(reply_with_usage(100, 7)))
     counts = first_usage.get("sessionTokens")
     if type(counts) is not int:
         raise Unmet("a number of tokens in `usage`", counts)
@@ -54,16 +52,15 @@ async def tokens_are_counted_both_ways_over_the_chat(session: ClientSession) -> 
     session.check("W-27a", totals == [counts, 2 * counts], expected, totals)
 
 
-@case("W-27f", "W-27g", since=Revision.CURRENT, needs="native-tools")
+@case("W-27f", "W-27g", since=Revision.CURRENT, tools=["read_file"])
 async def the_gauge_moves_with_each_request(session: ClientSession) -> None:
     """Run a turn of two requests, and one of one request, in a chat with a title."""
-    session.tool("read_file")
     read_call = calls(("read_file", {"path": str(session.workspace)}))
     first = attrs.evolve(read_call, steps=(*read_call.steps, usage(1000, 70)))
     chat = session.chat(first, reply_with_usage(1100, 7), reply_with_usage(100, 7))
     chat.model.title = reply("A title", finish("stop"), usage(5000, 5000))
     await chat.prompt("Hi.")
-    await approve_all(chat)
+    await session.approve_all(chat)
     usages = [each.get("sessionTokens") for each in chat.of("usage")]
     session.check("W-27g", len(usages) == 2, "one usage after each of two requests", usages)
     await chat.take_turn("Hi.")

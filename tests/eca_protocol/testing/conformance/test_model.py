@@ -68,7 +68,7 @@ async def test_a_gate_of_one_chat_is_none_of_another():
     model = Model()
     one, two = model.chat([reply(wait("now"))]), model.chat([reply(wait("now"))])
     gates = [chat.answer(a_request()).steps[0]["wait"] for chat in (one, two)]
-    model.provider.reached.add(gates[0])
+    model.reached.add(gates[0])
     assert (one.reached_gates, two.reached_gates) == ({"now"}, set())
 
 

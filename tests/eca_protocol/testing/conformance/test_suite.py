@@ -158,8 +158,8 @@ async def test_the_first_observations_of_a_row_are_retained(monkeypatch: pytest.
 async def test_a_server_that_writes_without_end_is_ended(
     monkeypatch: pytest.MonkeyPatch, data: bytes, limit: str
 ):
-    monkeypatch.setattr(server_process, "MAX_OUTPUT_BYTES", 100_000)
-    monkeypatch.setattr(server_process, "MAX_MESSAGES", 1_000)
+    monkeypatch.setattr(recorder, "MAX_BYTES", 100_000)
+    monkeypatch.setattr(recorder, "MAX_MESSAGES", 1_000)
 
     async def floods(transport: Transport, config: Mapping[str, Any]) -> int:
         while True:

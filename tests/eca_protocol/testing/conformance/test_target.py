@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from eca_protocol.framing import encode_frame
 from eca_protocol.revisions import Revision, detect, forced_revision
 from eca_protocol.testing.conformance.known import (
     known_failures,
@@ -79,10 +78,10 @@ def test_a_client_of_the_field_says_what_it_says(name, edition, tmp_path):
 
 def test_each_client_writes_json_in_its_way():
     message = {"path": "a/b"}
-    written = {name: who.frame(message) for name, who in PERSONALITIES.items()}
-    assert written["vscode"] == encode_frame(b'{"path":"a/b"}')
-    assert written["emacs"] == encode_frame(b'{"path":"a/b"}\n')
-    assert written["neovim"] == encode_frame(b'{"path":"a\\/b"}')
+    written = {name: who.body(message) for name, who in PERSONALITIES.items()}
+    assert written["vscode"] == b'{"path":"a/b"}'
+    assert written["emacs"] == b'{"path":"a/b"}\n'
+    assert written["neovim"] == b'{"path":"a\\/b"}'
 
 
 RUN = Run(

@@ -13,7 +13,7 @@ from eca_protocol.errors import StartFailed
 from eca_protocol.framing import encode_frame
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import Case
-from eca_protocol.testing.conformance.client.client_run import SERVER, run_client
+from eca_protocol.testing.conformance.client.harness import SERVER, run_client
 from eca_protocol.testing.conformance.client.oddities import MoreAfterTheEnd
 from eca_protocol.testing.conformance.client.scripted_server import ScriptedServer
 from eca_protocol.testing.conformance.client.suite import UNTESTABLE, ClientSuite, client_cases
