@@ -12,11 +12,8 @@ from types import MappingProxyType
 import attrs
 
 from eca_server.models.events import (
-    Block,
-    Citation,
     Event,
     Finished,
-    Image,
     Note,
     Progress,
     ReasoningDelta,
@@ -162,12 +159,8 @@ class Answer:
                 )
             case ServerTool(phase="finished"):
                 self._parts.append(ServerToolPart(kind=event.kind, raw=event.raw))
-            case Citation():
-                self._parts.append(CitationPart(url=event.url, title=event.title))
-            case Image():
-                self._parts.append(ImagePart(media_type=event.media_type, data=event.data))
-            case Block():
-                self._parts.append(BlockPart(raw=event.raw))
+            case CitationPart() | ImagePart() | BlockPart():
+                self._parts.append(event)
 
     def _end_run(self) -> None:
         if self._run:

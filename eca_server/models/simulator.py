@@ -25,11 +25,9 @@ from eca_server.models.backend import BackendError, ErrorKind, ModelInfo, Reques
 from eca_server.models.calls import read_arguments
 from eca_server.models.error_kinds import TRANSIENT
 from eca_server.models.events import (
-    Citation,
     Event,
     Finished,
     FinishReason,
-    Image,
     Progress,
     ReasoningDelta,
     ReasoningFinished,
@@ -42,7 +40,7 @@ from eca_server.models.events import (
     Usage,
 )
 from eca_server.models.facts import ModelFacts
-from eca_server.models.history import Origin, TextPart
+from eca_server.models.history import CitationPart, ImagePart, Origin, TextPart
 
 PROVIDER = "simulator"
 MODELS = ("echo", "script")
@@ -170,7 +168,7 @@ class _ScriptRun:
                     yield ReasoningDelta(key, piece_of_thought)
                 yield ReasoningFinished(key=key)
             case ("cite", [url, *title]):
-                yield Citation(url=url, title=" ".join(title))
+                yield CitationPart(url=url, title=" ".join(title))
             case ("draw", []):
                 yield _picture("808080")
             case ("draw", [color]) if re.fullmatch(r"[0-9a-fA-F]{6}", color.strip()):
@@ -236,7 +234,7 @@ def _number(text: str) -> float | None:
     return float(text) if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text) else None
 
 
-def _picture(color: str) -> Image:
+def _picture(color: str) -> ImagePart:
     """Draw a square of one color, as PNG."""
     row = b"\0" + bytes.fromhex(color) * _SIDE
     head = struct.pack(">IIBBBBB", _SIDE, _SIDE, 8, 2, 0, 0, 0)
@@ -245,7 +243,7 @@ def _picture(color: str) -> Image:
         struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
         for name, body in chunks
     )
-    return Image(media_type="image/png", data=b"\x89PNG\r\n\x1a\n" + data)
+    return ImagePart(media_type="image/png", data=b"\x89PNG\r\n\x1a\n" + data)
 
 
 def _unescaped(text: str) -> str:
