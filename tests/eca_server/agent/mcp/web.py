@@ -20,7 +20,7 @@ from eca_server.agent.mcp.http_transport import Timeouts
 from eca_server.agent.mcp.messages import ToolResult
 from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.session import Session
-from eca_server.agent.mcp.settings import ServerSettings
+from eca_server.config.mcp_settings import MCPServer
 from eca_server.models.history import TextPart
 from tests.eca_server.agent.mcp.scripted import failure
 from tests.eca_server.agent.mcp.scripted_server import DECENT
@@ -152,10 +152,12 @@ async def session_at(
     timeouts: Timeouts = QUICK,
     http: HTTPClient | None = None,
     login: Login | None = None,
+    start_seconds: float = 60,
+    keep_alive_seconds: float = 30,
     **changes: Any,
 ) -> AsyncIterator[Session]:
     """A session with a server at a URL, in little time."""
-    settings = ServerSettings(name="web", url=url, **changes)
+    settings = MCPServer(url=url, **changes)
     async with connect(
         settings,
         environment={},
@@ -164,6 +166,8 @@ async def session_at(
         http=http,
         login=login,
         timeouts=timeouts,
+        start_seconds=start_seconds,
+        keep_alive_seconds=keep_alive_seconds,
     ) as session:
         yield session
 
