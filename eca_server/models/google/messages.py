@@ -14,7 +14,7 @@ from typing import Any
 
 import attrs
 
-from eca_server.models.encoding import Pending
+from eca_server.models.encoding import Writer
 from eca_server.models.google.generations import Generation
 from eca_server.models.history import (
     BlockPart,
@@ -43,22 +43,9 @@ def legal_name(name: str) -> str:
     return name if re.match("[A-Za-z_]", name) else f"_{name}"[:64]
 
 
-@attrs.frozen(kw_only=True)
-class _CarriedState:
-    """State that a message needs from the messages before it.
-
-    Attributes:
-        user_parts: parts of the user, to which the next message may add.
-        calls: the calls of the last answer: tool's name and provider's id, by our id.
-    """
-
-    user_parts: tuple[_Part, ...] = ()
-    calls: Mapping[str, tuple[str, str | None]] = attrs.field(factory=dict)
-
-
 @attrs.define(eq=False)
-class ContentWriter:
-    """A `Writer` for Gemini.
+class ContentWriter(Writer):
+    """A writer for Gemini; user parts wait for the next message, which may add to them.
 
     Args:
         generation: the model's options.
@@ -66,26 +53,27 @@ class ContentWriter:
 
     _generation: Generation
     _images: bool = attrs.field(default=True, kw_only=True)
+    _user_parts: list[_Part] = attrs.field(factory=list, init=False)
+    # the calls of the last answer: tool's name and provider's id, by our id
+    _calls: Mapping[str, tuple[str, str | None]] = attrs.field(factory=dict, init=False)
 
-    def write(self, messages: Iterable[Message], pending: Pending) -> tuple[list[_Part], Pending]:
-        """Write messages; user parts are carried over to the next message."""
-        [carried] = pending or [_CarriedState()]
-        user_parts, calls = list(carried.user_parts), carried.calls
+    def write(self, messages: Iterable[Message]) -> list[_Part]:
+        """Write messages."""
         written: list[_Part] = []
         for message in messages:
             if message.role == "assistant":
-                written += _content("user", user_parts)
-                user_parts, calls = [], self._call_ids(message)
-                written += _content("model", self._answer(message, calls))
+                written += self.end()
+                self._user_parts, self._calls = [], self._call_ids(message)
+                written += _content("model", self._answer(message))
             elif message.role == "tool":
-                user_parts += self._results(message, calls)
+                self._user_parts += self._results(message)
             else:
-                user_parts += self._user_content(message.parts)
-        return written, [_CarriedState(user_parts=tuple(user_parts), calls=calls)]
+                self._user_parts += self._user_content(message.parts)
+        return written
 
-    def end(self, pending: Pending) -> list[_Part]:
-        """Write the carried user parts as the last message."""
-        return [each for carried in pending for each in _content("user", carried.user_parts)]
+    def end(self) -> list[_Part]:
+        """Write the waiting user parts as a message."""
+        return _content("user", self._user_parts)
 
     def _user_content(self, parts: Iterable[Part]) -> Iterator[_Part]:
         for part in parts:
@@ -109,16 +97,14 @@ class ContentWriter:
                 calls[part.id] = legal_name(part.name), provider_id
         return calls
 
-    def _answer(self, message: Message, calls: Mapping[str, tuple[str, str | None]]) -> list[_Part]:
-        parts = self._verbatim(message, calls) or self._verbatim(neutral_answer(message), calls)
+    def _answer(self, message: Message) -> list[_Part]:
+        parts = self._verbatim(message) or self._verbatim(neutral_answer(message))
         first = next((part for part in parts if "functionCall" in part), None)
         if first is not None and self._generation.signs:
             first[_SIGNATURE] = first.get(_SIGNATURE) or UNSIGNED
         return parts
 
-    def _verbatim(
-        self, message: Message, calls: Mapping[str, tuple[str, str | None]]
-    ) -> list[_Part]:
+    def _verbatim(self, message: Message) -> list[_Part]:
         parts: list[_Part] = []
         for part in message.parts:
             match part:
@@ -129,7 +115,7 @@ class ContentWriter:
                 case ImagePart():
                     parts.append(_inline(part))
                 case ToolCallPart():
-                    parts.append({**_call(part, calls[part.id]), **_signed(part)})
+                    parts.append({**_call(part, self._calls[part.id]), **_signed(part)})
                 case BlockPart(raw={"part": dict(raw)}):
                     _remove_text(parts, raw.get("text"))
                     parts.append(dict(raw))
@@ -137,14 +123,12 @@ class ContentWriter:
                     parts[-1].update(raw)
         return parts
 
-    def _results(
-        self, message: Message, calls: Mapping[str, tuple[str, str | None]]
-    ) -> list[_Part]:
+    def _results(self, message: Message) -> list[_Part]:
         parts: list[_Part] = []
         trailing: list[_Part] = []
         for result in message.parts:
             assert isinstance(result, ToolResultPart)
-            name, provider_id = calls[result.call_id]
+            name, provider_id = self._calls[result.call_id]
             shown = list(self._user_content(result.parts))
             texts = [part["text"] for part in shown if "text" in part]
             images = [part for part in shown if "text" not in part]

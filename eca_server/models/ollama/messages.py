@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from eca_server.models.encoding import Pending
+from eca_server.models.encoding import Writer
 from eca_server.models.history import (
     FilePart,
     ImagePart,
@@ -29,39 +29,33 @@ from eca_server.models.history import (
 _Message = dict[str, Any]
 
 
-@attrs.define(eq=False)
-class OllamaWriter:
-    """A `Writer` for Ollama; the names of calls by id are carried over.
+@attrs.define(kw_only=True, eq=False)
+class OllamaWriter(Writer):
+    """A writer for Ollama, with the names of the last calls by id.
 
     Args:
         tools: whether the model accepts tools.
         images: whether the model accepts images.
     """
 
-    _tools: bool = attrs.field(default=True, kw_only=True)
-    _images: bool = attrs.field(default=True, kw_only=True)
+    _tools: bool = True
+    _images: bool = True
+    _names: Mapping[str, str] = attrs.field(factory=dict, init=False)
 
-    def write(
-        self, messages: Iterable[Message], pending: Pending
-    ) -> tuple[list[_Message], Pending]:
-        """Write messages; the names of the last calls are carried over."""
-        [names] = pending or [{}]
+    def write(self, messages: Iterable[Message]) -> list[_Message]:
+        """Write messages."""
         written: list[_Message] = []
         for message in messages:
             if message.role == "user":
                 written.append(self._content("user", message.parts))
             elif message.role == "assistant":
                 calls = [part for part in message.parts if isinstance(part, ToolCallPart)]
-                names = {call.id: call.name for call in calls}
+                self._names = {call.id: call.name for call in calls}
                 written.append(self._answer(message, calls))
             else:
                 results = (part for part in message.parts if isinstance(part, ToolResultPart))
-                written += [self._result(result, names) for result in results]
-        return written, [names]
-
-    def end(self, pending: Pending) -> list[_Message]:
-        """Return no messages: every call has a result."""
-        return []
+                written += [self._result(result) for result in results]
+        return written
 
     def _content(self, role: str, parts: Iterable[Any]) -> _Message:
         texts: list[str] = []
@@ -97,8 +91,8 @@ class OllamaWriter:
             answer["tool_calls"] = [_call(index, call) for index, call in enumerate(calls)]
         return answer
 
-    def _result(self, result: ToolResultPart, names: Mapping[str, str]) -> _Message:
-        name = names[result.call_id]
+    def _result(self, result: ToolResultPart) -> _Message:
+        name = self._names[result.call_id]
         parts = [TextPart("Error:"), *result.parts] if result.is_error else result.parts
         if not self._tools:
             return self._content("user", [TextPart(f"[result of {name}]"), *parts])
