@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, MutableMapping
+from typing import Any
 from urllib.parse import urlsplit
 
 import attrs
@@ -14,7 +15,6 @@ from eca_server.models.access import (
     VERSION,
     Access,
     KeyAccess,
-    LoginAccessConfig,
     TokenAccess,
     join_url,
 )
@@ -101,18 +101,14 @@ class Backends:
             header = (known and known.key_header) or api.key_header
             without_key = provider.without_key
             return KeyAccess(url=url, key=provider.key, header=header, without_key=without_key)
-        config = LoginAccessConfig(
-            http=self._http,
-            url=provider.configured_url,
-            host=provider.settings.auth.url,
-            key=provider.key,
-            tokens=provider.tokens,
-            hide=self._hide,
-        )
-        identity = (provider.name, config.url, config.host, None if config.tokens else config.key)
+        base, host = provider.configured_url, provider.settings.auth.url
+        identity = (provider.name, base, host, None if provider.tokens else provider.key)
         if identity not in self._accesses:
+            login: dict[str, Any] = {"key": provider.key, "tokens": provider.tokens}
             self._accesses[identity] = (
-                own.make_access(config) if own.access else TokenAccess(url, config)
+                own.load_access()(url=base, host=host, http=self._http, hide=self._hide, **login)
+                if own.access
+                else TokenAccess(url=url, **login)
             )
         return self._accesses[identity]
 
