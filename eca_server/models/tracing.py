@@ -12,7 +12,7 @@ from typing import Any
 from eca_protocol import json
 from eca_server.models.answer import Answer
 from eca_server.models.backend import Request
-from eca_server.models.events import Event, Finished, Started, Usage
+from eca_server.models.events import Event, Started, Usage
 from eca_server.models.history import (
     Message,
     Origin,
@@ -68,53 +68,42 @@ async def _recorded(
                 gen_ai__system_instructions=_json([{"type": "text", "content": request.system}]),
                 gen_ai__input__messages=_messages(request.messages),
             )
-        recorder = _Recorder(span, origin)
+        answer = Answer()
         try:
-            async with stream as events, aclosing(recorder.watch(events)) as watched:
+            async with stream as events, aclosing(_watched(events, span, answer)) as watched:
                 yield watched
         finally:
-            recorder.record()
+            _record(span, answer, origin)
 
 
-class _Recorder:
-    """A recorder of an answer's attributes on the span."""
+async def _watched(
+    events: AsyncIterator[Event], span: Operation, answer: Answer
+) -> AsyncGenerator[Event, None]:
+    """Yield the same events; feed the answer, and record what the first event names."""
+    async for event in events:
+        answer.feed(event)
+        if isinstance(event, Started):
+            span.set(gen_ai__response__id=event.response_id, gen_ai__response__model=event.model)
+        yield event
 
-    def __init__(self, span: Operation, origin: Origin) -> None:
-        self._span = span
-        self._origin = origin
-        self._usage = Usage()
-        self._answer = Answer() if span.records_content else None
 
-    async def watch(self, events: AsyncIterator[Event]) -> AsyncGenerator[Event, None]:
-        """Yield the same events."""
-        async for event in events:
-            if self._answer is not None:
-                self._answer.feed(event)
-            match event:
-                case Started(response_id=response_id, model=model):
-                    self._span.set(gen_ai__response__id=response_id, gen_ai__response__model=model)
-                case Usage():
-                    self._usage = event
-                case Finished(reason=reason):
-                    self._span.set(gen_ai__response__finish_reasons=[reason])
-            yield event
-
-    def record(self) -> None:
-        """Record the attributes that are known at the end, however the answer ends."""
-        usage = self._usage
-        prompt = [usage.input, usage.cache_read, usage.cache_write]
-        tokens = sum(count or 0 for count in prompt) if any(prompt) else None
-        self._span.set(
-            gen_ai__usage__input_tokens=tokens,
-            gen_ai__usage__cache_read__input_tokens=usage.cache_read,
-            gen_ai__usage__cache_creation__input_tokens=usage.cache_write,
-            gen_ai__usage__output_tokens=usage.output,
-            gen_ai__usage__reasoning__output_tokens=usage.reasoning,
-        )
-        self._span.count_tokens("input", tokens)
-        self._span.count_tokens("output", usage.output)
-        if self._answer is not None:
-            self._span.set(gen_ai__output__messages=_messages([self._answer.message(self._origin)]))
+def _record(span: Operation, answer: Answer, origin: Origin) -> None:
+    """Record the attributes that are known at the end, however the answer ends."""
+    usage = answer.usage or Usage()
+    prompt = [usage.input, usage.cache_read, usage.cache_write]
+    tokens = sum(count or 0 for count in prompt) if any(prompt) else None
+    span.set(
+        gen_ai__response__finish_reasons=answer.finished and [answer.finished.reason],
+        gen_ai__usage__input_tokens=tokens,
+        gen_ai__usage__cache_read__input_tokens=usage.cache_read,
+        gen_ai__usage__cache_creation__input_tokens=usage.cache_write,
+        gen_ai__usage__output_tokens=usage.output,
+        gen_ai__usage__reasoning__output_tokens=usage.reasoning,
+    )
+    span.count_tokens("input", tokens)
+    span.count_tokens("output", usage.output)
+    if span.records_content:
+        span.set(gen_ai__output__messages=_messages([answer.message(origin)]))
 
 
 def _messages(messages: Sequence[Message]) -> str:
