@@ -52,39 +52,41 @@ _MODES = attrs.evolve(
 
 
 @attrs.frozen(kw_only=True, repr=False)
-class BehaviorPrompts:
-    """The prompts of one agent.
+class Prompts:
+    """`prompts`: replacements of the built-in prompts.
 
     Attributes:
-        system_prompt: replaces the built-in system prompt.
-        system_prompt_file: a file with the system prompt, if `systemPrompt` is not set.
-        completion_prompt: the prompt for a completion.
-        rewrite_prompt: the prompt for a rewrite.
-        title_prompt: the prompt for a chat's title.
-        compact_prompt: the prompt for a summary.
-        init_prompt: the prompt of `/init`.
-        skill_create_prompt: the prompt of `/skill-create`.
-        tool_prompts: descriptions of native tools for the model, by the tool's name.
+        chat: the system prompt of every agent without its own.
+        chat_title: the prompt for a chat's title.
+        compact: the prompt for a summary.
+        init: the prompt of `/init`.
+        skill_create: the prompt of `/skill-create`, with the placeholders `{{skillName}}`,
+            `{{skillFilePath}}` and `{{userPrompt}}`.
+        completion: the prompt for a completion.
+        rewrite: the prompt for a rewrite.
+        tools: descriptions of native tools for the model, by the tool's name.
     """
 
-    system_prompt: str | None = setting(TEXT, "systemPrompt", "prompts.chat")
-    system_prompt_file: str | None = setting(PATH, "systemPromptFile")
-    completion_prompt: str | None = setting(TEXT, "prompts.completion")
-    rewrite_prompt: str | None = setting(TEXT, "prompts.rewrite")
-    title_prompt: str | None = setting(TEXT, "prompts.chatTitle")
-    compact_prompt: str | None = setting(TEXT, "prompts.compact")
-    init_prompt: str | None = setting(TEXT, "prompts.init")
-    skill_create_prompt: str | None = setting(TEXT, "prompts.skillCreate")
-    tool_prompts: Mapping[str, str] = setting(each(TEXT), "prompts.tools", factory=dict)
+    chat: str | None = setting(TEXT, "chat")
+    chat_title: str | None = setting(TEXT, "chatTitle")
+    compact: str | None = setting(TEXT, "compact")
+    init: str | None = setting(TEXT, "init")
+    skill_create: str | None = setting(TEXT, "skillCreate")
+    completion: str | None = setting(TEXT, "completion")
+    rewrite: str | None = setting(TEXT, "rewrite")
+    tools: Mapping[str, str] = setting(each(TEXT), "tools", factory=dict)
 
 
 @attrs.frozen(kw_only=True, repr=False)
-class Behavior(BehaviorPrompts):
+class Behavior:
     """`agent.<name>` or `behavior.<name>`: the settings of one agent.
 
     An unset one is inherited, else it is the global setting.
 
     Attributes:
+        prompts: the prompts of the agent.
+        system_prompt: replaces the built-in system prompt.
+        system_prompt_file: a file with the system prompt, if `systemPrompt` is not set.
         inherit: the agent whose settings apply where this one has none.
         mode: `primary`: users may select it; `subagent`: other agents may start it; default: both.
         description: its description for the agents that may start it.
@@ -107,6 +109,9 @@ class Behavior(BehaviorPrompts):
         output_size_kb: limit of any call's output, in KiB.
     """
 
+    prompts: Prompts = setting(record(Prompts), "prompts", default=Prompts())
+    system_prompt: str | None = setting(TEXT, "systemPrompt", "prompts.chat")
+    system_prompt_file: str | None = setting(PATH, "systemPromptFile")
     inherit: str | None = setting(NAME, "inherit")
     mode: tuple[str, ...] = setting(_MODES, "mode", default=())
     description: str = setting(TEXT, "description", default="")

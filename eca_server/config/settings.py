@@ -17,6 +17,7 @@ from eca_server.config.agent_settings import (
     BUILT_IN_AGENTS,
     BUILT_IN_SUBAGENTS,
     Behavior,
+    Prompts,
 )
 from eca_server.config.hook_settings import HOOKS, Hook
 from eca_server.config.login_settings import Auth, Network
@@ -178,32 +179,6 @@ class CatalogSettings:
 
     refresh: bool = setting(FLAG, "refresh", default=True)
     url: str = setting(NAME, "url", default="https://models.dev/api.json")
-
-
-@attrs.frozen(kw_only=True, repr=False)
-class Prompts:
-    """`prompts`: replacements of the built-in prompts.
-
-    Attributes:
-        chat: the system prompt of every agent without its own.
-        chat_title: the prompt for a chat's title.
-        compact: the prompt for a summary.
-        init: the prompt of `/init`.
-        skill_create: the prompt of `/skill-create`, with the placeholders `{{skillName}}`,
-            `{{skillFilePath}}` and `{{userPrompt}}`.
-        completion: the prompt for a completion.
-        rewrite: the prompt for a rewrite.
-        tools: descriptions of native tools for the model, by the tool's name.
-    """
-
-    chat: str | None = setting(TEXT, "chat")
-    chat_title: str | None = setting(TEXT, "chatTitle")
-    compact: str | None = setting(TEXT, "compact")
-    init: str | None = setting(TEXT, "init")
-    skill_create: str | None = setting(TEXT, "skillCreate")
-    completion: str | None = setting(TEXT, "completion")
-    rewrite: str | None = setting(TEXT, "rewrite")
-    tools: Mapping[str, str] = setting(each(TEXT), "tools", factory=dict)
 
 
 @attrs.frozen(kw_only=True, repr=False)
