@@ -19,9 +19,9 @@ from eca_server.models.access import (
     join_url,
 )
 from eca_server.models.apis import API, APIS
-from eca_server.models.backend import Backend
 from eca_server.models.facts import Capabilities
 from eca_server.models.history import Origin
+from eca_server.models.http_backend import HTTPBackend
 from eca_server.models.known_providers import KnownProvider
 from eca_server.models.provider import Provider, is_local
 from eca_server.models.provider_client import ProviderClient
@@ -57,7 +57,7 @@ class Backends:
     _hide: Callable[[Iterable[Secret]], None]
     _refused: dict[str, set[str]] = attrs.field(factory=dict, init=False)
 
-    def make(self, provider: Provider, requested: str, capabilities: Capabilities) -> Backend:
+    def make(self, provider: Provider, requested: str, capabilities: Capabilities) -> HTTPBackend:
         """Return a new backend for a model or one of its variants.
 
         Args:

@@ -15,13 +15,13 @@ import re
 import secrets
 import struct
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import get_args
 
 import trio
 
-from eca_server.models.backend import BackendError, ErrorKind, ModelInfo, Request
+from eca_server.models.backend import BackendError, ErrorKind, Request
 from eca_server.models.calls import read_arguments
 from eca_server.models.error_kinds import TRANSIENT
 from eca_server.models.events import (
@@ -39,7 +39,7 @@ from eca_server.models.events import (
     ToolCallStarted,
     Usage,
 )
-from eca_server.models.facts import ModelFacts
+from eca_server.models.facts import Capabilities
 from eca_server.models.history import CitationPart, ImagePart, Origin, TextPart
 
 PROVIDER = "simulator"
@@ -67,7 +67,6 @@ DIRECTIVES = {
 }
 """The directives of `simulator/script`; `\\n` in a TEXT is a line end."""
 
-_FACTS = ModelFacts(reasoning=True, context=1_000_000)
 _PIECES = re.compile(r"\s*\S+\s*?(?=\s|$)|\s+")
 _SIDE_REQUEST = re.compile("title|summary", re.IGNORECASE)
 _TITLE_WORDS = 6
@@ -81,17 +80,13 @@ class Simulator:
 
     def __init__(self, model: str) -> None:
         self.origin = Origin(api=PROVIDER, provider=PROVIDER, model=model)
-        self.capabilities = _FACTS.capabilities()
+        self.capabilities = Capabilities(reasoning=True, context=1_000_000)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[Event]]:
         """Stream the answer; `crash` raises an unexpected exception."""
         async with aclosing(self._events(request)) as events:
             yield events
-
-    async def models(self) -> Sequence[ModelInfo]:
-        """Return both models."""
-        return [ModelInfo(name=name, facts=_FACTS) for name in MODELS]
 
     async def _events(self, request: Request) -> AsyncGenerator[Event, None]:
         yield Started(response_id=f"sim_{secrets.token_hex(6)}", model=self.origin.model)

@@ -131,8 +131,6 @@ async def test_help_and_the_guide_list_every_directive():
         assert rows[form] == meaning
 
 
-async def test_its_models_and_the_parts_of_an_answer():
-    backend = Simulator("echo")
-    assert [each.name for each in await backend.models()] == ["echo", "script"]
-    message = read(await play("think x\nsay y")).message(backend.origin)
+async def test_the_parts_of_an_answer():
+    message = read(await play("think x\nsay y")).message(Simulator("echo").origin)
     assert [type(part).__name__ for part in message.parts] == ["ReasoningPart", "TextPart"]
