@@ -10,18 +10,10 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 from typing import Any
 
 from eca_protocol import json
+from eca_server.models import history
 from eca_server.models.answer import Answer
 from eca_server.models.backend import Request
 from eca_server.models.events import Event, Started, Usage
-from eca_server.models.history import (
-    Message,
-    Origin,
-    Part,
-    ReasoningPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-)
 from eca_server.system.telemetry import Operation, is_enabled, operation
 
 _PROVIDER_NAMES = {
@@ -34,7 +26,7 @@ _PROVIDER_NAMES = {
 
 
 def traced(
-    origin: Origin,
+    origin: history.Origin,
     request: Request,
     stream: AbstractAsyncContextManager[AsyncIterator[Event]],
 ) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
@@ -44,7 +36,7 @@ def traced(
 
 @asynccontextmanager
 async def _recorded(
-    origin: Origin,
+    origin: history.Origin,
     request: Request,
     stream: AbstractAsyncContextManager[AsyncIterator[Event]],
 ) -> AsyncIterator[AsyncIterator[Event]]:
@@ -87,7 +79,7 @@ async def _watched(
         yield event
 
 
-def _record(span: Operation, answer: Answer, origin: Origin) -> None:
+def _record(span: Operation, answer: Answer, origin: history.Origin) -> None:
     """Record the attributes that are known at the end, however the answer ends."""
     usage = answer.usage or Usage()
     prompt = [usage.input, usage.cache_read, usage.cache_write]
@@ -106,7 +98,7 @@ def _record(span: Operation, answer: Answer, origin: Origin) -> None:
         span.set(gen_ai__output__messages=_messages([answer.message(origin)]))
 
 
-def _messages(messages: Sequence[Message]) -> str:
+def _messages(messages: Sequence[history.Message]) -> str:
     return _json(
         [
             {"role": message.role, "parts": [_part(part) for part in message.parts]}
@@ -115,16 +107,16 @@ def _messages(messages: Sequence[Message]) -> str:
     )
 
 
-def _part(part: Part) -> dict[str, Any]:
+def _part(part: history.Part) -> dict[str, Any]:
     match part:
-        case TextPart(text=text):
+        case history.TextPart(text=text):
             return {"type": "text", "content": text}
-        case ReasoningPart(text=text):
+        case history.ReasoningPart(text=text):
             return {"type": "reasoning", "content": text}
-        case ToolCallPart(id=call_id, name=name, arguments=arguments):
+        case history.ToolCallPart(id=call_id, name=name, arguments=arguments):
             return {"type": "tool_call", "id": call_id, "name": name, "arguments": arguments}
-        case ToolResultPart(call_id=call_id, parts=parts):
-            text = "".join(inner.text for inner in parts if isinstance(inner, TextPart))
+        case history.ToolResultPart(call_id=call_id, parts=parts):
+            text = "".join(inner.text for inner in parts if isinstance(inner, history.TextPart))
             return {"type": "tool_call_response", "id": call_id, "response": text}
         case _:
             return {"type": type(part).__name__.removesuffix("Part").lower()}

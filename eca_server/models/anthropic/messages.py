@@ -14,22 +14,10 @@ from typing import Any
 
 import attrs
 
+from eca_server.models import history
 from eca_server.models.anthropic.blocks import CALL_FIELDS
 from eca_server.models.calls import LEGAL_ID, CallIds
 from eca_server.models.encoding import Writer
-from eca_server.models.history import (
-    BlockPart,
-    FilePart,
-    ImagePart,
-    Message,
-    Part,
-    ReasoningPart,
-    ServerToolPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-    spoken,
-)
 from eca_server.models.reasoning import BLANK
 
 _MARK = {"cache_control": {"type": "ephemeral"}}
@@ -56,7 +44,7 @@ class MessagesWriter(Writer):
     _user_blocks: list[_Block] = attrs.field(factory=list, init=False)
     _ids: CallIds = attrs.field(factory=CallIds, init=False)
 
-    def write(self, messages: Iterable[Message]) -> list[_Block]:
+    def write(self, messages: Iterable[history.Message]) -> list[_Block]:
         """Write messages."""
         written: list[_Block] = []
         for message in messages:
@@ -75,21 +63,21 @@ class MessagesWriter(Writer):
         """Write the waiting user blocks as a message."""
         return [{"role": "user", "content": self._user_blocks}] if self._user_blocks else []
 
-    def paused(self, answer: Message) -> _Block:
+    def paused(self, answer: history.Message) -> _Block:
         """Return an unfinished answer, to be continued."""
         return {"role": "assistant", "content": deepcopy(self)._verbatim(answer.parts)}
 
-    def _user_content(self, message: Message) -> Iterator[_Block]:
+    def _user_content(self, message: history.Message) -> Iterator[_Block]:
         trailing: list[_Block] = []
         for part in message.parts:
             match part:
-                case TextPart() | ImagePart() | FilePart():
+                case history.TextPart() | history.ImagePart() | history.FilePart():
                     yield self._content_block(part)
-                case ToolResultPart():
+                case history.ToolResultPart():
                     yield self._result(part, trailing)
         yield from trailing
 
-    def _answer(self, message: Message) -> list[_Block]:
+    def _answer(self, message: history.Message) -> list[_Block]:
         blocks = self._verbatim(_paired(message.parts))
         while blocks[-1]["type"] in _THOUGHTS:
             blocks.pop()  # the API refuses reasoning at the end
@@ -97,34 +85,37 @@ class MessagesWriter(Writer):
             return [{**b, "text": b["text"].rstrip()} if "text" in b else b for b in blocks]
         return blocks
 
-    def _verbatim(self, parts: Iterable[Part]) -> list[_Block]:
+    def _verbatim(self, parts: Iterable[history.Part]) -> list[_Block]:
         blocks: list[_Block] = []
         for part in parts:
             match part:
-                case TextPart(text):
+                case history.TextPart(text):
                     blocks.append(_text(text))
-                case ReasoningPart(opaque={"data": data}):
+                case history.ReasoningPart(opaque={"data": data}):
                     blocks.append({"type": "redacted_thinking", "data": data})
-                case ReasoningPart(text=text, opaque={"signature": signature}):
+                case history.ReasoningPart(text=text, opaque={"signature": signature}):
                     thought = {"type": "thinking", "thinking": text, "signature": signature}
                     blocks.append(thought)
-                case ToolCallPart():
+                case history.ToolCallPart():
                     preferred = part.provider_id or part.id
                     legal = preferred if LEGAL_ID.fullmatch(preferred) else ""
                     call = _call(part, self._ids.add(part.id, legal))
                     opaque = part.opaque if isinstance(part.opaque, dict) else {}
                     returned = {name: opaque[name] for name in CALL_FIELDS if name in opaque}
                     blocks.append({**call, **returned})
-                case BlockPart(raw={"type": "text", "text": str(text)} as raw):
+                case history.BlockPart(raw={"type": "text", "text": str(text)} as raw):
                     _remove_text(blocks, text)
                     blocks.append(dict(raw))
-                case BlockPart(raw={"type": _} as raw) | ServerToolPart(raw={"type": _} as raw):
+                case (
+                    history.BlockPart(raw={"type": _} as raw)
+                    | history.ServerToolPart(raw={"type": _} as raw)
+                ):
                     blocks.append(dict(raw))
-                case ServerToolPart() | ImagePart():
-                    blocks.append(_text(spoken(part)))
+                case history.ServerToolPart() | history.ImagePart():
+                    blocks.append(_text(history.spoken(part)))
         return blocks
 
-    def _result(self, result: ToolResultPart, trailing: list[_Block]) -> _Block:
+    def _result(self, result: history.ToolResultPart, trailing: list[_Block]) -> _Block:
         """Write a result; attachments of an error are added to `trailing`."""
         content = [self._content_block(part) for part in result.parts]
         block = {"type": "tool_result", "tool_use_id": self._ids.written[result.call_id]}
@@ -136,38 +127,42 @@ class MessagesWriter(Writer):
             texts.append(_text("[shown after the results]"))
         return {**block, "content": texts, "is_error": True}
 
-    def _content_block(self, part: TextPart | ImagePart | FilePart) -> _Block:
+    def _content_block(
+        self, part: history.TextPart | history.ImagePart | history.FilePart
+    ) -> _Block:
         match part:
-            case TextPart(text):
+            case history.TextPart(text):
                 return _text(text)
-            case ImagePart():
+            case history.ImagePart():
                 return self._image(part)
-            case FilePart():
+            case history.FilePart():
                 return _document(part)
 
-    def _image(self, part: ImagePart) -> _Block:
+    def _image(self, part: history.ImagePart) -> _Block:
         if not self._images:
             return _text("[image omitted: this model does not accept images]")
         return {"type": "image", "source": _encoded(part)}
 
 
-def _paired(parts: Sequence[Part]) -> Iterator[Part]:
+def _paired(parts: Sequence[history.Part]) -> Iterator[history.Part]:
     """Drop calls of the provider's own tools without a result, and results without a call."""
-    raws = [part.raw for part in parts if isinstance(part, BlockPart | ServerToolPart)]
+    raws = [
+        part.raw for part in parts if isinstance(part, history.BlockPart | history.ServerToolPart)
+    ]
     blocks = [raw for raw in raws if isinstance(raw, dict)]
     result_ids = {block["tool_use_id"] for block in blocks if "tool_use_id" in block}
     call_ids = {block["id"] for block in blocks if "id" in block}
     for part in parts:
-        raw = part.raw if isinstance(part, BlockPart | ServerToolPart) else None
+        raw = part.raw if isinstance(part, history.BlockPart | history.ServerToolPart) else None
         block = raw if isinstance(raw, dict) else {}
         is_unpaired = block.get("tool_use_id", block.get("id")) not in call_ids & result_ids
         if not block or not is_unpaired or not block.keys() & {"tool_use_id", "id"}:
             yield part
-        elif isinstance(part, ServerToolPart):
-            yield TextPart(spoken(part))
+        elif isinstance(part, history.ServerToolPart):
+            yield history.TextPart(history.spoken(part))
 
 
-def _call(part: ToolCallPart, written_id: str) -> _Block:
+def _call(part: history.ToolCallPart, written_id: str) -> _Block:
     arguments = dict(part.arguments or {})
     return {"type": "tool_use", "id": written_id, "name": part.name, "input": arguments}
 
@@ -183,7 +178,7 @@ def _text(text: str) -> _Block:
     return {"type": "text", "text": text}
 
 
-def _document(part: FilePart) -> _Block:
+def _document(part: history.FilePart) -> _Block:
     if part.media_type == "application/pdf":
         return {"type": "document", "source": _encoded(part), "title": part.name}
     text = part.data.decode("utf-8", "replace")
@@ -193,6 +188,6 @@ def _document(part: FilePart) -> _Block:
     return _text(f"[file {part.name} omitted: its type cannot be read ({part.media_type})]")
 
 
-def _encoded(part: ImagePart | FilePart) -> _Block:
+def _encoded(part: history.ImagePart | history.FilePart) -> _Block:
     data = base64.b64encode(part.data).decode("ascii")
     return {"type": "base64", "media_type": part.media_type, "data": data}

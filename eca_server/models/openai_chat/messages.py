@@ -13,21 +13,10 @@ from typing import Any
 
 import attrs
 
+from eca_server.models import history
 from eca_server.models.attachments import data_url
 from eca_server.models.calls import LEGAL_ID
 from eca_server.models.encoding import Writer
-from eca_server.models.history import (
-    BlockPart,
-    FilePart,
-    ImagePart,
-    Message,
-    ReasoningPart,
-    ServerToolPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-    spoken,
-)
 from eca_server.models.openai_chat.profiles import Profile
 from eca_server.models.reasoning import BLANK
 
@@ -44,7 +33,7 @@ class ChatWriter(Writer):
     _tool_images: list[dict[str, Any]] = attrs.field(factory=list, init=False)
     _is_after_results: bool = attrs.field(default=False, init=False)
 
-    def write(self, messages: Iterable[Message]) -> list[dict[str, Any]]:
+    def write(self, messages: Iterable[history.Message]) -> list[dict[str, Any]]:
         """Write messages."""
         written: list[dict[str, Any]] = []
         for message in messages:
@@ -57,7 +46,7 @@ class ChatWriter(Writer):
                 self._is_after_results = False
                 continue
             for result in message.parts:
-                assert isinstance(result, ToolResultPart)
+                assert isinstance(result, history.ToolResultPart)
                 written.append(self._tool(result))
                 shown = self._attachments_of(result)
                 self._tool_images += (each for each in shown if each["type"] != "text")
@@ -74,30 +63,30 @@ class ChatWriter(Writer):
         yield {"role": "user", "content": _plain([*self._tool_images, *parts])}
         self._tool_images, self._is_after_results = [], False
 
-    def _user_parts(self, message: Message) -> list[dict[str, Any]]:
+    def _user_parts(self, message: history.Message) -> list[dict[str, Any]]:
         parts: list[dict[str, Any]] = []
         for part in message.parts:
             match part:
-                case TextPart(text):
+                case history.TextPart(text):
                     parts.append({"type": "text", "text": text})
-                case ImagePart() | FilePart():
+                case history.ImagePart() | history.FilePart():
                     parts.append(self._attachment(part))
         return parts
 
-    def _assistant(self, message: Message) -> dict[str, Any]:
+    def _assistant(self, message: history.Message) -> dict[str, Any]:
         texts: list[str] = []
         calls: list[dict[str, Any]] = []
         extra: dict[str, Any] = {}
-        thoughts: list[ReasoningPart] = []
+        thoughts: list[history.ReasoningPart] = []
         for part in message.parts:
             match part:
-                case TextPart() | ServerToolPart() | ImagePart():
-                    texts.append(spoken(part))
-                case ToolCallPart():
+                case history.TextPart() | history.ServerToolPart() | history.ImagePart():
+                    texts.append(history.spoken(part))
+                case history.ToolCallPart():
                     calls.append(self._call(part))
-                case BlockPart(raw=dict(raw)):
+                case history.BlockPart(raw=dict(raw)):
                     extra |= raw
-                case ReasoningPart() if self._profile.reasoning_back:
+                case history.ReasoningPart() if self._profile.reasoning_back:
                     thoughts.append(part)
         content: Any = "".join(texts)
         for field, value in _thought_fields(thoughts).items():
@@ -116,7 +105,7 @@ class ChatWriter(Writer):
             **extra,
         }
 
-    def _call(self, part: ToolCallPart) -> dict[str, Any]:
+    def _call(self, part: history.ToolCallPart) -> dict[str, Any]:
         call = {
             "id": self._call_id(part.id),
             "type": "function",
@@ -124,8 +113,8 @@ class ChatWriter(Writer):
         }
         return {**call, **part.opaque} if isinstance(part.opaque, dict) else call
 
-    def _tool(self, result: ToolResultPart) -> dict[str, Any]:
-        texts = [part.text for part in result.parts if isinstance(part, TextPart)]
+    def _tool(self, result: history.ToolResultPart) -> dict[str, Any]:
+        texts = [part.text for part in result.parts if isinstance(part, history.TextPart)]
         shown = list(self._attachments_of(result))
         texts += [part["text"] for part in shown if part["type"] == "text"]
         if any(part["type"] != "text" for part in shown):
@@ -137,18 +126,22 @@ class ChatWriter(Writer):
             "content": f"Error: {content}" if result.is_error else content,
         }
 
-    def _attachments_of(self, result: ToolResultPart) -> Iterator[dict[str, Any]]:
-        return (self._attachment(part) for part in result.parts if not isinstance(part, TextPart))
+    def _attachments_of(self, result: history.ToolResultPart) -> Iterator[dict[str, Any]]:
+        return (
+            self._attachment(part)
+            for part in result.parts
+            if not isinstance(part, history.TextPart)
+        )
 
-    def _attachment(self, part: ImagePart | FilePart) -> dict[str, Any]:
+    def _attachment(self, part: history.ImagePart | history.FilePart) -> dict[str, Any]:
         """Write an image, a file, or the reason why it is omitted."""
-        if isinstance(part, FilePart):
+        if isinstance(part, history.FilePart):
             return self._file(part)
         if not self._images:
             return {"type": "text", "text": "[image omitted: this model does not accept images]"}
         return {"type": "image_url", "image_url": {"url": data_url(part)}}
 
-    def _file(self, part: FilePart) -> dict[str, Any]:
+    def _file(self, part: history.FilePart) -> dict[str, Any]:
         if part.media_type.startswith("text/"):
             text = part.data.decode("utf-8", "replace")
             return {"type": "text", "text": f"{part.name}:\n\n{text}"}
@@ -165,7 +158,7 @@ class ChatWriter(Writer):
         return "".join(_DIGITS[number // 62**place % 62] for place in range(9))
 
 
-def _thought_fields(thoughts: list[ReasoningPart]) -> dict[str, Any]:
+def _thought_fields(thoughts: list[history.ReasoningPart]) -> dict[str, Any]:
     """Return reasoning in the fields that it came in; reasoning from tags is not repeated."""
     fields: dict[str, Any] = {}
     for thought in thoughts:

@@ -11,20 +11,10 @@ from typing import Any
 
 import attrs
 
+from eca_server.models import history
 from eca_server.models.attachments import data_url
 from eca_server.models.calls import LEGAL_ID, CallIds
 from eca_server.models.encoding import Writer
-from eca_server.models.history import (
-    BlockPart,
-    FilePart,
-    ImagePart,
-    Message,
-    ReasoningPart,
-    ServerToolPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-)
 from eca_server.models.openai_responses.output_items import SEPARATOR
 from eca_server.models.openai_responses.profiles import Profile
 
@@ -46,7 +36,7 @@ class ResponsesWriter(Writer):
     _refused: Container[str] = attrs.field(default=(), kw_only=True)
     _ids: CallIds = attrs.field(factory=CallIds, init=False)
 
-    def write(self, messages: Iterable[Message]) -> list[_Item]:
+    def write(self, messages: Iterable[history.Message]) -> list[_Item]:
         """Write messages."""
         items: list[_Item] = []
         for message in messages:
@@ -58,17 +48,17 @@ class ResponsesWriter(Writer):
                 items += self._answer(message)
         return items
 
-    def _user_content(self, message: Message) -> str | list[_Item]:
+    def _user_content(self, message: history.Message) -> str | list[_Item]:
         content: list[_Item] = []
         for part in message.parts:
             match part:
-                case TextPart(text):
+                case history.TextPart(text):
                     content.append({"type": "input_text", "text": text})
-                case ImagePart() | FilePart():
+                case history.ImagePart() | history.FilePart():
                     content.append(self._attachment(part))
         return _plain(content)
 
-    def _answer(self, message: Message) -> Iterator[_Item]:
+    def _answer(self, message: history.Message) -> Iterator[_Item]:
         """Write an answer: this model's own items as they came, without their ids.
 
         Without storage an id refers to nothing; only reasoning items must have theirs.
@@ -79,27 +69,27 @@ class ResponsesWriter(Writer):
         for part in message.parts:
             item: _Item | None = None
             match part:
-                case TextPart(text):
+                case history.TextPart(text):
                     texts.append(text.removeprefix(SEPARATOR) if after_message else text)
                     after_message = False
                     continue
-                case ReasoningPart(opaque=dict(opaque)) if self._can_be_returned(opaque):
+                case history.ReasoningPart(opaque=dict(opaque)) if self._can_be_returned(opaque):
                     yield from _flush(thoughts, self._message(texts))
                     thoughts.append(opaque)
                     continue
-                case BlockPart(raw={"type": "message"} as head):
+                case history.BlockPart(raw={"type": "message"} as head):
                     after_message = True
                     item = self._message(texts, head)
-                case BlockPart(raw=dict(raw)) | ServerToolPart(raw=dict(raw)):
+                case history.BlockPart(raw=dict(raw)) | history.ServerToolPart(raw=dict(raw)):
                     yield from _flush(thoughts, self._message(texts))
                     item = raw
-                case ToolCallPart():
+                case history.ToolCallPart():
                     yield from _flush(thoughts, self._message(texts))
                     item = _call(part, self._call_id(part))
             yield from _flush(thoughts, item)
         yield from _flush(thoughts, self._message(texts))
 
-    def _call_id(self, part: ToolCallPart) -> str:
+    def _call_id(self, part: history.ToolCallPart) -> str:
         """Return the model's own id of its call, else ours, if the API accepts it."""
         own, ours = part.provider_id or "", part.id
         fitting = own if len(own) <= _LONGEST_ID else ""
@@ -120,14 +110,18 @@ class ResponsesWriter(Writer):
         readable = item.get("encrypted_content") or item.get("content")
         return bool(readable) and str(item.get("id")) not in self._refused
 
-    def _results(self, message: Message) -> Iterator[_Item]:
+    def _results(self, message: history.Message) -> Iterator[_Item]:
         later: list[_Item] = []  # images that outputs cannot contain
         for result in message.parts:
-            assert isinstance(result, ToolResultPart)
-            text = "\n".join(part.text for part in result.parts if isinstance(part, TextPart))
+            assert isinstance(result, history.ToolResultPart)
+            text = "\n".join(
+                part.text for part in result.parts if isinstance(part, history.TextPart)
+            )
             content = [{"type": "input_text", "text": f"{'Error: ' * result.is_error}{text}"}]
             shown = [
-                self._attachment(part) for part in result.parts if not isinstance(part, TextPart)
+                self._attachment(part)
+                for part in result.parts
+                if not isinstance(part, history.TextPart)
             ]
             texts = [each for each in shown if each["type"] == "input_text"]
             if len(texts) < len(shown) and not self._profile.images_in_results:
@@ -143,8 +137,8 @@ class ResponsesWriter(Writer):
         if later:
             yield {"role": "user", "content": later}
 
-    def _attachment(self, part: ImagePart | FilePart) -> _Item:
-        if isinstance(part, FilePart):
+    def _attachment(self, part: history.ImagePart | history.FilePart) -> _Item:
+        if isinstance(part, history.FilePart):
             return {"type": "input_file", "filename": part.name, "file_data": data_url(part)}
         if not self._images:
             text = "[image omitted: this model does not accept images]"
@@ -152,7 +146,7 @@ class ResponsesWriter(Writer):
         return {"type": "input_image", "image_url": data_url(part), "detail": "auto"}
 
 
-def _call(part: ToolCallPart, call_id: str) -> _Item:
+def _call(part: history.ToolCallPart, call_id: str) -> _Item:
     return {
         "type": "function_call",
         "call_id": call_id,
