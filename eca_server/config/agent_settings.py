@@ -67,14 +67,14 @@ class Prompts:
         tools: descriptions of native tools for the model, by the tool's name.
     """
 
-    chat: str | None = setting(TEXT, "chat")
-    chat_title: str | None = setting(TEXT, "chatTitle")
-    compact: str | None = setting(TEXT, "compact")
-    init: str | None = setting(TEXT, "init")
-    skill_create: str | None = setting(TEXT, "skillCreate")
-    completion: str | None = setting(TEXT, "completion")
-    rewrite: str | None = setting(TEXT, "rewrite")
-    tools: Mapping[str, str] = setting(each(TEXT), "tools", factory=dict)
+    chat: str | None = setting(TEXT)
+    chat_title: str | None = setting(TEXT)
+    compact: str | None = setting(TEXT)
+    init: str | None = setting(TEXT)
+    skill_create: str | None = setting(TEXT)
+    completion: str | None = setting(TEXT)
+    rewrite: str | None = setting(TEXT)
+    tools: Mapping[str, str] = setting(each(TEXT), factory=dict)
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -109,28 +109,24 @@ class Behavior:
         output_size_kb: limit of any call's output, in KiB.
     """
 
-    prompts: Prompts = setting(record(Prompts), "prompts", default=Prompts())
+    prompts: Prompts = setting(record(Prompts), default=Prompts())
     system_prompt: str | None = setting(TEXT, "systemPrompt", "prompts.chat")
-    system_prompt_file: str | None = setting(PATH, "systemPromptFile")
-    inherit: str | None = setting(NAME, "inherit")
-    mode: tuple[str, ...] = setting(_MODES, "mode", default=())
-    description: str = setting(TEXT, "description", default="")
-    spawnable_by: tuple[str, ...] = setting(_ONE_OR_MORE, "spawnableBy", default=())
-    subagents: tuple[str, ...] | None = setting(NAMES, "subagents")
-    skills: tuple[str, ...] | None = setting(NAMES, "skills")
-    max_steps: int | None = setting(COUNT, "maxSteps", workspace=Workspace.SMALLER)
-    default_model: str | None = setting(NAME, "defaultModel")
-    variant: str | None = setting(NAME, "variant")
-    disabled_tools: tuple[str, ...] | None = setting(
-        SELECTORS, "disabledTools", workspace=Workspace.RESTRICTS
-    )
-    enabled_tools: tuple[str, ...] | None = setting(
-        SELECTORS, "enabledTools", workspace=Workspace.RESTRICTS
-    )
+    system_prompt_file: str | None = setting(PATH)
+    inherit: str | None = setting(NAME)
+    mode: tuple[str, ...] = setting(_MODES, default=())
+    description: str = setting(TEXT, default="")
+    spawnable_by: tuple[str, ...] = setting(_ONE_OR_MORE, default=())
+    subagents: tuple[str, ...] | None = setting(NAMES)
+    skills: tuple[str, ...] | None = setting(NAMES)
+    max_steps: int | None = setting(COUNT, workspace=Workspace.SMALLER)
+    default_model: str | None = setting(NAME)
+    variant: str | None = setting(NAME)
+    disabled_tools: tuple[str, ...] | None = setting(SELECTORS, workspace=Workspace.RESTRICTS)
+    enabled_tools: tuple[str, ...] | None = setting(SELECTORS, workspace=Workspace.RESTRICTS)
     tool_search: ToolSearch = setting(TOOL_SEARCH_OF_AGENT, "mcpToolSearch", default=ToolSearch())
     approval: Approval = setting(record(Approval), "toolCall.approval", default=Approval())
-    auto_compact_percentage: float | None = setting(PERCENT, "autoCompactPercentage")
-    auto_compact_tokens_left: int | None = setting(COUNT, "autoCompactTokensLeft")
+    auto_compact_percentage: float | None = setting(PERCENT)
+    auto_compact_tokens_left: int | None = setting(COUNT)
     max_lines: int | None = setting(COUNT, "toolCall.readFile.maxLines")
     summary_max_length: int | None = setting(COUNT, "toolCall.shellCommand.summaryMaxLength")
     output_lines: int | None = setting(COUNT, "toolCall.outputTruncation.lines")
