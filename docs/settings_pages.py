@@ -123,7 +123,9 @@ def configuration() -> tuple[str, str]:
     classes = table(
         ["folder", "meaning"], [[f"*{name}*", each.value] for each, name in _TRUST.items()]
     )
-    rows = sorted(_rows(Config, (), None), key=lambda row: (len(row.path) > 1, row.path[0]))
+    every = sorted(_rows(Config, (), None), key=lambda row: (len(row.path) > 1, row.path[0]))
+    others = {key for row in every for key in row.more}
+    rows = [row for row in every if ".".join(row.path) not in others]
     parts = [_ABOUT.format(classes=classes)]
     documents = list(_documents())
     for title, group in groupby(rows, key=lambda row: row.path[0] if len(row.path) > 1 else ""):

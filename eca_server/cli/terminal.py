@@ -22,15 +22,15 @@ from eca_server.agent.commands import runs_without_model
 from eca_server.cli.checks import errors_of, to_json, warnings_of
 from eca_server.cli.reading import Lines, Reader, piped_context
 from eca_server.cli.screen import fitted, is_capable, make_output
-from eca_server.cli.terminal_questions import Questions
 from eca_server.cli.turns import (
     Approvals,
+    Questions,
+    WaitNotice,
     note_of_wait,
     print_turn,
     print_turn_as_json,
     workspace,
 )
-from eca_server.cli.wait_notice import WaitNotice
 from eca_server.connection.features.host import Options
 from eca_server.connection.local import LocalPair, local_client
 from eca_server.models.simulator import DEFAULT

@@ -1,18 +1,20 @@
-"""The contents of a turn: in a terminal, in a pipe, or as JSON.
+"""The contents of a turn, its questions and approvals: in a terminal, in a pipe, or as JSON.
 
 Stdout has the answer, or the JSON; notes, questions and errors go to stderr.
 """
 
 from __future__ import annotations
 
+import math
 import shutil
 import sys
-from collections.abc import Callable, Collection, Container
+from collections.abc import Awaitable, Callable, Collection, Container
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Final
 
 import attrs
+import trio
 
 from eca_protocol import json
 from eca_protocol import messages as m
@@ -24,13 +26,14 @@ from eca_server.agent.tools.output import Cap, cut_middle
 from eca_server.cli.approval_view import call_rows, change_rows, question_of, remembered_by
 from eca_server.cli.reading import Reader
 from eca_server.cli.screen import fitted, is_capable, make_output, write_rows
-from eca_server.cli.wait_notice import WaitNotice
 from eca_server.printable import printable_json, printable_line, printable_lines
 
 if TYPE_CHECKING:
     from eca_server.agent.tools.approval import Memo
 
 _OTHER_ANSWER: Final = "  any other answer rejects the call, and is sent to the model\n"
+_LONGEST_LINE: Final = 10_000  # characters of a question
+_PATIENCE: Final = 3.0  # seconds until a wait is named
 _NOTE = 200  # characters of the reason of a failed tool call
 _OUTPUT = Cap(lines=40, size=4000)  # of an approved call
 _USUAL_PROGRESS = {
@@ -100,6 +103,92 @@ class Approvals:
             case "" | "n" | "no" | "a" | "always":
                 return "reject"
         return Rejection(answer)
+
+
+@attrs.define(kw_only=True)
+class Questions:
+    """Questions to the user at the terminal.
+
+    Attributes:
+        read_line: writes a label and reads one line; empty at the end of input.
+    """
+
+    read_line: Callable[[str], Awaitable[str]] | None = None
+
+    async def ask(self, params: m.ChatAskQuestionParams) -> str | None:
+        """Show a question, and return the label or the text of the answer, or None."""
+        options = params.options or ()
+        self.say(params.question)
+        for number, option in enumerate(options, 1):
+            more = f" - {option.description}" if option.description else ""
+            self.say(f"  {number}. {option.label}{more}")
+        choice = f"1-{len(options)}" if options else ""
+        free = "your own text" if params.allow_freeform or not options else ""
+        assert self.read_line is not None
+        label = f"Answer ({' or '.join(filter(None, [choice, free]))}): "
+        line = (await self.read_line(label)).strip()
+        for number, option in enumerate(options, 1):
+            if line.casefold() in {str(number), option.label.casefold()}:
+                return option.label
+        return line if line and (params.allow_freeform or not options) else None
+
+    def say(self, text: str) -> None:
+        """Show a text, without characters that control the terminal."""
+        for line in text.splitlines():
+            if line == "```":  # Markdown for editors
+                continue
+            sys.stderr.write(fitted(f"{printable_line(line, longest=_LONGEST_LINE)}\n"))
+        sys.stderr.flush()
+
+
+@attrs.define(eq=False)
+class WaitNotice:
+    """The notice of one wait after another: for the model, its reasoning, or its next call.
+
+    Attributes:
+        end_line: completes the last line of the answer, before the notice.
+    """
+
+    end_line: Callable[[], None] = lambda: None
+    _text: str = attrs.field(default="", init=False)
+    _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    async def run(self) -> None:
+        """Write the notice of each wait that lasts, until it is cancelled."""
+        while True:
+            text, changed = self._text, self._changed
+            with trio.move_on_after(_PATIENCE if text else math.inf):
+                await changed.wait()
+            if not changed.is_set():
+                self.end_line()
+                sys.stderr.write(f"[{printable_line(text)}]\n")
+                await changed.wait()
+
+    def take(self, received: m.ChatContentReceivedParams) -> None:
+        """Begin or end a wait by a content of the turn."""
+        match received.content:
+            case _ if received.role == "user":
+                pass
+            case m.ChatProgressContent(text="Waiting model"):
+                self._set("Waiting for the model")
+            case m.ChatReasonStartedContent() | m.ChatReasonTextContent():
+                self._set("The model is thinking")
+            case m.ChatToolCallPrepareContent(name=name):
+                self._set(f"The model is writing a call of {name}")
+            case m.ChatProgressContent(text="Generating") | m.ChatUsageContent():
+                pass
+            case _:
+                self.end()
+
+    def end(self) -> None:
+        """End the wait, if there is one."""
+        self._set("")
+
+    def _set(self, text: str) -> None:
+        if text != self._text:
+            self._text = text
+            self._changed.set()
+            self._changed = trio.Event()
 
 
 async def print_turn(turn: Turn, approvals: Approvals, notice: WaitNotice) -> str:

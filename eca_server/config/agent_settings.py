@@ -52,39 +52,41 @@ _MODES = attrs.evolve(
 
 
 @attrs.frozen(kw_only=True, repr=False)
-class BehaviorPrompts:
-    """The prompts of one agent.
+class Prompts:
+    """`prompts`: replacements of the built-in prompts.
 
     Attributes:
-        system_prompt: replaces the built-in system prompt.
-        system_prompt_file: a file with the system prompt, if `systemPrompt` is not set.
-        completion_prompt: the prompt for a completion.
-        rewrite_prompt: the prompt for a rewrite.
-        title_prompt: the prompt for a chat's title.
-        compact_prompt: the prompt for a summary.
-        init_prompt: the prompt of `/init`.
-        skill_create_prompt: the prompt of `/skill-create`.
-        tool_prompts: descriptions of native tools for the model, by the tool's name.
+        chat: the system prompt of every agent without its own.
+        chat_title: the prompt for a chat's title.
+        compact: the prompt for a summary.
+        init: the prompt of `/init`.
+        skill_create: the prompt of `/skill-create`, with the placeholders `{{skillName}}`,
+            `{{skillFilePath}}` and `{{userPrompt}}`.
+        completion: the prompt for a completion.
+        rewrite: the prompt for a rewrite.
+        tools: descriptions of native tools for the model, by the tool's name.
     """
 
-    system_prompt: str | None = setting(TEXT, "systemPrompt", "prompts.chat")
-    system_prompt_file: str | None = setting(PATH, "systemPromptFile")
-    completion_prompt: str | None = setting(TEXT, "prompts.completion")
-    rewrite_prompt: str | None = setting(TEXT, "prompts.rewrite")
-    title_prompt: str | None = setting(TEXT, "prompts.chatTitle")
-    compact_prompt: str | None = setting(TEXT, "prompts.compact")
-    init_prompt: str | None = setting(TEXT, "prompts.init")
-    skill_create_prompt: str | None = setting(TEXT, "prompts.skillCreate")
-    tool_prompts: Mapping[str, str] = setting(each(TEXT), "prompts.tools", factory=dict)
+    chat: str | None = setting(TEXT)
+    chat_title: str | None = setting(TEXT)
+    compact: str | None = setting(TEXT)
+    init: str | None = setting(TEXT)
+    skill_create: str | None = setting(TEXT)
+    completion: str | None = setting(TEXT)
+    rewrite: str | None = setting(TEXT)
+    tools: Mapping[str, str] = setting(each(TEXT), factory=dict)
 
 
 @attrs.frozen(kw_only=True, repr=False)
-class Behavior(BehaviorPrompts):
+class Behavior:
     """`agent.<name>` or `behavior.<name>`: the settings of one agent.
 
     An unset one is inherited, else it is the global setting.
 
     Attributes:
+        prompts: the prompts of the agent.
+        system_prompt: replaces the built-in system prompt.
+        system_prompt_file: a file with the system prompt, if `systemPrompt` is not set.
         inherit: the agent whose settings apply where this one has none.
         mode: `primary`: users may select it; `subagent`: other agents may start it; default: both.
         description: its description for the agents that may start it.
@@ -107,25 +109,24 @@ class Behavior(BehaviorPrompts):
         output_size_kb: limit of any call's output, in KiB.
     """
 
-    inherit: str | None = setting(NAME, "inherit")
-    mode: tuple[str, ...] = setting(_MODES, "mode", default=())
-    description: str = setting(TEXT, "description", default="")
-    spawnable_by: tuple[str, ...] = setting(_ONE_OR_MORE, "spawnableBy", default=())
-    subagents: tuple[str, ...] | None = setting(NAMES, "subagents")
-    skills: tuple[str, ...] | None = setting(NAMES, "skills")
-    max_steps: int | None = setting(COUNT, "maxSteps", workspace=Workspace.SMALLER)
-    default_model: str | None = setting(NAME, "defaultModel")
-    variant: str | None = setting(NAME, "variant")
-    disabled_tools: tuple[str, ...] | None = setting(
-        SELECTORS, "disabledTools", workspace=Workspace.RESTRICTS
-    )
-    enabled_tools: tuple[str, ...] | None = setting(
-        SELECTORS, "enabledTools", workspace=Workspace.RESTRICTS
-    )
+    prompts: Prompts = setting(record(Prompts), default=Prompts())
+    system_prompt: str | None = setting(TEXT, "systemPrompt", "prompts.chat")
+    system_prompt_file: str | None = setting(PATH)
+    inherit: str | None = setting(NAME)
+    mode: tuple[str, ...] = setting(_MODES, default=())
+    description: str = setting(TEXT, default="")
+    spawnable_by: tuple[str, ...] = setting(_ONE_OR_MORE, default=())
+    subagents: tuple[str, ...] | None = setting(NAMES)
+    skills: tuple[str, ...] | None = setting(NAMES)
+    max_steps: int | None = setting(COUNT, workspace=Workspace.SMALLER)
+    default_model: str | None = setting(NAME)
+    variant: str | None = setting(NAME)
+    disabled_tools: tuple[str, ...] | None = setting(SELECTORS, workspace=Workspace.RESTRICTS)
+    enabled_tools: tuple[str, ...] | None = setting(SELECTORS, workspace=Workspace.RESTRICTS)
     tool_search: ToolSearch = setting(TOOL_SEARCH_OF_AGENT, "mcpToolSearch", default=ToolSearch())
     approval: Approval = setting(record(Approval), "toolCall.approval", default=Approval())
-    auto_compact_percentage: float | None = setting(PERCENT, "autoCompactPercentage")
-    auto_compact_tokens_left: int | None = setting(COUNT, "autoCompactTokensLeft")
+    auto_compact_percentage: float | None = setting(PERCENT)
+    auto_compact_tokens_left: int | None = setting(COUNT)
     max_lines: int | None = setting(COUNT, "toolCall.readFile.maxLines")
     summary_max_length: int | None = setting(COUNT, "toolCall.shellCommand.summaryMaxLength")
     output_lines: int | None = setting(COUNT, "toolCall.outputTruncation.lines")

@@ -17,18 +17,8 @@ def apply_behavior(config: Config, behavior: str) -> Config:
     own = config.behaviors.get(behavior)
     if own is None:
         return config
-    prompts = attrs.evolve(
-        config.prompts,
-        tools={**config.prompts.tools, **own.tool_prompts},
-        **_without_empty(
-            chat_title=own.title_prompt,
-            compact=own.compact_prompt,
-            init=own.init_prompt,
-            skill_create=own.skill_create_prompt,
-            completion=own.completion_prompt,
-            rewrite=own.rewrite_prompt,
-        ),
-    )
+    prompts = _without_empty(**attrs.asdict(own.prompts, recurse=False))
+    prompts["tools"] = {**config.prompts.tools, **own.prompts.tools}
     calls = config.tool_call
     read_file = _without_empty(max_lines=own.max_lines)
     shell_command = _without_empty(summary_max_length=own.summary_max_length)
@@ -39,7 +29,9 @@ def apply_behavior(config: Config, behavior: str) -> Config:
         shell_command=attrs.evolve(calls.shell_command, **shell_command),
         output_truncation=attrs.evolve(calls.output_truncation, **output),
     )
-    return attrs.evolve(config, prompts=prompts, tool_call=tool_call)
+    return attrs.evolve(
+        config, prompts=attrs.evolve(config.prompts, **prompts), tool_call=tool_call
+    )
 
 
 def _without_empty(**own: Any) -> dict[str, Any]:

@@ -82,10 +82,10 @@ class HookAction:
         timeout: in milliseconds; default: the hook's.
     """
 
-    type: Literal["shell"] = setting(choice("shell"), "type", default="shell")
-    shell: str | None = setting(NAME, "shell")
-    file: str | None = setting(SCRIPT_PATH, "file")
-    timeout: float | None = setting(NUMBER, "timeout")
+    type: Literal["shell"] = setting(choice("shell"), default="shell")
+    shell: str | None = setting(NAME)
+    file: str | None = setting(SCRIPT_PATH)
+    timeout: float | None = setting(NUMBER)
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -104,13 +104,13 @@ class Hook:
         description: a note for people.
     """
 
-    type: HookEvent | None = setting(attrs.evolve(_EVENT, read=_read_event), "type")
-    matcher: Matcher | None = setting(_MATCHER, "matcher")
-    actions: tuple[HookAction, ...] = setting(listing(record(HookAction)), "actions", default=())
-    visible: bool = setting(FLAG, "visible", default=True)
-    run_on_error: bool = setting(FLAG, "runOnError", default=False)
-    timeout: float = setting(NUMBER, "timeout", default=30_000)
-    description: str = setting(TEXT, "description", default="")
+    type: HookEvent | None = setting(attrs.evolve(_EVENT, read=_read_event))
+    matcher: Matcher | None = setting(_MATCHER)
+    actions: tuple[HookAction, ...] = setting(listing(record(HookAction)), default=())
+    visible: bool = setting(FLAG, default=True)
+    run_on_error: bool = setting(FLAG, default=False)
+    timeout: float = setting(NUMBER, default=30_000)
+    description: str = setting(TEXT, default="")
 
 
 _HOOK = record(Hook)

@@ -33,14 +33,14 @@ class Auth:
         redirect_path: the path of the redirect URL.
     """
 
-    client_id: str | None = setting(NAME, "clientId")
-    url: str | None = setting(NAME, "url")
-    authorize_url: str | None = setting(NAME, "authorizeUrl")
-    device_url: str | None = setting(NAME, "deviceUrl")
-    token_url: str | None = setting(NAME, "tokenUrl")
-    scope: str | None = setting(NAME, "scope")
-    redirect_port: int = setting(COUNT, "redirectPort", default=0)
-    redirect_path: str = setting(NAME, "redirectPath", default="/callback")
+    client_id: str | None = setting(NAME)
+    url: str | None = setting(NAME)
+    authorize_url: str | None = setting(NAME)
+    device_url: str | None = setting(NAME)
+    token_url: str | None = setting(NAME)
+    scope: str | None = setting(NAME)
+    redirect_port: int = setting(COUNT, default=0)
+    redirect_path: str = setting(NAME, default="/callback")
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -60,10 +60,10 @@ class Network:
         client_key_passphrase: the passphrase of the key (`ECA_CLIENT_KEY_PASSPHRASE`).
     """
 
-    ca_cert_file: str | None = setting(PATH, "caCertFile")
-    client_cert: str | None = setting(PATH, "clientCert")
-    client_key: str | None = setting(PATH, "clientKey")
-    client_key_passphrase: Secret | None = setting(SECRET, "clientKeyPassphrase")
+    ca_cert_file: str | None = setting(PATH)
+    client_cert: str | None = setting(PATH)
+    client_key: str | None = setting(PATH)
+    client_key_passphrase: Secret | None = setting(SECRET)
 
     def client_certificate(self, environ: Mapping[str, str]) -> ClientCertificate | None:
         """Return the client certificate, or None if none is configured."""

@@ -91,12 +91,12 @@ class OAuthClient:
             here.
     """
 
-    client_id: str | None = setting(_NAME, "clientId")
-    client_secret: Secret | None = setting(KEY, "clientSecret")
-    client_name: str | None = setting(_NAME, "clientName")
-    client_metadata_url: str | None = setting(_NAME, "clientMetadataUrl")
-    oauth_port: int = setting(COUNT, "oauthPort", default=0)
-    auth_scope: str = setting(_NAME, "authScope", default="global")
+    client_id: str | None = setting(_NAME)
+    client_secret: Secret | None = setting(KEY)
+    client_name: str | None = setting(_NAME)
+    client_metadata_url: str | None = setting(_NAME)
+    oauth_port: int = setting(COUNT, default=0)
+    auth_scope: str = setting(_NAME, default="global")
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -123,19 +123,19 @@ class MCPServer(OAuthClient):
             acceptance; then it does not start, and its texts are unresolved.
     """
 
-    command: str | None = setting(_NAME, "command")
-    args: tuple[str, ...] = setting(listing(_TEXT), "args", default=())
-    env: Mapping[str, str | None] = setting(_VARIABLES, "env", factory=dict)
-    cwd: str | None = setting(_NAME, "cwd")
-    url: str | None = setting(_NAME, "url")
-    headers: Mapping[str, str] = setting(each(_TEXT), "headers", factory=dict)
+    command: str | None = setting(_NAME)
+    args: tuple[str, ...] = setting(listing(_TEXT), default=())
+    env: Mapping[str, str | None] = setting(_VARIABLES, factory=dict)
+    cwd: str | None = setting(_NAME)
+    url: str | None = setting(_NAME)
+    headers: Mapping[str, str] = setting(each(_TEXT), factory=dict)
     type: Literal["stdio", "http", "streamable-http", "sse"] | None = setting(
-        choice("stdio", "http", "streamable-http", "sse"), "type"
+        choice("stdio", "http", "streamable-http", "sse")
     )
     protocol: Literal["auto", "legacy", "2026-07-28"] = setting(
-        choice("auto", "legacy", "2026-07-28"), "protocol", default="auto"
+        choice("auto", "legacy", "2026-07-28"), default="auto"
     )
-    disabled: bool = setting(FLAG, "disabled", default=False)
+    disabled: bool = setting(FLAG, default=False)
     start_timeout: float | None = setting(SECONDS, "startTimeoutSeconds")
     call_timeout: float = setting(SECONDS, "callTimeoutSeconds", default=60)
     tool_timeouts: Mapping[str, float] = setting(each(SECONDS), "toolTimeoutSeconds", factory=dict)

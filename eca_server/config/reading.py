@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, NamedTuple, NoReturn
 
 import attrs
@@ -143,8 +144,8 @@ def setting(
 ) -> Any:
     """Return a field of a settings class: the reader, the dotted keys and the trust class.
 
-    The last key wins. A setting without a trust class needs trust. `options` are those of
-    `attrs.field`; a `factory` replaces the default.
+    Without keys, the key is the field's name in camelCase. The last key wins. A setting without a
+    trust class needs trust. `options` are those of `attrs.field`; a `factory` replaces the default.
     """
     if "factory" not in options:
         options["default"] = default
@@ -152,11 +153,21 @@ def setting(
     return attrs.field(metadata={_SETTING: (reader, paths, workspace)}, **options)
 
 
-def settings_of(cls: type) -> Iterator[Setting]:
-    """Yield the settings of a class, in the order of its fields."""
+@cache
+def settings_of(cls: type) -> tuple[Setting, ...]:
+    """Return the settings of a class, in the order of its fields."""
+    settings = []
     for field in attrs.fields(cls):
         if _SETTING in field.metadata:
-            yield Setting(field.name, *field.metadata[_SETTING])
+            reader, keys, workspace = field.metadata[_SETTING]
+            keys = keys or ((_camel_case(field.name),),)
+            settings.append(Setting(field.name, reader, keys, workspace))
+    return tuple(settings)
+
+
+def _camel_case(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
 
 
 def record(cls: type) -> Reader:

@@ -17,6 +17,7 @@ from eca_server.config.agent_settings import (
     BUILT_IN_AGENTS,
     BUILT_IN_SUBAGENTS,
     Behavior,
+    Prompts,
 )
 from eca_server.config.hook_settings import HOOKS, Hook
 from eca_server.config.login_settings import Auth, Network
@@ -58,8 +59,8 @@ class Limit:
         output: the tokens of an answer; default: as above.
     """
 
-    context: int | None = setting(COUNT, "context")
-    output: int | None = setting(COUNT, "output")
+    context: int | None = setting(COUNT)
+    output: int | None = setting(COUNT)
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -73,10 +74,10 @@ class Cost:
         cache_write: the price of input written to that cache; default: as other input.
     """
 
-    input: float | None = setting(PRICE, "input")
-    output: float | None = setting(PRICE, "output")
-    cache_read: float | None = setting(PRICE, "cacheRead")
-    cache_write: float | None = setting(PRICE, "cacheWrite")
+    input: float | None = setting(PRICE)
+    output: float | None = setting(PRICE)
+    cache_read: float | None = setting(PRICE)
+    cache_write: float | None = setting(PRICE)
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -96,16 +97,16 @@ class Model:
         cost: the model's price; used only with both `input` and `output`.
     """
 
-    model_name: str | None = setting(NAME, "modelName")
-    extra_payload: Mapping[str, Any] = setting(OBJECT, "extraPayload", factory=dict)
-    extra_headers: Mapping[str, str] = setting(each(TEXT), "extraHeaders", factory=dict)
-    variants: Mapping[str, Mapping[str, Any]] = setting(each(OBJECT), "variants", factory=dict)
+    model_name: str | None = setting(NAME)
+    extra_payload: Mapping[str, Any] = setting(OBJECT, factory=dict)
+    extra_headers: Mapping[str, str] = setting(each(TEXT), factory=dict)
+    variants: Mapping[str, Mapping[str, Any]] = setting(each(OBJECT), factory=dict)
     reasoning_history: Literal["all", "turn", "off"] = setting(
-        choice("all", "turn", "off"), "reasoningHistory", default="all"
+        choice("all", "turn", "off"), default="all"
     )
-    image_input: bool | None = setting(FLAG, "imageInput")
-    limit: Limit = setting(record(Limit), "limit", default=Limit())
-    cost: Cost = setting(record(Cost), "cost", default=Cost())
+    image_input: bool | None = setting(FLAG)
+    limit: Limit = setting(record(Limit), default=Limit())
+    cost: Cost = setting(record(Cost), default=Cost())
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -119,10 +120,10 @@ class Retry:
         max_delay_ms: the longest delay, in milliseconds; common default: 30000.
     """
 
-    max_retries: int | None = setting(COUNT, "maxRetries")
-    base_delay_ms: float | None = setting(NUMBER, "baseDelayMs")
-    backoff_multiplier: float | None = setting(NUMBER, "backoffMultiplier")
-    max_delay_ms: float | None = setting(NUMBER, "maxDelayMs")
+    max_retries: int | None = setting(COUNT)
+    base_delay_ms: float | None = setting(NUMBER)
+    backoff_multiplier: float | None = setting(NUMBER)
+    max_delay_ms: float | None = setting(NUMBER)
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -149,22 +150,22 @@ class Provider:
         models: models by the user's name for each.
     """
 
-    api: str | None = setting(NAME, "api")
-    command: tuple[str, ...] = setting(listing(TEXT), "command", default=())
-    url: str | None = setting(NAME, "url")
-    url_env: str | None = setting(NAME, "urlEnv")
-    key: Secret | None = setting(KEY, "key")
-    key_env: str | None = setting(NAME, "keyEnv")
-    key_rc: str | None = setting(NAME, "keyRc", workspace=Workspace.NEVER)
-    auth: Auth = setting(record(Auth), "auth", default=Auth())
-    completion_url_relative_path: str | None = setting(NAME, "completionUrlRelativePath")
-    extra_headers: Mapping[str, str] = setting(each(TEXT), "extraHeaders", factory=dict)
-    think_tag_start: str | None = setting(NAME, "thinkTagStart")
-    think_tag_end: str | None = setting(NAME, "thinkTagEnd")
-    fetch_models: bool = setting(FLAG, "fetchModels", default=True)
-    retry: Retry = setting(record(Retry), "retry", default=Retry())
+    api: str | None = setting(NAME)
+    command: tuple[str, ...] = setting(listing(TEXT), default=())
+    url: str | None = setting(NAME)
+    url_env: str | None = setting(NAME)
+    key: Secret | None = setting(KEY)
+    key_env: str | None = setting(NAME)
+    key_rc: str | None = setting(NAME, workspace=Workspace.NEVER)
+    auth: Auth = setting(record(Auth), default=Auth())
+    completion_url_relative_path: str | None = setting(NAME)
+    extra_headers: Mapping[str, str] = setting(each(TEXT), factory=dict)
+    think_tag_start: str | None = setting(NAME)
+    think_tag_end: str | None = setting(NAME)
+    fetch_models: bool = setting(FLAG, default=True)
+    retry: Retry = setting(record(Retry), default=Retry())
     rate_limit_max_wait: float | None = setting(SECONDS, "rateLimitMaxWaitSeconds")
-    models: Mapping[str, Model] = setting(each(record(Model)), "models", factory=dict)
+    models: Mapping[str, Model] = setting(each(record(Model)), factory=dict)
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -176,34 +177,8 @@ class CatalogSettings:
         url: its address; the format is that of models.dev.
     """
 
-    refresh: bool = setting(FLAG, "refresh", default=True)
-    url: str = setting(NAME, "url", default="https://models.dev/api.json")
-
-
-@attrs.frozen(kw_only=True, repr=False)
-class Prompts:
-    """`prompts`: replacements of the built-in prompts.
-
-    Attributes:
-        chat: the system prompt of every agent without its own.
-        chat_title: the prompt for a chat's title.
-        compact: the prompt for a summary.
-        init: the prompt of `/init`.
-        skill_create: the prompt of `/skill-create`, with the placeholders `{{skillName}}`,
-            `{{skillFilePath}}` and `{{userPrompt}}`.
-        completion: the prompt for a completion.
-        rewrite: the prompt for a rewrite.
-        tools: descriptions of native tools for the model, by the tool's name.
-    """
-
-    chat: str | None = setting(TEXT, "chat")
-    chat_title: str | None = setting(TEXT, "chatTitle")
-    compact: str | None = setting(TEXT, "compact")
-    init: str | None = setting(TEXT, "init")
-    skill_create: str | None = setting(TEXT, "skillCreate")
-    completion: str | None = setting(TEXT, "completion")
-    rewrite: str | None = setting(TEXT, "rewrite")
-    tools: Mapping[str, str] = setting(each(TEXT), "tools", factory=dict)
+    refresh: bool = setting(FLAG, default=True)
+    url: str = setting(NAME, default="https://models.dev/api.json")
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -216,9 +191,9 @@ class InlineChats:
         agent: the agent.
     """
 
-    model: str | None = setting(NAME, "model")
-    variant: str | None = setting(NAME, "variant")
-    agent: str | None = setting(NAME, "agent")
+    model: str | None = setting(NAME)
+    variant: str | None = setting(NAME)
+    agent: str | None = setting(NAME)
 
 
 @attrs.frozen(kw_only=True, slots=False, repr=False)
@@ -258,18 +233,16 @@ class ChatSettings:
         "chat.welcomeMessage",
         default="Welcome to ECA! Type `/` for commands.\n\n",
     )
-    prompts: Prompts = setting(record(Prompts), "prompts", default=Prompts())
-    compact_prompt_file: str | None = setting(PATH, "compactPromptFile")
+    prompts: Prompts = setting(record(Prompts), default=Prompts())
+    compact_prompt_file: str | None = setting(PATH)
     completion_model: str | None = setting(NAME, "completion.model")
     rewrite_model: str | None = setting(NAME, "rewrite.model")
     rewrite_file_lines: int = setting(COUNT, "rewrite.fullFileMaxLines", default=2000)
     chat_title: bool = setting(FLAG, "chat.title", default=True)
-    chat_inline: InlineChats = setting(record(InlineChats), "chatInline", default=InlineChats())
-    auto_compact_percentage: float = setting(PERCENT, "autoCompactPercentage", default=75)
-    auto_compact_tokens_left: int | None = setting(COUNT, "autoCompactTokensLeft")
-    answer_max_kb: int = setting(
-        COUNT, "answerMaxKb", default=32 * 1024, workspace=Workspace.SMALLER
-    )
+    chat_inline: InlineChats = setting(record(InlineChats), default=InlineChats())
+    auto_compact_percentage: float = setting(PERCENT, default=75)
+    auto_compact_tokens_left: int | None = setting(COUNT)
+    answer_max_kb: int = setting(COUNT, default=32 * 1024, workspace=Workspace.SMALLER)
 
 
 @attrs.frozen(kw_only=True, slots=False, repr=False)
@@ -295,21 +268,19 @@ class EndpointSettings:
         catalog: the public catalogue of models.
     """
 
-    providers: Mapping[str, Provider] = setting(each(record(Provider)), "providers", factory=dict)
+    providers: Mapping[str, Provider] = setting(each(record(Provider)), factory=dict)
     connect_timeout: float | None = setting(SECONDS, "connectTimeoutSeconds")
     first_byte_timeout: float | None = setting(SECONDS, "firstByteTimeoutSeconds")
     stream_idle_timeout: float | None = setting(SECONDS, "streamIdleTimeoutSeconds")
     no_progress_timeout: float | None = setting(SECONDS, "noProgressTimeoutSeconds")
     rate_limit_max_wait: float | None = setting(SECONDS, "rateLimitMaxWaitSeconds")
-    retry: Retry = setting(record(Retry), "retry", default=Retry())
-    netrc_file: str | None = setting(PATH, "netrcFile", workspace=Workspace.NEVER)
-    keyring: bool = setting(FLAG, "keyring", default=False, workspace=Workspace.NEVER)
-    network: Network = setting(
-        record(Network), "network", default=Network(), workspace=Workspace.NEVER
-    )
-    otlp: Mapping[str, Secret] = setting(each(KEY), "otlp", factory=dict, workspace=Workspace.NEVER)
+    retry: Retry = setting(record(Retry), default=Retry())
+    netrc_file: str | None = setting(PATH, workspace=Workspace.NEVER)
+    keyring: bool = setting(FLAG, default=False, workspace=Workspace.NEVER)
+    network: Network = setting(record(Network), default=Network(), workspace=Workspace.NEVER)
+    otlp: Mapping[str, Secret] = setting(each(KEY), factory=dict, workspace=Workspace.NEVER)
     catalog: CatalogSettings = setting(
-        record(CatalogSettings), "catalog", default=CatalogSettings(), workspace=Workspace.NEVER
+        record(CatalogSettings), default=CatalogSettings(), workspace=Workspace.NEVER
     )
 
 
@@ -331,16 +302,10 @@ class ToolSettings:
         mcp_keep_alive: the time between two pings of an MCP server at a `url`.
     """
 
-    disabled_tools: tuple[str, ...] = setting(
-        SELECTORS, "disabledTools", default=(), workspace=Workspace.RESTRICTS
-    )
-    enabled_tools: tuple[str, ...] | None = setting(
-        SELECTORS, "enabledTools", workspace=Workspace.RESTRICTS
-    )
-    tool_call: ToolCall = setting(record(ToolCall), "toolCall", default=ToolCall())
-    custom_tools: Mapping[str, CustomTool] = setting(
-        each(record(CustomTool)), "customTools", factory=dict
-    )
+    disabled_tools: tuple[str, ...] = setting(SELECTORS, default=(), workspace=Workspace.RESTRICTS)
+    enabled_tools: tuple[str, ...] | None = setting(SELECTORS, workspace=Workspace.RESTRICTS)
+    tool_call: ToolCall = setting(record(ToolCall), default=ToolCall())
+    custom_tools: Mapping[str, CustomTool] = setting(each(record(CustomTool)), factory=dict)
     ignore_files: tuple[IgnoreFile, ...] = setting(
         listing(record(IgnoreFile)),
         "index.ignoreFiles",
@@ -348,9 +313,9 @@ class ToolSettings:
         workspace=Workspace.ADDS,
     )
     lsp_timeout: float = setting(SECONDS, "lspTimeoutSeconds", default=30)
-    mcp_servers: Mapping[str, MCPServer] = setting(MCP_SERVERS, "mcpServers", factory=dict)
+    mcp_servers: Mapping[str, MCPServer] = setting(MCP_SERVERS, factory=dict)
     mcp_timeout: float = setting(SECONDS, "mcpTimeoutSeconds", default=60)
-    mcp_tool_search: ToolSearch = setting(TOOL_SEARCH, "mcpToolSearch", default=ToolSearch())
+    mcp_tool_search: ToolSearch = setting(TOOL_SEARCH, default=ToolSearch())
     mcp_keep_alive: float = setting(SECONDS, "mcpKeepAliveSeconds", default=30)
 
 
@@ -377,19 +342,17 @@ class Config(ToolSettings, ChatSettings, EndpointSettings):
         factory=lambda: {name: Behavior(**each) for name, each in BUILT_IN_SUBAGENTS.items()},
     )
     rules: tuple[NamedFile, ...] = setting(
-        listing(record(NamedFile)), "rules", default=(), workspace=Workspace.INSIDE
+        listing(record(NamedFile)), default=(), workspace=Workspace.INSIDE
     )
     commands: tuple[NamedFile, ...] = setting(
-        listing(record(NamedFile)), "commands", default=(), workspace=Workspace.INSIDE
+        listing(record(NamedFile)), default=(), workspace=Workspace.INSIDE
     )
     skills: tuple[NamedFile, ...] = setting(
-        listing(record(NamedFile)), "skills", default=(), workspace=Workspace.INSIDE
+        listing(record(NamedFile)), default=(), workspace=Workspace.INSIDE
     )
-    hooks: Mapping[str, Hook] = setting(HOOKS, "hooks", factory=dict)
-    extra_configs: tuple[str, ...] = setting(listing(ROOT_PATH), "extraConfigs", default=())
-    include_parent_agents_files: bool = setting(
-        FLAG, "includeParentAgentsFiles", default=True, workspace=Workspace.SMALLER
-    )
+    hooks: Mapping[str, Hook] = setting(HOOKS, factory=dict)
+    extra_configs: tuple[str, ...] = setting(listing(ROOT_PATH), default=())
+    include_parent_agents_files: bool = setting(FLAG, default=True, workspace=Workspace.SMALLER)
     restrictions: tuple[Config, ...] = ()
 
     @property

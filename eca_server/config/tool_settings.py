@@ -144,15 +144,11 @@ class Approval:
     """
 
     by_default: Verdict | None = setting(
-        choice("ask", "allow", "deny"), "byDefault", workspace=Workspace.RESTRICTS
+        choice("ask", "allow", "deny"), workspace=Workspace.RESTRICTS
     )
-    allow: Mapping[str, ApprovalRule] = setting(RULES, "allow", factory=dict)
-    ask: Mapping[str, ApprovalRule] = setting(
-        RULES, "ask", factory=dict, workspace=Workspace.RESTRICTS
-    )
-    deny: Mapping[str, ApprovalRule] = setting(
-        RULES, "deny", factory=dict, workspace=Workspace.RESTRICTS
-    )
+    allow: Mapping[str, ApprovalRule] = setting(RULES, factory=dict)
+    ask: Mapping[str, ApprovalRule] = setting(RULES, factory=dict, workspace=Workspace.RESTRICTS)
+    deny: Mapping[str, ApprovalRule] = setting(RULES, factory=dict, workspace=Workspace.RESTRICTS)
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -163,7 +159,7 @@ class ReadFile:
         max_lines: limit of one call's output.
     """
 
-    max_lines: int = setting(COUNT, "maxLines", default=2_000, workspace=Workspace.SMALLER)
+    max_lines: int = setting(COUNT, default=2_000, workspace=Workspace.SMALLER)
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -174,7 +170,7 @@ class ShellCommand:
         summary_max_length: characters of the command in a call's summary.
     """
 
-    summary_max_length: int = setting(COUNT, "summaryMaxLength", default=25)
+    summary_max_length: int = setting(COUNT, default=25)
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -186,8 +182,8 @@ class OutputTruncation:
         size_kb: KiB of one call's output.
     """
 
-    lines: int = setting(COUNT, "lines", default=2_000, workspace=Workspace.SMALLER)
-    size_kb: int = setting(COUNT, "sizeKb", default=50, workspace=Workspace.SMALLER)
+    lines: int = setting(COUNT, default=2_000, workspace=Workspace.SMALLER)
+    size_kb: int = setting(COUNT, default=50, workspace=Workspace.SMALLER)
 
 
 def _read_manual_approval(value: object, place: Place) -> object:
@@ -213,10 +209,10 @@ class SandboxSettings:
     """
 
     mode: Literal["off", "auto", "require"] = setting(
-        choice("off", "auto", "require"), "mode", default="off"
+        choice("off", "auto", "require"), default="off"
     )
-    network: bool = setting(FLAG, "network", default=False)
-    writable: tuple[str, ...] = setting(listing(PATH), "writable", default=())
+    network: bool = setting(FLAG, default=False)
+    writable: tuple[str, ...] = setting(listing(PATH), default=())
 
 
 _SANDBOX_RECORD = record(SandboxSettings)
@@ -245,18 +241,16 @@ class ToolCall:
         sandbox: the sandbox of shell commands.
     """
 
-    approval: Approval = setting(record(Approval), "approval", default=Approval())
+    approval: Approval = setting(record(Approval), default=Approval())
     manual_approval: bool | tuple[str, ...] = setting(
-        _MANUAL_APPROVAL, "manualApproval", default=False, workspace=Workspace.RESTRICTS
+        _MANUAL_APPROVAL, default=False, workspace=Workspace.RESTRICTS
     )
-    read_file: ReadFile = setting(record(ReadFile), "readFile", default=ReadFile())
-    shell_command: ShellCommand = setting(
-        record(ShellCommand), "shellCommand", default=ShellCommand()
-    )
+    read_file: ReadFile = setting(record(ReadFile), default=ReadFile())
+    shell_command: ShellCommand = setting(record(ShellCommand), default=ShellCommand())
     output_truncation: OutputTruncation = setting(
-        record(OutputTruncation), "outputTruncation", default=OutputTruncation()
+        record(OutputTruncation), default=OutputTruncation()
     )
-    sandbox: SandboxSettings = setting(_SANDBOX, "sandbox", default=SandboxSettings())
+    sandbox: SandboxSettings = setting(_SANDBOX, default=SandboxSettings())
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -270,8 +264,8 @@ class CustomTool:
         parameters: the JSON Schema of the arguments: its `properties` and `required`.
     """
 
-    description: str = setting(TEXT, "description", default="")
-    command: str | None = setting(NAME, "command")
+    description: str = setting(TEXT, default="")
+    command: str | None = setting(NAME)
     parameters: Mapping[str, Any] = setting(OBJECT, "schema", factory=dict)
 
 
@@ -283,7 +277,7 @@ class NamedFile:
         path: absolute, `~/..`, or relative to a workspace root.
     """
 
-    path: str | None = setting(ROOT_PATH, "path")
+    path: str | None = setting(ROOT_PATH)
 
 
 def paths_of(files: Iterable[NamedFile]) -> tuple[str, ...]:
@@ -299,4 +293,4 @@ class IgnoreFile:
         type: always `gitignore`.
     """
 
-    type: Literal["gitignore"] | None = setting(choice("gitignore"), "type")
+    type: Literal["gitignore"] | None = setting(choice("gitignore"))

@@ -6,14 +6,14 @@ A key goes into one header and nowhere else.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from urllib.parse import urlsplit, urlunsplit
 
 import attrs
 
 from eca_protocol.errors import ECAError, HTTPError
-from eca_protocol.http import HTTPClient
 from eca_server.config.own_secrets import secrets_in_address
 from eca_server.models.backend import BackendError, ErrorKind, Request
 from eca_server.models.credentials.lookup import url_problem
@@ -56,14 +56,15 @@ class Target:
     headers: dict[str, str] = attrs.field(repr=False)
 
 
-class Access(Protocol):
+class Access(ABC):
     """Access to a provider, shared by all of its models."""
 
     @property
+    @abstractmethod
     def secrets(self) -> tuple[Secret, ...]:
         """The secrets that no message may show."""
-        ...
 
+    @abstractmethod
     async def target(self, path: str, request: Request | None = None) -> Target:
         """Return the target of a request; renew a login first if needed.
 
@@ -74,19 +75,20 @@ class Access(Protocol):
         Raises:
             BackendError: the provider cannot be reached until the user acts.
         """
-        ...
 
     async def renew(self, target: Target) -> bool:
-        """Renew the credentials that the provider refused (401, 403); return whether to retry."""
-        ...
+        """Renew the credentials that the provider refused (401, 403); return whether to retry.
 
-    def adjust_error(self, error: BackendError) -> None:
+        By default they cannot be renewed.
+        """
+        return False
+
+    def adjust_error(self, error: BackendError) -> None:  # noqa: B027 - most have none
         """Adjust an error whose status or code has a special meaning for this provider."""
-        ...
 
 
 @attrs.frozen(kw_only=True)
-class KeyAccess:
+class KeyAccess(Access):
     """Access by a base URL and a fixed key.
 
     Attributes:
@@ -115,76 +117,69 @@ class KeyAccess:
             headers[self.header] = f"Bearer {key}" if self.header == "authorization" else key
         return Target(join_url(self.url, path), headers)
 
-    async def renew(self, target: Target) -> bool:
-        """Return False: a refused key stays refused."""
-        return False
-
     def adjust_error(self, error: BackendError) -> None:
         """Report a missing key as such: it was not refused."""
         if error.status == 401 and self.without_key:
             error.kind, error.message = "configuration", f"{self.without_key}: {error.message}"
 
 
-@attrs.frozen(kw_only=True)
-class LoginAccessConfig:
-    """The configuration of an access that uses a login.
+@attrs.define(kw_only=True, eq=False)
+class TokenAccess(Access):
+    """Access by a base URL and a login, whose tokens are renewed.
 
-    Attributes:
-        host: the configured installation that issues logins.
+    Args:
         key: the pasted or configured key.
         tokens: the tokens of a login; they take precedence over the key.
-        hide: called with each new secret before it is used.
     """
 
-    http: HTTPClient
-    url: str | None = None
-    host: str | None = None
-    key: Secret | None = None
-    tokens: Tokens | None = None
-    hide: Callable[[Iterable[Secret]], None] = lambda _: None
+    _url: str | None
+    _key: Secret | None = None
+    _tokens: Tokens | None = None
+    _used: Secret | None = attrs.field(default=None, init=False)
 
-    async def login(self) -> Secret:
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        """The token or key that was used last."""
+        return () if self._used is None else (self._used,)
+
+    async def target(self, path: str, request: Request | None = None) -> Target:
+        """Return the target with the login's token in its header."""
+        token = await self._login()
+        return Target(
+            join_url(self._url or "", path), {"authorization": f"Bearer {token.reveal()}"}
+        )
+
+    async def renew(self, target: Target) -> bool:
+        """Renew a refused token; return whether there is a new one."""
+        if self._tokens is None:
+            return False
+        token = Secret(target.headers["authorization"].removeprefix("Bearer "))
+        with _login_errors():
+            return await self._tokens.replace_refused(token)
+
+    async def _login(self) -> Secret:
         """Return the login's token, or the key.
 
         Raises:
             BackendError: there is no login, or its renewal failed.
         """
-        if self.tokens is not None:
-            try:
-                return await self.tokens.current()
-            except ECAError as fault:
-                raise _login_error(fault) from fault
-        if self.key is None:
+        if self._tokens is None:
+            self._used = self._key
+        else:
+            with _login_errors():
+                self._used = await self._tokens.current()
+        if self._used is None:
             raise BackendError("auth", "there is no login: log in with `/login`")
-        return self.key
+        return self._used
 
 
-class TokenAccess:
-    """Access by a base URL and a login whose tokens are renewed."""
-
-    def __init__(self, url: str, config: LoginAccessConfig) -> None:
-        self._url = url
-        self._config = config
-        self.secrets: tuple[Secret, ...] = ()
-
-    async def target(self, path: str, request: Request | None = None) -> Target:
-        """Return the target with the login's token in its header."""
-        self.secrets = (await self._config.login(),)
-        headers = {"authorization": f"Bearer {self.secrets[0].reveal()}"}
-        return Target(join_url(self._url, path), headers)
-
-    async def renew(self, target: Target) -> bool:
-        """Renew a refused token; return whether there is a new one."""
-        if self._config.tokens is None:
-            return False
-        token = Secret(target.headers["authorization"].removeprefix("Bearer "))
-        try:
-            return await self._config.tokens.replace_refused(token)
-        except ECAError as fault:
-            raise _login_error(fault) from fault
-
-    def adjust_error(self, error: BackendError) -> None:
-        """Leave the error as it is."""
+@contextmanager
+def _login_errors() -> Iterator[None]:
+    """Raise the errors of a login as those of a backend."""
+    try:
+        yield
+    except ECAError as fault:
+        raise _login_error(fault) from fault
 
 
 def _login_error(fault: ECAError) -> BackendError:

@@ -6,7 +6,7 @@ API for a single request, such as one for a title or a summary.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
@@ -14,7 +14,7 @@ import attrs
 
 from eca_server.config import settings as configuration
 from eca_server.config.settings import Config
-from eca_server.models.backend import BackendError, ModelInfo, Request
+from eca_server.models.backend import BackendError, Request
 from eca_server.models.events import Event
 from eca_server.models.facts import Capabilities
 from eca_server.models.history import Origin
@@ -53,7 +53,3 @@ class ACPBackend:
             BackendError: always.
         """
         raise BackendError("unsupported_feature", "an ACP agent answers only the prompts of a chat")
-
-    async def models(self) -> Sequence[ModelInfo]:
-        """Return nothing: an agent is one model."""
-        return ()

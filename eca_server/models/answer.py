@@ -11,12 +11,10 @@ from types import MappingProxyType
 
 import attrs
 
+from eca_server.models import history
 from eca_server.models.events import (
-    Block,
-    Citation,
     Event,
     Finished,
-    Image,
     Note,
     Progress,
     ReasoningDelta,
@@ -28,19 +26,6 @@ from eca_server.models.events import (
     ToolCallFinished,
     ToolCallStarted,
     Usage,
-)
-from eca_server.models.history import (
-    BlockPart,
-    CitationPart,
-    ImagePart,
-    Message,
-    Origin,
-    Part,
-    ReasoningPart,
-    RefusalPart,
-    ServerToolPart,
-    TextPart,
-    ToolCallPart,
 )
 
 _MOST_PIECES = 1000
@@ -63,7 +48,7 @@ class Answer:
         self.open_reasonings: dict[str, list[str]] = {}
         self.open_calls: dict[str, ToolCallStarted] = {}
         self._reasons: dict[int, str] = {}
-        self._parts: list[Part] = []
+        self._parts: list[history.Part] = []
         self._run: list[str] = []
         self._run_is_refusal = False
 
@@ -71,14 +56,20 @@ class Answer:
     def text(self) -> str:
         """All visible text so far."""
         self._end_run()
-        return "".join(part.text for part in self._parts if isinstance(part, TextPart))
+        return "".join(part.text for part in self._parts if isinstance(part, history.TextPart))
 
     @property
     def is_empty(self) -> bool:
         """True if the answer has no text, image, source or call."""
         self._end_run()
-        texts = (part.text for part in self._parts if isinstance(part, TextPart | RefusalPart))
-        is_shown = any(isinstance(part, ImagePart | CitationPart) for part in self._parts)
+        texts = (
+            part.text
+            for part in self._parts
+            if isinstance(part, history.TextPart | history.RefusalPart)
+        )
+        is_shown = any(
+            isinstance(part, history.ImagePart | history.CitationPart) for part in self._parts
+        )
         return not (self.calls or is_shown or any(text.strip() for text in texts))
 
     def feed(self, event: Event) -> None:
@@ -107,11 +98,11 @@ class Answer:
 
     def message(
         self,
-        origin: Origin,
+        origin: history.Origin,
         *,
         interrupted: bool = False,
         thoughts: Mapping[str, tuple[str, int]] = MappingProxyType({}),
-    ) -> Message:
+    ) -> history.Message:
         """Return the answer so far; it may be taken at any time.
 
         Args:
@@ -122,16 +113,16 @@ class Answer:
         self._end_run()
         parts = tuple(
             _shown_as(part, thoughts.get(self._reasons[place]))
-            if isinstance(part, ReasoningPart)
+            if isinstance(part, history.ReasoningPart)
             else part
             for place, part in enumerate(self._parts)
         )
         unfinished = (
-            _shown_as(ReasoningPart(text="".join(pieces)), thoughts.get(key))
+            _shown_as(history.ReasoningPart(text="".join(pieces)), thoughts.get(key))
             for key, pieces in self.open_reasonings.items()
             if pieces and interrupted
         )
-        return Message(
+        return history.Message(
             role="assistant",
             parts=(*parts, *unfinished),
             origin=origin,
@@ -145,13 +136,13 @@ class Answer:
                 text = "".join(self.open_reasonings.pop(event.key))
                 self._reasons[len(self._parts)] = event.key
                 self._parts.append(
-                    ReasoningPart(text=text, opaque=event.opaque, redacted=event.redacted)
+                    history.ReasoningPart(text=text, opaque=event.opaque, redacted=event.redacted)
                 )
             case ToolCallFinished():
                 start = self.open_calls.pop(event.key)
                 self.calls.append(event)
                 self._parts.append(
-                    ToolCallPart(
+                    history.ToolCallPart(
                         id=event.key,
                         name=start.name,
                         raw=event.raw,
@@ -161,19 +152,17 @@ class Answer:
                     )
                 )
             case ServerTool(phase="finished"):
-                self._parts.append(ServerToolPart(kind=event.kind, raw=event.raw))
-            case Citation():
-                self._parts.append(CitationPart(url=event.url, title=event.title))
-            case Image():
-                self._parts.append(ImagePart(media_type=event.media_type, data=event.data))
-            case Block():
-                self._parts.append(BlockPart(raw=event.raw))
+                self._parts.append(history.ServerToolPart(kind=event.kind, raw=event.raw))
+            case history.CitationPart() | history.ImagePart() | history.BlockPart():
+                self._parts.append(event)
 
     def _end_run(self) -> None:
         if self._run:
             text = "".join(self._run)
             self._run.clear()
-            self._parts.append(RefusalPart(text) if self._run_is_refusal else TextPart(text))
+            self._parts.append(
+                history.RefusalPart(text) if self._run_is_refusal else history.TextPart(text)
+            )
 
 
 def _append(pieces: list[str], text: str) -> None:
@@ -183,7 +172,9 @@ def _append(pieces: list[str], text: str) -> None:
         pieces[:] = ["".join(pieces)]
 
 
-def _shown_as(part: ReasoningPart, thought: tuple[str, int] | None) -> ReasoningPart:
+def _shown_as(
+    part: history.ReasoningPart, thought: tuple[str, int] | None
+) -> history.ReasoningPart:
     if thought is None:
         return part
     name, spent_ms = thought

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
 import attrs
 
-from eca_server.models.access import Access, LoginAccessConfig
+from eca_server.models.access import Access
 from eca_server.models.http_backend import HTTPBackend
 
 DEFAULT_API = "openai-chat"
@@ -42,9 +42,9 @@ class API:
         backend: type[HTTPBackend] = _imported(self.backend)
         return backend
 
-    def make_access(self, config: LoginAccessConfig) -> Access:
-        """Make the access of its own; `access` must be set."""
-        access: Access = _imported(self.access or "")(config)
+    def load_access(self) -> Callable[..., Access]:
+        """Import the access of its own; `access` must be set."""
+        access: Callable[..., Access] = _imported(self.access or "")
         return access
 
 

@@ -14,18 +14,10 @@ from typing import TypeAlias, TypeVar
 
 import attrs
 
+from eca_server.models import history
 from eca_server.models.backend import BackendError
-from eca_server.models.history import (
-    FilePart,
-    ImagePart,
-    Message,
-    Origin,
-    Part,
-    TextPart,
-    ToolResultPart,
-)
 
-Attachment: TypeAlias = ImagePart | FilePart
+Attachment: TypeAlias = history.ImagePart | history.FilePart
 
 MAX_IMAGE_BYTES = 3_700_000
 """The largest image in bytes: in base64 5 MB, the limit of the strictest providers."""
@@ -48,7 +40,7 @@ _SIGNATURES = (
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """The image types that models accept."""
 
-_REFUSED = TextPart("[omitted: the provider did not accept it]")
+_REFUSED = history.TextPart("[omitted: the provider did not accept it]")
 
 _INPUT = re.compile(r"\b(image|file) input\b|\bimage: unknown format", re.IGNORECASE)
 """The cause in refusals of any status: llama.cpp's and Ollama's is 500, OpenRouter's is 404."""
@@ -56,7 +48,7 @@ _INPUT = re.compile(r"\b(image|file) input\b|\bimage: unknown format", re.IGNORE
 _NAMED = re.compile(r"image|pdf|\bdocuments?\b|multimodal|mime|media.type", re.IGNORECASE)
 """A text on attachments, in a refusal as a bad request."""
 
-_AnyPart = TypeVar("_AnyPart", bound=Part)
+_AnyPart = TypeVar("_AnyPart", bound=history.Part)
 
 
 def media_type_of(head: bytes) -> str | None:
@@ -72,8 +64,8 @@ def max_bytes_of(media_type: str) -> int:
 def make_attachment(media_type: str, name: str, data: bytes) -> Attachment:
     """Make the message part of a file."""
     if media_type == _PDF:
-        return FilePart(name=name, media_type=media_type, data=data)
-    return ImagePart(media_type=media_type, data=data)
+        return history.FilePart(name=name, media_type=media_type, data=data)
+    return history.ImagePart(media_type=media_type, data=data)
 
 
 def data_url(part: Attachment) -> str:
@@ -82,7 +74,7 @@ def data_url(part: Attachment) -> str:
 
 
 def suspected_attachments(
-    messages: Sequence[Message], error: BackendError, origin: Origin
+    messages: Sequence[history.Message], error: BackendError, origin: history.Origin
 ) -> AbstractSet[Attachment]:
     """Return the attachments that may have caused a refusal: first the new ones, then all.
 
@@ -102,28 +94,30 @@ def suspected_attachments(
     return new or frozenset(attachments_in(messages) if is_about_attachments else ())
 
 
-def attachments_in(messages: Iterable[Message]) -> Iterator[Attachment]:
+def attachments_in(messages: Iterable[history.Message]) -> Iterator[Attachment]:
     """Yield all attachments of the user and of tools."""
     for message in messages:
         if message.role != "assistant":
             for part in message.parts:
-                parts = part.parts if isinstance(part, ToolResultPart) else (part,)
+                parts = part.parts if isinstance(part, history.ToolResultPart) else (part,)
                 yield from (each for each in parts if isinstance(each, Attachment))
 
 
 def without_attachments(
-    messages: Sequence[Message], left_out: AbstractSet[Attachment]
-) -> list[Message]:
+    messages: Sequence[history.Message], left_out: AbstractSet[Attachment]
+) -> list[history.Message]:
     """Return the history with a note in place of each of these attachments."""
     return [_without_in_message(message, left_out) for message in messages]
 
 
-def _without_in_message(message: Message, left_out: AbstractSet[Attachment]) -> Message:
+def _without_in_message(
+    message: history.Message, left_out: AbstractSet[Attachment]
+) -> history.Message:
     if left_out.isdisjoint(attachments_in([message])):
         return message
-    parts: list[Part] = []
+    parts: list[history.Part] = []
     for part in message.parts:
-        if isinstance(part, ToolResultPart):
+        if isinstance(part, history.ToolResultPart):
             parts.append(attrs.evolve(part, parts=tuple(_noted(part.parts, left_out))))
         else:
             parts += _noted((part,), left_out)
@@ -132,7 +126,7 @@ def _without_in_message(message: Message, left_out: AbstractSet[Attachment]) -> 
 
 def _noted(
     parts: Iterable[_AnyPart], left_out: AbstractSet[Attachment]
-) -> Iterator[_AnyPart | TextPart]:
+) -> Iterator[_AnyPart | history.TextPart]:
     for part in parts:
         refused = isinstance(part, Attachment) and part in left_out
         yield _REFUSED if refused else part

@@ -165,11 +165,3 @@ class Backend(Protocol):
             BackendError: while entering or while iterating.
         """
         ...
-
-    async def models(self) -> Sequence[ModelInfo]:
-        """Return the models that the endpoint lists.
-
-        Raises:
-            BackendError: the listing failed.
-        """
-        ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, MutableMapping
+from typing import Any
 from urllib.parse import urlsplit
 
 import attrs
@@ -14,14 +15,13 @@ from eca_server.models.access import (
     VERSION,
     Access,
     KeyAccess,
-    LoginAccessConfig,
     TokenAccess,
     join_url,
 )
 from eca_server.models.apis import API, APIS
-from eca_server.models.backend import Backend
 from eca_server.models.facts import Capabilities
 from eca_server.models.history import Origin
+from eca_server.models.http_backend import HTTPBackend
 from eca_server.models.known_providers import KnownProvider
 from eca_server.models.provider import Provider, is_local
 from eca_server.models.provider_client import ProviderClient
@@ -57,7 +57,7 @@ class Backends:
     _hide: Callable[[Iterable[Secret]], None]
     _refused: dict[str, set[str]] = attrs.field(factory=dict, init=False)
 
-    def make(self, provider: Provider, requested: str, capabilities: Capabilities) -> Backend:
+    def make(self, provider: Provider, requested: str, capabilities: Capabilities) -> HTTPBackend:
         """Return a new backend for a model or one of its variants.
 
         Args:
@@ -101,18 +101,14 @@ class Backends:
             header = (known and known.key_header) or api.key_header
             without_key = provider.without_key
             return KeyAccess(url=url, key=provider.key, header=header, without_key=without_key)
-        config = LoginAccessConfig(
-            http=self._http,
-            url=provider.configured_url,
-            host=provider.settings.auth.url,
-            key=provider.key,
-            tokens=provider.tokens,
-            hide=self._hide,
-        )
-        identity = (provider.name, config.url, config.host, None if config.tokens else config.key)
+        base, host = provider.configured_url, provider.settings.auth.url
+        identity = (provider.name, base, host, None if provider.tokens else provider.key)
         if identity not in self._accesses:
+            login: dict[str, Any] = {"key": provider.key, "tokens": provider.tokens}
             self._accesses[identity] = (
-                own.make_access(config) if own.access else TokenAccess(url, config)
+                own.load_access()(url=base, host=host, http=self._http, hide=self._hide, **login)
+                if own.access
+                else TokenAccess(url=url, **login)
             )
         return self._accesses[identity]
 

@@ -6,6 +6,8 @@ correct itself. Accepted arguments can be nested into any message.
 
 from __future__ import annotations
 
+import hashlib
+import re
 import secrets
 from collections.abc import Mapping
 from typing import Any
@@ -19,12 +21,35 @@ MAX_NESTING = 100
 """The nesting limit of a call's arguments: messages to clients, hooks, MCP servers and models nest
 them in other JSON, which has only `json.MAX_DEPTH` levels."""
 
+LEGAL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""The ids of calls that every API accepts."""
+
 _CUT_OFF = "cut off by the output limit. Split the work into smaller calls."
 
 
 def new_call_key() -> str:
     """Return an id for a tool call that is unique in all chats."""
     return f"call_{secrets.token_hex(12)}"
+
+
+class CallIds:
+    """The ids of the calls of a history as they are written, each unique.
+
+    Attributes:
+        written: the written ids by our ids.
+    """
+
+    def __init__(self) -> None:
+        self.written: dict[str, str] = {}
+        self._used: set[str] = set()
+
+    def add(self, call_id: str, *preferred: str) -> str:
+        """Return the first preferred id that is unused and not empty, else a hash of our id."""
+        digest = hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()
+        unused = (each for each in preferred if each and each not in self._used)
+        written = self.written[call_id] = next(unused, f"call_{digest[:24]}")
+        self._used.add(written)
+        return written
 
 
 def function_tool(tool: Tool) -> dict[str, Any]:

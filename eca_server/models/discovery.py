@@ -25,8 +25,9 @@ from eca_protocol.errors import InvalidJSON
 from eca_protocol.http import HTTPClient
 from eca_server.config.directories import make_data_directory, replace_file
 from eca_server.config.files import Unreadable, read_text
-from eca_server.models.backend import Backend, BackendError, ErrorKind
+from eca_server.models.backend import BackendError, ErrorKind
 from eca_server.models.catalog import Catalog
+from eca_server.models.http_backend import HTTPBackend
 from eca_server.models.listings import (
     Endpoint,
     Listing,
@@ -89,7 +90,7 @@ class Discovery:
         listing = self.listing(endpoint)
         return listing is None or not _is_fresh(listing.at, LIST_TTL)
 
-    async def ask(self, endpoint: Endpoint, backend: Backend) -> bool:
+    async def ask(self, endpoint: Endpoint, backend: HTTPBackend) -> bool:
         """Ask an endpoint for its models; return whether they have changed."""
         self.asked_at[endpoint] = platforms.uptime()
         level = logging.DEBUG if endpoint in self.unreachable else logging.INFO

@@ -6,9 +6,11 @@ is encoded as a whole.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from typing import Any
 
 import attrs
 
@@ -18,26 +20,22 @@ from eca_server.models.history import Message, Origin, Repair, neutral_answer
 _MOST_CACHED = 8
 _LARGEST_CACHED = 8 * 2**20  # bytes
 
-Pending = list[Any]
-"""Content that an API can only place before, or in, a later message."""
 
-
-class Writer(Protocol):
-    """A writer of messages in the format of an API.
+class Writer(ABC):
+    """A writer of a history in the format of an API.
 
     An answer has an origin if this very model made it, and is written as it came; others consist of
-    texts and calls.
+    texts and calls. A writer holds what later messages need: the ids of calls, and content that the
+    API can only place before, or in, a later message.
     """
 
-    def write(
-        self, messages: Iterable[Message], pending: Pending
-    ) -> tuple[list[dict[str, Any]], Pending]:
-        """Write repaired messages after the pending content; return the still pending one, too."""
-        ...
+    @abstractmethod
+    def write(self, messages: Iterable[Message]) -> list[dict[str, Any]]:
+        """Write the next repaired messages of the history."""
 
-    def end(self, pending: Pending) -> list[dict[str, Any]]:
-        """Write the content that is pending at the end of the history."""
-        ...
+    def end(self) -> list[dict[str, Any]]:
+        """Write the content that is left at the end of the history."""
+        return []
 
 
 @attrs.frozen
@@ -60,6 +58,7 @@ class HistoryEncoder:
     """An encoder of histories, with a cache of the latest encoded prefixes.
 
     Args:
+        writer: a writer that has written nothing; each history gets a copy.
         origin: the model that reads the histories, whose own answers it gets as they came.
         mark: may change the written messages at the end of a history, anew in each request; they
             include the last two user messages.
@@ -105,34 +104,30 @@ class _Prefix:
         self, writer: Writer, origin: Origin, mark: Callable[[list[dict[str, Any]]], None]
     ) -> None:
         self.json = bytearray()
-        self._writer = writer
+        self._writer = deepcopy(writer)
         self._origin = origin
         self._mark = mark
         self._repair = Repair()
-        self._pending: Pending = []
 
     def matches(self, history: list[Message]) -> bool:
         return self._repair.continues(history)
 
     def grow(self, history: list[Message]) -> None:
-        written, self._pending = self._written(self._repair.settle(history))
-        self.json += _members(written)
+        settled = self._readable(self._repair.settle(history))
+        self.json += _members(self._writer.write(settled))
 
     def rest(self, history: list[Message]) -> bytes:
         """Encode the messages after the prefix, each with a comma after it."""
-        written, pending = self._written(self._repair.rest(history))
-        written += self._writer.end(pending)
+        writer = deepcopy(self._writer)
+        written = [*writer.write(self._readable(self._repair.rest(history))), *writer.end()]
         self._mark(written)
         return _members(written)
 
-    def _written(self, messages: Iterable[Message]) -> tuple[list[dict[str, Any]], Pending]:
-        readable = (
-            message
-            if message.role != "assistant" or message.origin == self._origin
-            else neutral_answer(message)
-            for message in messages
-        )
-        return self._writer.write(readable, self._pending)
+    def _readable(self, messages: Iterable[Message]) -> Iterator[Message]:
+        """Yield messages, the answers of different models without their private data."""
+        for message in messages:
+            is_foreign = message.role == "assistant" and message.origin != self._origin
+            yield neutral_answer(message) if is_foreign else message
 
 
 def _members(array: Sequence[Any]) -> bytes:

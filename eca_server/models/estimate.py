@@ -10,19 +10,8 @@ from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from eca_protocol import json
+from eca_server.models import history
 from eca_server.models.backend import Request
-from eca_server.models.history import (
-    CompactionPart,
-    FilePart,
-    ImagePart,
-    Message,
-    Part,
-    ReasoningPart,
-    RefusalPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-)
 
 Kind: TypeAlias = Literal["instructions", "tools", "messages", "calls", "files"]
 """The kinds of content in a request."""
@@ -54,35 +43,40 @@ def tokens_by_kind(request: Request) -> dict[Kind, int]:
     return counts
 
 
-def tokens_in(messages: Sequence[Message]) -> int:
+def tokens_in(messages: Sequence[history.Message]) -> int:
     """Estimate the tokens of these messages."""
     parts = sum(_tokens(part) for message in messages for part in message.parts)
     return parts + _overhead(messages)
 
 
-def _overhead(messages: Sequence[Message]) -> int:
+def _overhead(messages: Sequence[history.Message]) -> int:
     """Estimate the tokens of messages beside their parts; those without a part are not sent."""
     return TOKENS_PER_MESSAGE * sum(bool(message.parts) for message in messages)
 
 
-def _kind(part: Part) -> Kind:
-    if isinstance(part, ToolCallPart | ToolResultPart):
+def _kind(part: history.Part) -> Kind:
+    if isinstance(part, history.ToolCallPart | history.ToolResultPart):
         return "calls"
-    return "files" if isinstance(part, FilePart | ImagePart) else "messages"
+    return "files" if isinstance(part, history.FilePart | history.ImagePart) else "messages"
 
 
-def _tokens(part: Part) -> int:
+def _tokens(part: history.Part) -> int:
     match part:
-        case TextPart(text) | RefusalPart(text) | CompactionPart(text) | ReasoningPart(text=text):
+        case (
+            history.TextPart(text)
+            | history.RefusalPart(text)
+            | history.CompactionPart(text)
+            | history.ReasoningPart(text=text)
+        ):
             return utf8_size(text) // BYTES_PER_TOKEN
-        case ToolCallPart(name=name, raw=raw):
+        case history.ToolCallPart(name=name, raw=raw):
             return utf8_size(name + raw) // BYTES_PER_TOKEN
-        case ToolResultPart(parts=parts):
+        case history.ToolResultPart(parts=parts):
             return sum(map(_tokens, parts))
-        case FilePart(media_type=media_type, data=data):
+        case history.FilePart(media_type=media_type, data=data):
             readable = media_type.startswith("text/")
             return len(data) // (BYTES_PER_TOKEN if readable else BYTES_PER_DOCUMENT_TOKEN)
-        case ImagePart():
+        case history.ImagePart():
             return TOKENS_PER_IMAGE
         case _:
             return 0

@@ -9,7 +9,9 @@ The rules of their order, which every decoder keeps:
 * Text has no start and no end of its own: a run of `TextDelta` ends at any other event.
 * An error is a `BackendError`, never an event; earlier events stay valid.
 
-The vocabulary is the union of all APIs: a decoder emits the events that its API has.
+The vocabulary is the union of all APIs: a decoder emits the events that its API has. A source, a
+generated image and a raw piece of the provider's message are events as the parts of the message
+that they become.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import attrs
+
+from eca_server.models.history import BlockPart, CitationPart, ImagePart
 
 FinishReason = Literal[
     "stop", "tool_calls", "length", "content_filter", "refusal", "pause", "context_window", "other"
@@ -108,22 +112,6 @@ class ServerTool:
     raw: Any = None
 
 
-@attrs.frozen(kw_only=True)
-class Citation:
-    """A source of the text."""
-
-    url: str
-    title: str = ""
-
-
-@attrs.frozen(kw_only=True)
-class Image:
-    """An image that the model generated."""
-
-    media_type: str
-    data: bytes = attrs.field(repr=False)
-
-
 @attrs.frozen
 class RefusalDelta:
     """A piece of the model's refusal."""
@@ -167,13 +155,6 @@ class Note:
 
 
 @attrs.frozen(kw_only=True)
-class Block:
-    """A raw piece of the provider's message, to be sent back as it is."""
-
-    raw: Any
-
-
-@attrs.frozen(kw_only=True)
 class Finished:
     """The end. Tools run for the calls that came, whatever the reason."""
 
@@ -190,12 +171,12 @@ Event = (
     | ToolCallArguments
     | ToolCallFinished
     | ServerTool
-    | Citation
-    | Image
+    | CitationPart
+    | ImagePart
     | RefusalDelta
     | Usage
     | Progress
     | Note
-    | Block
+    | BlockPart
     | Finished
 )

@@ -62,40 +62,28 @@ _OLLAMA: Final = _Route(
 )
 
 
-@attrs.frozen(kw_only=True)
-class FillIn:
-    """A model that completes gaps."""
+async def fill_in(backend: Backend, before: str, after: str, *, most_tokens: int) -> str | None:
+    """Return the text between two texts; None: the model is not known to fill gaps.
 
-    backend: HTTPBackend
-    route: _Route
-
-    async def text(self, before: str, after: str, *, most_tokens: int) -> str:
-        """Return the text between two texts.
-
-        Raises:
-            BackendError: there is no answer; `is_unsupported` tells whether a retry can have one.
-        """
-        payload = self.route.payload(before, after, most_tokens)
-        if isinstance(self.backend, Ollama):
-            payload = {**payload, "options": {**await self.backend.options(), **payload["options"]}}
-        answer = await self.backend.post(
-            self.route.path, {"model": self.backend.wire_model, **payload}
-        )
-        try:
-            text = self.route.text(answer)
-        except (IndexError, KeyError, TypeError):
-            text = None
-        if not isinstance(text, str):
-            raise BackendError("protocol", "the answer contains no text for the gap")
-        return text
-
-
-def fill_in_of(backend: Backend) -> FillIn | None:
-    """Return the fill-in of a model; None: it is not known to have one."""
+    Raises:
+        BackendError: there is no answer; `is_unsupported` tells whether a retry can have one.
+    """
     if not isinstance(backend, HTTPBackend):
         return None
     route = _route(backend.origin.api, backend.server, backend.wire_model.lower())
-    return None if route is None else FillIn(backend=backend, route=route)
+    if route is None:
+        return None
+    payload = route.payload(before, after, most_tokens)
+    if isinstance(backend, Ollama):
+        payload = {**payload, "options": {**await backend.options(), **payload["options"]}}
+    answer = await backend.post(route.path, {"model": backend.wire_model, **payload})
+    try:
+        text = route.text(answer)
+    except (IndexError, KeyError, TypeError):
+        text = None
+    if not isinstance(text, str):
+        raise BackendError("protocol", "the answer contains no text for the gap")
+    return text
 
 
 def is_unsupported(error: BackendError) -> bool:

@@ -162,7 +162,11 @@ class HTTPBackend(ABC):
                 raise
 
     async def models(self) -> Sequence[ModelInfo]:
-        """Return the models that the endpoint lists, on all pages."""
+        """Return the models that the endpoint lists, on all pages.
+
+        Raises:
+            BackendError: the listing failed.
+        """
         models: list[ModelInfo] = []
         path = self.models_path
         for _ in range(MAX_PAGES):

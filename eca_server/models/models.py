@@ -30,6 +30,7 @@ from eca_server.models.errors import user_message
 from eca_server.models.events import Event
 from eca_server.models.facts import Capabilities, ModelFacts
 from eca_server.models.history import Origin
+from eca_server.models.http_backend import HTTPBackend
 from eca_server.models.listings import Endpoint, Listing
 from eca_server.models.provider import Provider, is_local, resolve_providers
 from eca_server.models.reasoning import ReasoningHistory, select_reasoning
@@ -336,7 +337,7 @@ class Models:
         return self._makers.make(provider, requested, self._capabilities(provider, model))
 
     @property
-    def endpoints(self) -> Mapping[Endpoint, Callable[[], Backend]]:
+    def endpoints(self) -> Mapping[Endpoint, Callable[[], HTTPBackend]]:
         """The endpoints that can list models, each with a maker of its backend."""
         return {
             endpoint: partial(self._makers.make, each, "", Capabilities())

@@ -15,21 +15,19 @@ import re
 import secrets
 import struct
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import get_args
 
 import trio
 
-from eca_server.models.backend import BackendError, ErrorKind, ModelInfo, Request
+from eca_server.models.backend import BackendError, ErrorKind, Request
 from eca_server.models.calls import read_arguments
 from eca_server.models.error_kinds import TRANSIENT
 from eca_server.models.events import (
-    Citation,
     Event,
     Finished,
     FinishReason,
-    Image,
     Progress,
     ReasoningDelta,
     ReasoningFinished,
@@ -41,8 +39,8 @@ from eca_server.models.events import (
     ToolCallStarted,
     Usage,
 )
-from eca_server.models.facts import ModelFacts
-from eca_server.models.history import Origin, TextPart
+from eca_server.models.facts import Capabilities
+from eca_server.models.history import CitationPart, ImagePart, Origin, TextPart
 
 PROVIDER = "simulator"
 MODELS = ("echo", "script")
@@ -69,7 +67,6 @@ DIRECTIVES = {
 }
 """The directives of `simulator/script`; `\\n` in a TEXT is a line end."""
 
-_FACTS = ModelFacts(reasoning=True, context=1_000_000)
 _PIECES = re.compile(r"\s*\S+\s*?(?=\s|$)|\s+")
 _SIDE_REQUEST = re.compile("title|summary", re.IGNORECASE)
 _TITLE_WORDS = 6
@@ -83,17 +80,13 @@ class Simulator:
 
     def __init__(self, model: str) -> None:
         self.origin = Origin(api=PROVIDER, provider=PROVIDER, model=model)
-        self.capabilities = _FACTS.capabilities()
+        self.capabilities = Capabilities(reasoning=True, context=1_000_000)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[Event]]:
         """Stream the answer; `crash` raises an unexpected exception."""
         async with aclosing(self._events(request)) as events:
             yield events
-
-    async def models(self) -> Sequence[ModelInfo]:
-        """Return both models."""
-        return [ModelInfo(name=name, facts=_FACTS) for name in MODELS]
 
     async def _events(self, request: Request) -> AsyncGenerator[Event, None]:
         yield Started(response_id=f"sim_{secrets.token_hex(6)}", model=self.origin.model)
@@ -170,7 +163,7 @@ class _ScriptRun:
                     yield ReasoningDelta(key, piece_of_thought)
                 yield ReasoningFinished(key=key)
             case ("cite", [url, *title]):
-                yield Citation(url=url, title=" ".join(title))
+                yield CitationPart(url=url, title=" ".join(title))
             case ("draw", []):
                 yield _picture("808080")
             case ("draw", [color]) if re.fullmatch(r"[0-9a-fA-F]{6}", color.strip()):
@@ -236,7 +229,7 @@ def _number(text: str) -> float | None:
     return float(text) if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text) else None
 
 
-def _picture(color: str) -> Image:
+def _picture(color: str) -> ImagePart:
     """Draw a square of one color, as PNG."""
     row = b"\0" + bytes.fromhex(color) * _SIDE
     head = struct.pack(">IIBBBBB", _SIDE, _SIDE, 8, 2, 0, 0, 0)
@@ -245,7 +238,7 @@ def _picture(color: str) -> Image:
         struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
         for name, body in chunks
     )
-    return Image(media_type="image/png", data=b"\x89PNG\r\n\x1a\n" + data)
+    return ImagePart(media_type="image/png", data=b"\x89PNG\r\n\x1a\n" + data)
 
 
 def _unescaped(text: str) -> str:

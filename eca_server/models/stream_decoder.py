@@ -16,7 +16,8 @@ from eca_protocol.errors import InvalidJSON
 from eca_protocol.sse import SSEvent
 from eca_server.models.backend import BackendError
 from eca_server.models.calls import new_call_key
-from eca_server.models.events import Citation, Event, Finished, FinishReason, Image, Started, Usage
+from eca_server.models.events import Event, Finished, FinishReason, Started, Usage
+from eca_server.models.history import CitationPart, ImagePart
 
 _MOST: Final = 2**53  # what every reader of JSON holds exactly
 
@@ -44,13 +45,13 @@ def cost(value: Any) -> float | None:
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def decoded_image(media_type: str, data: str) -> Image:
+def decoded_image(media_type: str, data: str) -> ImagePart:
     """Return the event for an image in base64; raise BackendError if it is damaged."""
     try:
         decoded = base64.b64decode("".join(data.split()), validate=True)
     except ValueError:
         raise BackendError("protocol", "an image is not valid base64") from None
-    return Image(media_type=media_type, data=decoded)
+    return ImagePart(media_type=media_type, data=decoded)
 
 
 class Citations:
@@ -64,7 +65,7 @@ class Citations:
         if not isinstance(url, str) or not url or url in self._urls:
             return []
         self._urls.add(url)
-        return [Citation(url=url, title=title if isinstance(title, str) else "")]
+        return [CitationPart(url=url, title=title if isinstance(title, str) else "")]
 
 
 class DecoderOptions(TypedDict, total=False):

@@ -10,18 +10,10 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 from typing import Any
 
 from eca_protocol import json
+from eca_server.models import history
 from eca_server.models.answer import Answer
 from eca_server.models.backend import Request
-from eca_server.models.events import Event, Finished, Started, Usage
-from eca_server.models.history import (
-    Message,
-    Origin,
-    Part,
-    ReasoningPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-)
+from eca_server.models.events import Event, Started, Usage
 from eca_server.system.telemetry import Operation, is_enabled, operation
 
 _PROVIDER_NAMES = {
@@ -34,7 +26,7 @@ _PROVIDER_NAMES = {
 
 
 def traced(
-    origin: Origin,
+    origin: history.Origin,
     request: Request,
     stream: AbstractAsyncContextManager[AsyncIterator[Event]],
 ) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
@@ -44,7 +36,7 @@ def traced(
 
 @asynccontextmanager
 async def _recorded(
-    origin: Origin,
+    origin: history.Origin,
     request: Request,
     stream: AbstractAsyncContextManager[AsyncIterator[Event]],
 ) -> AsyncIterator[AsyncIterator[Event]]:
@@ -68,56 +60,45 @@ async def _recorded(
                 gen_ai__system_instructions=_json([{"type": "text", "content": request.system}]),
                 gen_ai__input__messages=_messages(request.messages),
             )
-        recorder = _Recorder(span, origin)
+        answer = Answer()
         try:
-            async with stream as events, aclosing(recorder.watch(events)) as watched:
+            async with stream as events, aclosing(_watched(events, span, answer)) as watched:
                 yield watched
         finally:
-            recorder.record()
+            _record(span, answer, origin)
 
 
-class _Recorder:
-    """A recorder of an answer's attributes on the span."""
-
-    def __init__(self, span: Operation, origin: Origin) -> None:
-        self._span = span
-        self._origin = origin
-        self._usage = Usage()
-        self._answer = Answer() if span.records_content else None
-
-    async def watch(self, events: AsyncIterator[Event]) -> AsyncGenerator[Event, None]:
-        """Yield the same events."""
-        async for event in events:
-            if self._answer is not None:
-                self._answer.feed(event)
-            match event:
-                case Started(response_id=response_id, model=model):
-                    self._span.set(gen_ai__response__id=response_id, gen_ai__response__model=model)
-                case Usage():
-                    self._usage = event
-                case Finished(reason=reason):
-                    self._span.set(gen_ai__response__finish_reasons=[reason])
-            yield event
-
-    def record(self) -> None:
-        """Record the attributes that are known at the end, however the answer ends."""
-        usage = self._usage
-        prompt = [usage.input, usage.cache_read, usage.cache_write]
-        tokens = sum(count or 0 for count in prompt) if any(prompt) else None
-        self._span.set(
-            gen_ai__usage__input_tokens=tokens,
-            gen_ai__usage__cache_read__input_tokens=usage.cache_read,
-            gen_ai__usage__cache_creation__input_tokens=usage.cache_write,
-            gen_ai__usage__output_tokens=usage.output,
-            gen_ai__usage__reasoning__output_tokens=usage.reasoning,
-        )
-        self._span.count_tokens("input", tokens)
-        self._span.count_tokens("output", usage.output)
-        if self._answer is not None:
-            self._span.set(gen_ai__output__messages=_messages([self._answer.message(self._origin)]))
+async def _watched(
+    events: AsyncIterator[Event], span: Operation, answer: Answer
+) -> AsyncGenerator[Event, None]:
+    """Yield the same events; feed the answer, and record what the first event names."""
+    async for event in events:
+        answer.feed(event)
+        if isinstance(event, Started):
+            span.set(gen_ai__response__id=event.response_id, gen_ai__response__model=event.model)
+        yield event
 
 
-def _messages(messages: Sequence[Message]) -> str:
+def _record(span: Operation, answer: Answer, origin: history.Origin) -> None:
+    """Record the attributes that are known at the end, however the answer ends."""
+    usage = answer.usage or Usage()
+    prompt = [usage.input, usage.cache_read, usage.cache_write]
+    tokens = sum(count or 0 for count in prompt) if any(prompt) else None
+    span.set(
+        gen_ai__response__finish_reasons=answer.finished and [answer.finished.reason],
+        gen_ai__usage__input_tokens=tokens,
+        gen_ai__usage__cache_read__input_tokens=usage.cache_read,
+        gen_ai__usage__cache_creation__input_tokens=usage.cache_write,
+        gen_ai__usage__output_tokens=usage.output,
+        gen_ai__usage__reasoning__output_tokens=usage.reasoning,
+    )
+    span.count_tokens("input", tokens)
+    span.count_tokens("output", usage.output)
+    if span.records_content:
+        span.set(gen_ai__output__messages=_messages([answer.message(origin)]))
+
+
+def _messages(messages: Sequence[history.Message]) -> str:
     return _json(
         [
             {"role": message.role, "parts": [_part(part) for part in message.parts]}
@@ -126,16 +107,16 @@ def _messages(messages: Sequence[Message]) -> str:
     )
 
 
-def _part(part: Part) -> dict[str, Any]:
+def _part(part: history.Part) -> dict[str, Any]:
     match part:
-        case TextPart(text=text):
+        case history.TextPart(text=text):
             return {"type": "text", "content": text}
-        case ReasoningPart(text=text):
+        case history.ReasoningPart(text=text):
             return {"type": "reasoning", "content": text}
-        case ToolCallPart(id=call_id, name=name, arguments=arguments):
+        case history.ToolCallPart(id=call_id, name=name, arguments=arguments):
             return {"type": "tool_call", "id": call_id, "name": name, "arguments": arguments}
-        case ToolResultPart(call_id=call_id, parts=parts):
-            text = "".join(inner.text for inner in parts if isinstance(inner, TextPart))
+        case history.ToolResultPart(call_id=call_id, parts=parts):
+            text = "".join(inner.text for inner in parts if isinstance(inner, history.TextPart))
             return {"type": "tool_call_response", "id": call_id, "response": text}
         case _:
             return {"type": type(part).__name__.removesuffix("Part").lower()}

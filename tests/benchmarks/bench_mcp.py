@@ -142,15 +142,15 @@ OURS = (
 import trio
 from eca_server.agent.mcp.connection import connect
 from eca_server.agent.mcp.server_log import ServerLog
-from eca_server.agent.mcp.settings import ServerSettings
+from eca_server.config.mcp_settings import MCPServer
 
 imported = cpu() - before
 
 async def main():
     if SERVER.startswith("http"):
-        settings = ServerSettings(name="bare", url=SERVER)
+        settings = MCPServer(url=SERVER)
     else:
-        settings = ServerSettings(name="bare", command=sys.executable, args=("-S", "-c", SERVER))
+        settings = MCPServer(command=sys.executable, args=("-S", "-c", SERVER))
     async with connect(
         settings, environment=dict(os.environ), roots=tuple, log=ServerLog("bare")
     ) as session:

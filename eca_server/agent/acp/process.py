@@ -15,8 +15,8 @@ from eca_protocol.errors import ECAError
 from eca_protocol.peer import Peer
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.server_log import ServerLog
-from eca_server.agent.mcp.settings import ServerSettings
 from eca_server.agent.mcp.stdio import start_stdio
+from eca_server.config.mcp_settings import MCPServer
 from eca_server.config.own_secrets import secrets_in_command
 from eca_server.secret import mask
 from eca_server.version import version
@@ -98,7 +98,7 @@ class AgentProcess:
             self.ended.set()
 
     async def _run(self) -> None:
-        settings = ServerSettings(name=self.name, command=self.command[0], args=self.command[1:])
+        settings = MCPServer(command=self.command[0], args=self.command[1:])
         log = ServerLog(self.name)
         transport = start_stdio(
             settings, environment=self._environment, directory=self._directory, log=log

@@ -99,7 +99,7 @@ class TurnWriter:
         part = shown(block)
         self._begin_text()
         if isinstance(part, ImagePart):
-            self._feed(events.Image(media_type=part.media_type, data=part.data))
+            self._feed(part)
             self.turn.emit("assistant", picture_content(part.data))
         elif part.text:
             self._feed(events.TextDelta(part.text))

@@ -18,9 +18,7 @@ from eca_server.agent.chat.store.running import joined
 from eca_server.agent.chat.tool_call import ToolCall
 from eca_server.models import history
 from eca_server.models.events import (
-    Citation,
     Event,
-    Image,
     ReasoningDelta,
     ReasoningStarted,
     RefusalDelta,
@@ -174,7 +172,5 @@ def _part_of(event: Event) -> Iterator[history.Part]:
             yield history.ReasoningPart(text="\n\n")
         case ReasoningDelta(text=text):
             yield history.ReasoningPart(text=text)
-        case Citation(url=url, title=title):
-            yield history.CitationPart(url=url, title=title)
-        case Image(media_type=media_type, data=data):
-            yield history.ImagePart(media_type=media_type, data=data)
+        case history.CitationPart() | history.ImagePart():
+            yield event

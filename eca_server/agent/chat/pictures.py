@@ -21,7 +21,8 @@ import trio
 from eca_protocol.messages import ChatImageContent
 from eca_server.config.directories import make_data_directory, replace_file
 from eca_server.models.attachments import SIGNATURE_BYTES, media_type_of
-from eca_server.models.events import Block, Event, Image
+from eca_server.models.events import Event
+from eca_server.models.history import BlockPart, ImagePart
 
 MOST_PICTURES = 20
 """Pictures of one answer that are shown; further ones are dropped, and the user is notified."""
@@ -54,11 +55,11 @@ class FirstPictures:
 
     def drops(self, event: Event) -> bool:
         """Return whether an event is a picture beyond the limit, or such a picture's block."""
-        if isinstance(event, Image):
+        if isinstance(event, ImagePart):
             self.count += 1
             self._dropped = self.count > MOST_PICTURES
             return self._dropped
-        belongs = self._dropped and isinstance(event, Block)
+        belongs = self._dropped and isinstance(event, BlockPart)
         self._dropped = False
         return belongs
 

@@ -21,10 +21,8 @@ from eca_server.models.answer import Answer
 from eca_server.models.backend import BackendError, Request
 from eca_server.models.estimate import utf8_size
 from eca_server.models.events import (
-    Citation,
     Event,
     Finished,
-    Image,
     Note,
     Progress,
     ReasoningDelta,
@@ -37,7 +35,7 @@ from eca_server.models.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
-from eca_server.models.history import Origin, Part, ToolCallPart
+from eca_server.models.history import CitationPart, ImagePart, Origin, Part, ToolCallPart
 from eca_server.models.models import Model
 from eca_server.models.retry import Wait
 
@@ -144,7 +142,7 @@ class _Receiver:
             if not (self.pictures.drops(event) or self.calls.drops(event)):
                 self.answer.feed(event)
                 turn.draft.record(event)
-                if isinstance(event, Image):
+                if isinstance(event, ImagePart):
                     await turn.store_pictures([event.data])
                 if isinstance(event, _AFTER_THOUGHTS):
                     turn.reasonings.finish_all()
@@ -280,7 +278,7 @@ _AFTER_THOUGHTS = (ReasoningStarted, TextDelta, ToolCallStarted)
 """Events that end a block of reasoning; some servers end it only with the answer, or never."""
 
 _OF_CALLS = (ToolCallStarted, ToolCallArguments, ToolCallFinished)
-_VISIBLE = (TextDelta, ReasoningStarted, RefusalDelta, Citation, Image, ToolCallStarted)
+_VISIBLE = (TextDelta, ReasoningStarted, RefusalDelta, CitationPart, ImagePart, ToolCallStarted)
 
 
 def _show(turn: Turn, answer: Answer, event: Event) -> None:
@@ -293,10 +291,10 @@ def _show(turn: Turn, answer: Answer, event: Event) -> None:
             turn.reasonings.start(key)
         case ReasoningFinished(key=key):
             turn.reasonings.finish(key)
-        case Citation(url=url, title=title):
+        case CitationPart(url=url, title=title):
             for content in turn.sources.contents(url, title, is_linked=url in answer.text):
                 turn.emit("assistant", content)
-        case Image(data=data):
+        case ImagePart(data=data):
             turn.emit("assistant", picture_content(data))
         case ServerTool(kind=kind, phase="started"):
             turn.progress(f"Using the provider's {kind.replace('_', ' ')}")

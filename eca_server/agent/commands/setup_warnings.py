@@ -117,11 +117,10 @@ def _rules(config: Config) -> Iterator[tuple[Sequence[str], str, ApprovalRule]]:
     for owner, approval, lists in owners:
         path = (*owner, "toolCall", "approval")
         places += [((*path, verdict), getattr(approval, verdict)) for verdict in _VERDICTS]
-        texts = lists.prompts.tools if isinstance(lists, Config) else lists.tool_prompts
         for key, names in (
             (["disabledTools"], lists.disabled_tools),
             (["enabledTools"], lists.enabled_tools),
-            (["prompts", "tools"], texts),
+            (["prompts", "tools"], lists.prompts.tools),
         ):
             places.append(((*owner, *key), dict.fromkeys(names or (), ApprovalRule())))
     places += [(("hooks", name, "matcher"), each.matcher) for name, each in config.hooks.items()]

@@ -18,9 +18,10 @@ import trio
 
 from eca_protocol import messages as m
 from eca_protocol.http import HTTPClient
+from eca_server.agent.context import limits
 from eca_server.agent.context.block import Content, Section, render
 from eca_server.agent.context.disk import PathReader
-from eca_server.agent.context.limits import Limits, limit_notes
+from eca_server.agent.context.limits import limit_notes
 from eca_server.agent.context.mentions import Mention, find_mentions, resolve_mention
 from eca_server.agent.context.pasted import pasted_attachment
 from eca_server.agent.tools.files import Ledger, printable
@@ -77,9 +78,7 @@ async def build_context(
     http: HTTPClient,
     resources: ResourceReader | None = None,
     ledger: Ledger | None = None,
-    limits: Limits | None = None,
     gitignore: bool = True,
-    allow_private: bool = False,
 ) -> PromptContext:
     """Read the contexts of a prompt (chapter "Chat Prompt", `ChatContext`; ruling W-41).
 
@@ -91,32 +90,24 @@ async def build_context(
         resources: reads resources of MCP servers, and again those that changed since they were
             sent in this chat; None: there are no servers.
         ledger: records the contents of files that are sent; None: they are not sent.
-        limits: of sizes and numbers.
         gitignore: leave out the files that Git ignores in directories and trees.
-        allow_private: fetch web pages of this machine and of private networks, too.
     """
-    limits = limits or Limits()
     changed = [] if resources is None else list(resources.changed())
     contexts = (*contexts, *(m.McpResourceContext(server=name, uri=uri) for name, uri in changed))
-    selected = sorted(contexts, key=lambda each: _ORDER.index(type(each)))[: limits.contexts]
+    selected = sorted(contexts, key=lambda each: _ORDER.index(type(each)))[: limits.CONTEXTS]
     if not selected and "@" not in message:
         return PromptContext()
     urls = dict.fromkeys(each.url for each in selected if isinstance(each, m.WebContext))
-    pages = await _fetch(list(urls)[: limits.pages], http, allow_private)
-    contents = await _resources(selected, resources, limits)
-    reader = PathReader(
-        workspace=workspace,
-        limits=limits,
-        ledger=ledger or Ledger(),
-        gitignore=gitignore,
-    )
+    pages = await _fetch(list(urls)[: limits.PAGES], http)
+    contents = await _resources(selected, resources)
+    reader = PathReader(workspace=workspace, ledger=ledger or Ledger(), gitignore=gitignore)
 
     def work() -> PromptContext:
         gathering = _Gathering(reader=reader, pages=pages, resources=contents)
         for server, uri in changed:
             gathering.add_changed(server, uri)
         rest = _without_mentions(message, contexts, workspace)
-        for mention in find_mentions(rest, most=limits.contexts):
+        for mention in find_mentions(rest, most=limits.CONTEXTS):
             gathering.add_mention(mention)
         for context in selected:
             gathering.add(context)
@@ -145,7 +136,7 @@ def _without_mentions(message: str, contexts: Sequence[m.ChatContext], workspace
     return message
 
 
-async def _fetch(urls: Sequence[str], http: HTTPClient, allow_private: bool) -> _Fetched:
+async def _fetch(urls: Sequence[str], http: HTTPClient) -> _Fetched:
     fetched: dict[str, Page | str] = {}
     if not urls:
         return fetched
@@ -153,7 +144,7 @@ async def _fetch(urls: Sequence[str], http: HTTPClient, allow_private: bool) -> 
 
     async def fetch(url: str) -> None:
         try:
-            fetched[url] = await fetch_page(url, http=http, allow_private=allow_private)
+            fetched[url] = await fetch_page(url, http=http)
         except PageError as error:
             fetched[url] = str(error)
 
@@ -163,9 +154,7 @@ async def _fetch(urls: Sequence[str], http: HTTPClient, allow_private: bool) -> 
     return fetched
 
 
-async def _resources(
-    contexts: Sequence[m.ChatContext], reader: ResourceReader | None, limits: Limits
-) -> Resources:
+async def _resources(contexts: Sequence[m.ChatContext], reader: ResourceReader | None) -> Resources:
     keys = dict.fromkeys(
         (each.server, each.uri) for each in contexts if isinstance(each, m.McpResourceContext)
     )
@@ -173,7 +162,7 @@ async def _resources(
         return {key: f"no MCP server {key[0]!r} is running" for key in keys}
     from eca_server.agent.context.resources import read_resources  # noqa: PLC0415 - few prompts need it
 
-    return await read_resources(list(keys)[: limits.resources], reader)
+    return await read_resources(list(keys)[: limits.RESOURCES], reader)
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -183,14 +172,11 @@ class _Gathering:
     reader: PathReader
     pages: _Fetched
     resources: Resources
-    budget: int = attrs.field(init=False)
+    budget: int = attrs.field(init=False, factory=lambda: limits.TOTAL)
     added: set[object] = attrs.field(init=False, factory=set)
     sections: list[Section] = attrs.field(init=False, factory=list)
     attachments: list[Attachment] = attrs.field(init=False, factory=list)
     notes: list[str] = attrs.field(init=False, factory=list)
-
-    def __attrs_post_init__(self) -> None:
-        self.budget = self.reader.limits.total
 
     def note(self, sentence: str) -> None:
         """Add a sentence for the user."""
@@ -258,9 +244,8 @@ class _Gathering:
             self._take_content(name, read, f"{read.left_out} bytes did not fit")
 
     def _attach(self, attached: Attachment) -> None:
-        most = self.reader.limits.attachments
-        if len(self.attachments) >= most:
-            raise TooLarge(f"a prompt has at most {most} pictures and documents")
+        if len(self.attachments) >= limits.ATTACHMENTS:
+            raise TooLarge(f"a prompt has at most {limits.ATTACHMENTS} pictures and documents")
         self.attachments.append(attached)
 
     def _add_page(self, url: str) -> None:
@@ -269,16 +254,15 @@ class _Gathering:
             self._leave_out(url, page)
             return
         attributes = {"url": url} | ({"title": page.title} if page.title else {})
-        self._add_text("web", url, attributes, page.text, self.reader.limits.page)
+        self._add_text("web", url, attributes, page.text, limits.PAGE)
 
     def _add_text_context(self, context: m.TextContext) -> None:
         attributes = {"label": context.label} if context.label else {}
-        name, most = context.label or "A text", self.reader.limits.file
-        self._add_text("text", name, attributes, context.content, most)
+        self._add_text("text", context.label or "A text", attributes, context.content, limits.FILE)
 
     def _add_pasted(self, context: m.ImageContext) -> None:
         with self._leaving_out("A picture"):
-            self._attach(pasted_attachment(context, self.reader.limits))
+            self._attach(pasted_attachment(context))
             self._take(Section(name="picture"), 0)
 
     def _add_text(
@@ -303,12 +287,11 @@ class _Gathering:
         elif not pieces:
             self._leave_out(uri, "it is empty")
         else:
-            for piece in pieces[: self.reader.limits.pieces]:
+            for piece in pieces[: limits.PIECES]:
                 self._add_piece(server, attrs.evolve(piece, uri=piece.uri or uri))
-            if len(pieces) > self.reader.limits.pieces:
+            if len(pieces) > limits.PIECES:
                 self.note(
-                    f"{_short(uri)} was cut: only its first {self.reader.limits.pieces} pieces "
-                    "were taken"
+                    f"{_short(uri)} was cut: only its first {limits.PIECES} pieces were taken"
                 )
 
     def _add_piece(self, server: str, piece: ResourceContents) -> None:
@@ -316,7 +299,7 @@ class _Gathering:
 
         with self._leaving_out(piece.uri):
             self._check_budget()
-            content = resource_content(server, piece, budget=self.budget, limits=self.reader.limits)
+            content = resource_content(server, piece, budget=self.budget)
             self._take_content(piece.uri, content, "its text exceeds the limit")
 
     def _add_outlines(self) -> None:
@@ -358,8 +341,9 @@ class _Gathering:
 
     def _check_budget(self) -> None:
         if self.budget <= 0:
-            total = self.reader.limits.total
-            raise TooLarge(f"the contexts of this prompt have reached the limit of {total} bytes")
+            raise TooLarge(
+                f"the contexts of this prompt have reached the limit of {limits.TOTAL} bytes"
+            )
 
     def _is_repeated(self, key: object) -> bool:
         is_repeated = key in self.added

@@ -20,7 +20,7 @@ import trio
 
 from eca_server.models.backend import BackendError, Request
 from eca_server.models.events import RefusalDelta, TextDelta
-from eca_server.models.fill_in import fill_in_of, is_unsupported
+from eca_server.models.fill_in import fill_in, is_unsupported
 from eca_server.models.history import Message, TextPart
 from eca_server.models.models import Model
 
@@ -262,16 +262,16 @@ class Completions:
     async def _from_model(
         self, document: Document, model: Model, instruction: str | None, name: str
     ) -> str:
-        unable = self._unable
-        fill_in = None if instruction or name in unable else fill_in_of(model.backend)
-        if fill_in is not None:
+        before, after = document.before, document.after
+        if not instruction and name not in self._unable:
             try:
-                text = await fill_in.text(document.before, document.after, most_tokens=MOST_TOKENS)
-                return trim_completion(text[:MOST_CHARACTERS], document)
+                text = await fill_in(model.backend, before, after, most_tokens=MOST_TOKENS)
+                if text is not None:
+                    return trim_completion(text[:MOST_CHARACTERS], document)
             except BackendError as error:
                 if not is_unsupported(error):
                     raise
-                unable.add(name)
+                self._unable.add(name)
         return await _prompted(document, model, instruction)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -25,14 +26,14 @@ from eca_server.agent.mcp.conversation import ServerTransport
 from eca_server.agent.mcp.eras import ERAS, OFFERED, Era, newest_stateless
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.http_endpoint import HTTPEndpoint
-from eca_server.agent.mcp.http_transport import NotStreamable, Timeouts
+from eca_server.agent.mcp.http_transport import NotStreamable
 from eca_server.agent.mcp.legacy_sse import LegacySSE
 from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.session import Session
-from eca_server.agent.mcp.settings import ServerSettings
 from eca_server.agent.mcp.stdio import StdioTransport, start_stdio
 from eca_server.agent.mcp.streamable_http import StreamableHTTP
 from eca_server.config.directories import home_directory
+from eca_server.config.mcp_settings import MCPServer
 
 if TYPE_CHECKING:
     from eca_server.agent.mcp.authorization.login import Login
@@ -57,18 +58,27 @@ class _RevisionRefused(Exception):
 
 @contextlib.asynccontextmanager
 async def connect(
-    settings: ServerSettings,
+    settings: MCPServer,
     *,
     environment: Mapping[str, str],
     roots: Callable[[], Sequence[Root]],
     log: ServerLog,
     http: HTTPClient | None = None,
     login: Login | None = None,
-    timeouts: Timeouts | None = None,
+    start_seconds: float = 60.0,
+    keep_alive_seconds: float = 30.0,
 ) -> AsyncIterator[Session]:
     """Open a session with a server; leaving the block ends the session and the server in seconds.
 
-    `log` is emptied first.
+    Args:
+        settings: the configuration of the server.
+        environment: the inherited environment of a program.
+        roots: returns the workspace roots; a program starts in the first one, else in the home.
+        log: the log of the server, which is emptied first.
+        http: the client for requests to a `url`; None: a new one.
+        login: the login at a `url`.
+        start_seconds: time limit of the initialization.
+        keep_alive_seconds: time between two pings to a server at a `url`.
 
     Raises:
         MCPError: no session could be opened; the text is the reason.
@@ -78,7 +88,7 @@ async def connect(
         client = await stack.enter_async_context(HTTPClient()) if http is None else http
 
         def begin(
-            era: Era, settings: ServerSettings = settings, *, is_final_attempt: bool = False
+            era: Era, settings: MCPServer = settings, *, is_final_attempt: bool = False
         ) -> contextlib.AbstractAsyncContextManager[Session]:
             if settings.url is None:
                 transport = _start(settings, environment, roots, log)
@@ -86,21 +96,29 @@ async def connect(
                 endpoint = HTTPEndpoint(
                     settings.url, http=client, headers=settings.headers, login=login
                 )
-                kind = LegacySSE if settings.transport == "sse" else StreamableHTTP
-                transport = kind(endpoint, log, timeouts)
-            session = Session(transport, name=settings.name, era=era, roots=roots, log=log)
-            return _begin(session, transport, settings, log, is_final_attempt=is_final_attempt)
+                kind = LegacySSE if settings.type == "sse" else StreamableHTTP
+                transport = kind(endpoint, log)
+            session = Session(transport, name=log.name, era=era, roots=roots, log=log)
+            return _begin(
+                session,
+                transport,
+                settings,
+                log,
+                start_seconds=start_seconds,
+                keep_alive_seconds=keep_alive_seconds if settings.url else math.inf,
+                is_final_attempt=is_final_attempt,
+            )
 
-        era = ERAS.get(settings.revision, ERAS[OFFERED])
+        era = ERAS.get(settings.protocol, ERAS[OFFERED])
         try:
             session = await stack.enter_async_context(begin(era))
         except _RevisionRefused as refusal:
             session = await stack.enter_async_context(begin(refusal.era, is_final_attempt=True))
         except NotStreamable as refusal:
-            if settings.transport is not None:
+            if settings.type not in (None, "stdio"):
                 raise
             try:
-                older = attrs.evolve(settings, transport="sse")
+                older = attrs.evolve(settings, type="sse")
                 session = await stack.enter_async_context(begin(era, older))
             except MCPError as error:
                 if error.kind == "login":
@@ -114,20 +132,22 @@ async def connect(
 async def _begin(
     session: Session,
     transport: ServerTransport,
-    settings: ServerSettings,
+    settings: MCPServer,
     log: ServerLog,
     *,
+    start_seconds: float,
+    keep_alive_seconds: float,
     is_final_attempt: bool,
 ) -> AsyncIterator[Session]:
     async with session.peer:
         if isinstance(transport, StdioTransport):
             session.peer.start_soon(transport.watch)
         session.peer.start_soon(session.serve)
-        with trio.move_on_after(settings.start_seconds) as timeout:
+        with trio.move_on_after(start_seconds) as timeout:
             try:
                 await session.introduce()
             except RequestFailed as refusal:
-                is_final = is_final_attempt or settings.revision == "legacy"
+                is_final = is_final_attempt or settings.protocol == "legacy"
                 next_era = None if is_final else _stateless_era(refusal)
                 if next_era is None or (
                     session.era.stateless and refusal.code != _UNSUPPORTED_REVISION
@@ -137,10 +157,9 @@ async def _begin(
                     raise MCPError(f"{refused}{refusal.message}") from refusal
                 raise _RevisionRefused(next_era) from refusal
         if timeout.cancelled_caught:
-            raise MCPError(_silence(settings, log), kind="timeout")
+            raise MCPError(_silence(settings, start_seconds, log), kind="timeout")
         if not session.era.stateless:
-            seconds = settings.keep_alive_seconds if settings.url else math.inf
-            session.peer.start_soon(partial(keep_alive, session, seconds))
+            session.peer.start_soon(partial(keep_alive, session, keep_alive_seconds))
         yield session
 
 
@@ -175,7 +194,7 @@ async def _is_alive(session: Session) -> bool:
 
 
 def _start(
-    settings: ServerSettings,
+    settings: MCPServer,
     environment: Mapping[str, str],
     roots: Callable[[], Sequence[Root]],
     log: ServerLog,
@@ -183,7 +202,7 @@ def _start(
     if settings.command is None:
         raise MCPError("it has neither a `command` nor a `url`", kind="start")
     first = next((root.path for root in roots()), None) or home_directory(environment)
-    directory = settings.directory or first
+    directory = first / os.path.expanduser(settings.cwd or "")  # noqa: PTH111 (pathlib raises for an unknown user)
     return start_stdio(settings, environment=environment, directory=directory, log=log)
 
 
@@ -197,7 +216,7 @@ def _stateless_era(refusal: RequestFailed) -> Era | None:
     return era
 
 
-def _silence(settings: ServerSettings, log: ServerLog) -> str:
+def _silence(settings: MCPServer, seconds: float, log: ServerLog) -> str:
     """Return the error for a server that did not answer, with a hint and its last output."""
     program = Path(settings.command or "").name
     hint = ""
@@ -205,4 +224,4 @@ def _silence(settings: ServerSettings, log: ServerLog) -> str:
         hint = "; npx may be asking whether to install it: add `-y` to `args`"
     lines = log.reason()
     output = f"; its last output:\n{lines}" if lines else ""
-    return f"it was not initialized within {settings.start_seconds:g} s{hint}{output}"
+    return f"it was not initialized within {seconds:g} s{hint}{output}"

@@ -20,15 +20,10 @@ from eca_protocol.errors import INTERNAL_ERROR, ConnectionClosed, LocalProtocolE
 from eca_protocol.message_transport import MessageTransport, Reader
 from eca_protocol.peer import Peer
 from eca_protocol.server.roots import Root, uri_of
+from eca_server.agent.mcp import messages as m
 from eca_server.agent.mcp.dialect import MCP_DIALECT, LenientReader
 from eca_server.agent.mcp.eras import Era, era_of
 from eca_server.agent.mcp.errors import MCPError
-from eca_server.agent.mcp.messages import (
-    Initialized,
-    InputRequired,
-    LogMessage,
-    Progress,
-)
 from eca_server.agent.mcp.methods import CAPABILITIES, CLIENT, TABLE, MCPCodec
 from eca_server.agent.mcp.server_log import ServerLog
 
@@ -99,7 +94,7 @@ class Conversation:
         self._roots = roots
         self._log = log
         self._tokens = itertools.count(1)
-        self._progress: dict[int | str, Callable[[Progress], None]] = {}
+        self._progress: dict[int | str, Callable[[m.Progress], None]] = {}
         self._watched: frozenset[str] = frozenset()
         self._listening = trio.CancelScope()
         self._noise = 0
@@ -149,12 +144,12 @@ class Conversation:
         roots = [{"uri": uri_of(root.path), "name": root.name} for root in self._roots()]
         return {"roots": roots}
 
-    def _on_progress(self, progress: Progress | None) -> None:
+    def _on_progress(self, progress: m.Progress | None) -> None:
         listener = None if progress is None else self._progress.get(progress.token)
         if progress is not None and listener is not None:
             listener(progress)
 
-    def _on_log_message(self, message: LogMessage) -> None:
+    def _on_log_message(self, message: m.LogMessage) -> None:
         loud = {"error", "critical", "alert", "emergency"}
         level = logging.INFO if message.level in loud else logging.DEBUG
         self._log.note(f"{message.level}: {message.text[:2000]}", level=level)
@@ -186,13 +181,13 @@ class Conversation:
         else:
             self.peer.notify("notifications/initialized")
 
-    async def _shake_hands(self) -> Initialized:
+    async def _shake_hands(self) -> m.Initialized:
         params = {
             "protocolVersion": self.era.revision,
             "capabilities": CAPABILITIES,
             "clientInfo": CLIENT,
         }
-        introduction: Initialized = await self._request("initialize", params)
+        introduction: m.Initialized = await self._request("initialize", params)
         era = era_of(introduction.revisions[0])
         if era is None or era.stateless:
             raise MCPError(
@@ -203,9 +198,9 @@ class Conversation:
         self.peer.codec = MCPCodec(era)
         return introduction
 
-    async def _discover(self) -> Initialized:
+    async def _discover(self) -> m.Initialized:
         self._transport.agree(self.era)
-        introduction: Initialized = await self._request("server/discover", {})
+        introduction: m.Initialized = await self._request("server/discover", {})
         if self.era.revision not in introduction.revisions:
             offered = ", ".join(introduction.revisions) or "no revision"
             raise MCPError(f"it supports {offered}, we support {self.era.revision}")
@@ -238,7 +233,7 @@ class Conversation:
         """
         for _ in range(MAX_ROUNDS):
             result = await self._round(method, params)
-            if not isinstance(result, InputRequired):
+            if not isinstance(result, m.InputRequired):
                 return result
             params = {**params, **self._answers(result)}
         raise MCPError(f"{method}: it asked {MAX_ROUNDS} questions and did not answer")
@@ -253,7 +248,7 @@ class Conversation:
                 await self.ended.wait()
             raise self.error or MCPError("it was stopped", kind="closed") from closed
 
-    def _answers(self, question: InputRequired) -> dict[str, Any]:
+    def _answers(self, question: m.InputRequired) -> dict[str, Any]:
         """Return the answers that are added to a repeated request; only roots were declared."""
         answers: dict[str, Any] = {}
         for key, request in question.requests.items():

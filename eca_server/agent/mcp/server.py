@@ -15,15 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import trio
 
+from eca_server.agent.mcp import messages as m
 from eca_server.agent.mcp.errors import MCPError
-from eca_server.agent.mcp.messages import (
-    MCPTool,
-    Progress,
-    Prompt,
-    Resource,
-    ResourceContents,
-    ToolResult,
-)
 from eca_server.agent.mcp.resource_changes import ResourceChanges
 from eca_server.agent.mcp.states import TRANSITIONS, Input, State
 from eca_server.config.mcp_settings import MCPServer
@@ -121,10 +114,10 @@ class Server:
     def _forget(self) -> None:
         """Clear the session, the lists and the instructions."""
         self._session: Session | None = None
-        self.tools: tuple[MCPTool, ...] = ()
-        self.prompts: tuple[Prompt, ...] = ()
-        self.resources: tuple[Resource, ...] = ()
-        self.templates: tuple[Resource, ...] = ()
+        self.tools: tuple[m.MCPTool, ...] = ()
+        self.prompts: tuple[m.Prompt, ...] = ()
+        self.resources: tuple[m.Resource, ...] = ()
+        self.templates: tuple[m.Resource, ...] = ()
         self.instructions = ""
 
     def start(self) -> None:
@@ -191,7 +184,7 @@ class Server:
         name: str,
         arguments: Mapping[str, Any],
         on_progress: Callable[[str], None] = lambda _: None,
-    ) -> ToolResult:
+    ) -> m.ToolResult:
         """Run a tool; if cancelled, cancel the call at the server.
 
         Raises:
@@ -203,7 +196,7 @@ class Server:
                 name, arguments, deadline=seconds, on_progress=_paced(on_progress)
             )
 
-    async def give_resource(self, reader: object, uri: str) -> tuple[ResourceContents, ...]:
+    async def give_resource(self, reader: object, uri: str) -> tuple[m.ResourceContents, ...]:
         """Return the contents of a resource, and watch it for changes.
 
         `reader`: the reader whose reads are stored in `resource_changes`.
@@ -366,7 +359,7 @@ class Server:
         except MCPError as error:
             _log.info("MCP server %s: its %s: %s", self.name, kind, error)
 
-    async def _list_tools(self, session: Session) -> tuple[MCPTool, ...]:
+    async def _list_tools(self, session: Session) -> tuple[m.MCPTool, ...]:
         """Return its tools, except those with names of more than `MAX_TOOL_NAME` characters."""
         tools = await session.list_tools()
         usable = tuple(tool for tool in tools if len(tool.name) <= MAX_TOOL_NAME)
@@ -398,11 +391,11 @@ class _Changes:
         return tuple(sorted(kinds))
 
 
-def _paced(report: Callable[[str], None]) -> Callable[[Progress], None]:
+def _paced(report: Callable[[str], None]) -> Callable[[m.Progress], None]:
     """Return a listener that reports progress as a text, at most every `DEBOUNCE_SECONDS`."""
     last = -DEBOUNCE_SECONDS
 
-    def on_progress(progress: Progress) -> None:
+    def on_progress(progress: m.Progress) -> None:
         nonlocal last
         now = trio.current_time()
         if now - last >= DEBOUNCE_SECONDS:

@@ -24,7 +24,7 @@ from eca_protocol.process import Child, GracePeriods, signal_name, spawn
 from eca_server.agent.mcp.eras import Era
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.server_log import ServerLog
-from eca_server.agent.mcp.settings import ServerSettings
+from eca_server.config.mcp_settings import MCPServer
 from eca_server.system.child_process import find_executable, find_program
 
 LADDER: Final = GracePeriods(after_stdin=0.8, after_term=0.5, after_kill=0.3)
@@ -40,7 +40,7 @@ _WRITE: Final = (
 
 
 def start_stdio(
-    settings: ServerSettings,
+    settings: MCPServer,
     *,
     environment: Mapping[str, str],
     directory: Path,
@@ -81,7 +81,7 @@ def _problem_of(directory: Path) -> str | None:
     return None if is_directory else "is a file"
 
 
-def _find(settings: ServerSettings, path: str, directory: Path) -> str:
+def _find(settings: MCPServer, path: str, directory: Path) -> str:
     """Return the program's file, found on the server's own PATH."""
     command = settings.command or ""
     if os.path.dirname(command):  # noqa: PTH120 (a Path has `.` in place of no directory)

@@ -13,8 +13,8 @@ from typing import Any
 import attrs
 
 from eca_protocol import json
+from eca_server.agent.mcp import messages as m
 from eca_server.agent.mcp.errors import MCPError
-from eca_server.agent.mcp.messages import MCPTool, ResourceContents, ToolHints, ToolResult
 from eca_server.agent.mcp.readers import picture
 from eca_server.agent.mcp.schemas import CleanSchema, clean_schema
 from eca_server.agent.tools.output import Cap, cut_end
@@ -34,7 +34,7 @@ _MAX_DESCRIPTION = 4_096  # characters, for the model
 _MAX_SUMMARY = 80
 _UNKNOWN_EFFECT = ("closed", "timeout")  # kinds of errors
 
-CallTool = Callable[[str, Mapping[str, Any]], Awaitable[ToolResult]]
+CallTool = Callable[[str, Mapping[str, Any]], Awaitable[m.ToolResult]]
 
 
 @attrs.frozen
@@ -48,7 +48,7 @@ class ServerTool:
     """
 
     server: str
-    tool: MCPTool
+    tool: m.MCPTool
     call: CallTool
     cap: Cap
 
@@ -103,13 +103,13 @@ class ServerTool:
         )
 
 
-def effect_of(hints: ToolHints) -> Effect:
+def effect_of(hints: m.ToolHints) -> Effect:
     """Return the effect of a tool; hints can only make it stricter."""
     changes = hints.read_only is False or (hints.destructive is True and not hints.read_only)
     return "write" if changes else "run"
 
 
-def _warning(hints: ToolHints) -> str | None:
+def _warning(hints: m.ToolHints) -> str | None:
     if hints.destructive is True:
         return "it may delete or overwrite data"
     if hints.open_world is True and hints.read_only is not True:
@@ -117,7 +117,7 @@ def _warning(hints: ToolHints) -> str | None:
     return None
 
 
-def output_of(result: ToolResult, cap: Cap) -> ToolOutput:
+def output_of(result: m.ToolResult, cap: Cap) -> ToolOutput:
     """Return a result as an output for the model: texts within the cap, and pictures."""
     parts = parts_within(parts_of(result), cap)
     if not parts:
@@ -150,11 +150,11 @@ def parts_within(contents: Iterable[TextPart | ImagePart], cap: Cap) -> list[Tex
 _MORE = TextPart("(more texts were left out)")
 
 
-def parts_of(result: ToolResult) -> Iterator[TextPart | ImagePart]:
+def parts_of(result: m.ToolResult) -> Iterator[TextPart | ImagePart]:
     """Yield the texts and pictures of a result; its structured content if it has no text."""
     has_text = False
     for content in result.content:
-        part = _resource(content) if isinstance(content, ResourceContents) else content
+        part = _resource(content) if isinstance(content, m.ResourceContents) else content
         if isinstance(part, ImagePart) or part.text:
             has_text = has_text or isinstance(part, TextPart)
             yield part
@@ -162,7 +162,7 @@ def parts_of(result: ToolResult) -> Iterator[TextPart | ImagePart]:
         yield TextPart(json.dumps(result.structured).decode())
 
 
-def _resource(contents: ResourceContents) -> TextPart | ImagePart:
+def _resource(contents: m.ResourceContents) -> TextPart | ImagePart:
     if contents.text is not None:
         return TextPart(f"{contents.uri}:\n{contents.text}")
     kind = media_type_of(contents.blob[:SIGNATURE_BYTES])

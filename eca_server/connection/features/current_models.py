@@ -20,10 +20,10 @@ from eca_server.connection.features.host import Host
 from eca_server.connection.features.lazy import Lazy
 from eca_server.connection.features.settings import Settings
 from eca_server.models.access import Access
-from eca_server.models.backend import Backend
 from eca_server.models.credentials.logins import Logins
 from eca_server.models.credentials.lookup import child_environment
 from eca_server.models.discovery import LIST_SECONDS, Discovery
+from eca_server.models.http_backend import HTTPBackend
 from eca_server.models.listings import Endpoint
 from eca_server.models.models import Models
 
@@ -158,7 +158,7 @@ class CurrentModels:
             self._models.reset()
             self.on_discovery()
 
-    async def _list(self, endpoint: Endpoint, backend: Callable[[], Backend]) -> bool:
+    async def _list(self, endpoint: Endpoint, backend: Callable[[], HTTPBackend]) -> bool:
         return await self._discovery.ask(endpoint, backend())
 
     def _make_models(self) -> Models:

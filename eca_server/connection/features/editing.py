@@ -28,9 +28,8 @@ from eca_server.agent.editing.rewriting import (
     read_surroundings,
 )
 from eca_server.client.session import Session
-from eca_server.config.agent_settings import Behavior
+from eca_server.config.agent_settings import Behavior, Prompts
 from eca_server.config.effective import apply_behavior
-from eca_server.config.settings import Prompts
 from eca_server.connection.features.current_models import CurrentModels
 from eca_server.connection.features.selection import Selection
 from eca_server.connection.features.settings import Settings

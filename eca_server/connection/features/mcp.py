@@ -22,11 +22,9 @@ from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.manager import IDLE, Manager
 from eca_server.agent.mcp.server import RECONNECT_SECONDS, Connect, Server
 from eca_server.agent.mcp.server_log import ServerLog
-from eca_server.agent.mcp.settings import ServerSettings
 from eca_server.agent.mcp.states import State
 from eca_server.agent.tools.approval import policy_of
 from eca_server.client.session import Session
-from eca_server.config.directories import home_directory
 from eca_server.config.mcp_settings import MCPServer
 from eca_server.connection.features.announcer import Announcer
 from eca_server.connection.features.approvals import Approvals
@@ -46,11 +44,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("eca_server")
 
-_TRANSPORTS: Final[Mapping[str | None, Literal["http", "sse"]]] = {
-    "http": "http",
-    "streamable-http": "http",
-    "sse": "sse",
-}
 _SLOW_TO_START: Final = frozenset(
     {"npx", "uvx", "docker", "bunx", "pnpm", "deno", "pipx", "podman"}
 )
@@ -144,12 +137,14 @@ class MCPServers:
         def connect_now() -> AbstractAsyncContextManager[ServerSession]:
             login = self.login_of(name, settings)
             return connect(
-                self._server_settings(name, settings),
+                settings,
                 environment=self._environment(name, settings),
                 roots=lambda: self.session.roots,
                 log=log,
                 http=self.host.http,
                 login=login,
+                start_seconds=self._start_seconds(settings),
+                keep_alive_seconds=self.settings.config.mcp_keep_alive,
             )
 
         return connect_now
@@ -208,27 +203,11 @@ class MCPServers:
             return os.pathsep.join(sorted(str(root.path) for root in self.session.roots))
         return "" if scope == "global" else scope
 
-    def _server_settings(self, name: str, settings: MCPServer) -> ServerSettings:
-        """Return the settings with every default filled in."""
-        roots, config = self.session.roots, self.settings.config
-        directory = roots[0].path if roots else home_directory(self.host.options.environ)
-        seconds = settings.start_timeout or config.mcp_timeout
-        if settings.start_timeout is None and Path(settings.command or "").stem in _SLOW_TO_START:
-            seconds = max(seconds, _SLOW_SECONDS)
-        own = os.path.expanduser(settings.cwd or "")  # noqa: PTH111 (pathlib raises for an unknown user)
-        return ServerSettings(
-            name=name,
-            command=settings.command,
-            args=settings.args,
-            env=settings.env,
-            directory=directory / own if own else None,
-            url=settings.url,
-            transport=_TRANSPORTS.get(settings.type),
-            headers=settings.headers,
-            revision=settings.protocol,
-            start_seconds=seconds,
-            keep_alive_seconds=config.mcp_keep_alive,
-        )
+    def _start_seconds(self, settings: MCPServer) -> float:
+        """Return the time limit of a server's start."""
+        is_slow = Path(settings.command or "").stem in _SLOW_TO_START
+        common = max(self.settings.config.mcp_timeout, _SLOW_SECONDS if is_slow else 0)
+        return settings.start_timeout or common
 
     def _secrets_of(self, name: str, settings: MCPServer) -> tuple[Secret, ...]:
         """Return the secrets to mask in texts of a server: configured ones, and its login's."""

@@ -17,7 +17,6 @@ from eca_server.json_members import list_in, text_in
 from eca_server.models.backend import BackendError
 from eca_server.models.calls import read_arguments
 from eca_server.models.events import (
-    Block,
     Event,
     ReasoningDelta,
     ReasoningFinished,
@@ -28,6 +27,7 @@ from eca_server.models.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
+from eca_server.models.history import BlockPart
 from eca_server.models.stream_decoder import Citations
 
 _THOUGHTS = ("thinking", "redacted_thinking")
@@ -162,7 +162,7 @@ class Blocks:
                 tool = kind.removesuffix(_SERVER_RESULT)
                 events.append(ServerTool(kind=tool, phase="finished", raw=block.start))
             case _ if not block.unknown_deltas:
-                events.append(Block(raw=block.start))
+                events.append(BlockPart(raw=block.start))
         return events
 
     def finish(self, *, truncated: bool) -> list[Event]:
@@ -194,7 +194,7 @@ class Blocks:
         text = "".join(block.pieces)
         if text.strip() and (block.citations or block.follows_text):
             citations = {"citations": block.citations} if block.citations else {}
-            events.append(Block(raw={"type": "text", "text": text, **citations}))
+            events.append(BlockPart(raw={"type": "text", "text": text, **citations}))
         return events
 
     def _end_server_call(self, block: _OpenBlock) -> list[Event]:
@@ -207,4 +207,4 @@ class Blocks:
                 return []  # it was truncated, and is not sent back
         arguments = arguments if isinstance(arguments, dict) else {}
         started = ServerTool(kind=text_in(block.start, "name"), phase="started")
-        return [started, Block(raw={**block.start, "input": arguments})]
+        return [started, BlockPart(raw={**block.start, "input": arguments})]

@@ -8,32 +8,19 @@ attachments of errors follow them, since an error result holds text only.
 from __future__ import annotations
 
 import base64
-import hashlib
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from copy import deepcopy
 from typing import Any
 
 import attrs
 
+from eca_server.models import history
 from eca_server.models.anthropic.blocks import CALL_FIELDS
-from eca_server.models.encoding import Pending
-from eca_server.models.history import (
-    BlockPart,
-    FilePart,
-    ImagePart,
-    Message,
-    Part,
-    ReasoningPart,
-    ServerToolPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-    spoken,
-)
+from eca_server.models.calls import LEGAL_ID, CallIds
+from eca_server.models.encoding import Writer
 from eca_server.models.reasoning import BLANK
 
 _MARK = {"cache_control": {"type": "ephemeral"}}
-_LEGAL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _THOUGHTS = ("thinking", "redacted_thinking")
 
 _Block = dict[str, Any]
@@ -44,102 +31,94 @@ def mark_for_cache(blocks: list[_Block]) -> None:
     blocks[-1] = {**blocks[-1], **_MARK}
 
 
-@attrs.frozen(kw_only=True)
-class _CarriedState:
-    """State that a message needs from the messages before it.
-
-    Attributes:
-        user_blocks: blocks of the user, to which the next message may add.
-        ids: the written id of each call, by our id.
-    """
-
-    user_blocks: tuple[_Block, ...] = ()
-    ids: Mapping[str, str] = attrs.field(factory=dict)
-
-
-@attrs.define(eq=False)
-class MessagesWriter:
-    """A `Writer` for the Messages API.
+@attrs.define(kw_only=True, eq=False)
+class MessagesWriter(Writer):
+    """A writer for the Messages API; user blocks wait for the next message, which may add to them.
 
     Args:
         thinking_required: whether each answer must begin with reasoning.
     """
 
-    _images: bool = attrs.field(default=True, kw_only=True)
-    thinking_required: bool = attrs.field(default=False, kw_only=True)
+    _images: bool = True
+    thinking_required: bool = False
+    _user_blocks: list[_Block] = attrs.field(factory=list, init=False)
+    _ids: CallIds = attrs.field(factory=CallIds, init=False)
 
-    def write(self, messages: Iterable[Message], pending: Pending) -> tuple[list[_Block], Pending]:
-        """Write messages; user blocks are carried over to the next message."""
-        [carried] = pending or [_CarriedState()]
-        user_blocks, ids = list(carried.user_blocks), _Ids(carried.ids)
+    def write(self, messages: Iterable[history.Message]) -> list[_Block]:
+        """Write messages."""
         written: list[_Block] = []
         for message in messages:
             if message.role == "assistant":
-                written += [{"role": "user", "content": user_blocks}] if user_blocks else []
-                answer = self._answer(message, ids)
+                written += self.end()
+                self._user_blocks = []
+                answer = self._answer(message)
                 if self.thinking_required and answer[0]["type"] not in _THOUGHTS:
                     answer.insert(0, {"type": "thinking", "thinking": BLANK, "signature": ""})
                 written.append({"role": "assistant", "content": answer})
-                user_blocks = []
             else:
-                user_blocks += self._user_blocks(message, ids)
-        return written, [_CarriedState(user_blocks=tuple(user_blocks), ids=ids.written)]
+                self._user_blocks += self._user_content(message)
+        return written
 
-    def end(self, pending: Pending) -> list[_Block]:
-        """Write the carried user blocks as the last message."""
-        return [{"role": "user", "content": list(carried.user_blocks)} for carried in pending]
+    def end(self) -> list[_Block]:
+        """Write the waiting user blocks as a message."""
+        return [{"role": "user", "content": self._user_blocks}] if self._user_blocks else []
 
-    def paused(self, answer: Message) -> _Block:
-        """Write an unfinished answer, to be continued."""
-        return {"role": "assistant", "content": self._verbatim(answer.parts, _Ids({}))}
+    def paused(self, answer: history.Message) -> _Block:
+        """Return an unfinished answer, to be continued."""
+        return {"role": "assistant", "content": deepcopy(self)._verbatim(answer.parts)}
 
-    def _user_blocks(self, message: Message, ids: _Ids) -> Iterator[_Block]:
+    def _user_content(self, message: history.Message) -> Iterator[_Block]:
         trailing: list[_Block] = []
         for part in message.parts:
             match part:
-                case TextPart() | ImagePart() | FilePart():
+                case history.TextPart() | history.ImagePart() | history.FilePart():
                     yield self._content_block(part)
-                case ToolResultPart():
-                    yield self._result(part, ids, trailing)
+                case history.ToolResultPart():
+                    yield self._result(part, trailing)
         yield from trailing
 
-    def _answer(self, message: Message, ids: _Ids) -> list[_Block]:
-        blocks = self._verbatim(_paired(message.parts), ids)
+    def _answer(self, message: history.Message) -> list[_Block]:
+        blocks = self._verbatim(_paired(message.parts))
         while blocks[-1]["type"] in _THOUGHTS:
             blocks.pop()  # the API refuses reasoning at the end
         if message.origin is None:  # and the blanks with which a different model may end
             return [{**b, "text": b["text"].rstrip()} if "text" in b else b for b in blocks]
         return blocks
 
-    def _verbatim(self, parts: Iterable[Part], ids: _Ids) -> list[_Block]:
+    def _verbatim(self, parts: Iterable[history.Part]) -> list[_Block]:
         blocks: list[_Block] = []
         for part in parts:
             match part:
-                case TextPart(text):
+                case history.TextPart(text):
                     blocks.append(_text(text))
-                case ReasoningPart(opaque={"data": data}):
+                case history.ReasoningPart(opaque={"data": data}):
                     blocks.append({"type": "redacted_thinking", "data": data})
-                case ReasoningPart(text=text, opaque={"signature": signature}):
+                case history.ReasoningPart(text=text, opaque={"signature": signature}):
                     thought = {"type": "thinking", "thinking": text, "signature": signature}
                     blocks.append(thought)
-                case ToolCallPart():
-                    call = _call(part, ids.new(part.id, part.provider_id or part.id))
+                case history.ToolCallPart():
+                    preferred = part.provider_id or part.id
+                    legal = preferred if LEGAL_ID.fullmatch(preferred) else ""
+                    call = _call(part, self._ids.add(part.id, legal))
                     opaque = part.opaque if isinstance(part.opaque, dict) else {}
                     returned = {name: opaque[name] for name in CALL_FIELDS if name in opaque}
                     blocks.append({**call, **returned})
-                case BlockPart(raw={"type": "text", "text": str(text)} as raw):
+                case history.BlockPart(raw={"type": "text", "text": str(text)} as raw):
                     _remove_text(blocks, text)
                     blocks.append(dict(raw))
-                case BlockPart(raw={"type": _} as raw) | ServerToolPart(raw={"type": _} as raw):
+                case (
+                    history.BlockPart(raw={"type": _} as raw)
+                    | history.ServerToolPart(raw={"type": _} as raw)
+                ):
                     blocks.append(dict(raw))
-                case ServerToolPart() | ImagePart():
-                    blocks.append(_text(spoken(part)))
+                case history.ServerToolPart() | history.ImagePart():
+                    blocks.append(_text(history.spoken(part)))
         return blocks
 
-    def _result(self, result: ToolResultPart, ids: _Ids, trailing: list[_Block]) -> _Block:
+    def _result(self, result: history.ToolResultPart, trailing: list[_Block]) -> _Block:
         """Write a result; attachments of an error are added to `trailing`."""
         content = [self._content_block(part) for part in result.parts]
-        block = {"type": "tool_result", "tool_use_id": ids.written[result.call_id]}
+        block = {"type": "tool_result", "tool_use_id": self._ids.written[result.call_id]}
         if not result.is_error:
             return {**block, "content": content}
         texts = [each for each in content if each["type"] == "text"]
@@ -148,53 +127,42 @@ class MessagesWriter:
             texts.append(_text("[shown after the results]"))
         return {**block, "content": texts, "is_error": True}
 
-    def _content_block(self, part: TextPart | ImagePart | FilePart) -> _Block:
+    def _content_block(
+        self, part: history.TextPart | history.ImagePart | history.FilePart
+    ) -> _Block:
         match part:
-            case TextPart(text):
+            case history.TextPart(text):
                 return _text(text)
-            case ImagePart():
+            case history.ImagePart():
                 return self._image(part)
-            case FilePart():
+            case history.FilePart():
                 return _document(part)
 
-    def _image(self, part: ImagePart) -> _Block:
+    def _image(self, part: history.ImagePart) -> _Block:
         if not self._images:
             return _text("[image omitted: this model does not accept images]")
         return {"type": "image", "source": _encoded(part)}
 
 
-class _Ids:
-    """The ids of calls: our id, and the written one, which is unique."""
-
-    def __init__(self, written: Mapping[str, str]) -> None:
-        self.written = dict(written)
-        self._taken = set(written.values())
-
-    def new(self, ours: str, preferred: str) -> str:
-        if not _LEGAL_ID.fullmatch(preferred) or preferred in self._taken:
-            preferred = f"call_{hashlib.sha256(ours.encode('utf-8', 'replace')).hexdigest()[:24]}"
-        self.written[ours] = preferred
-        self._taken.add(preferred)
-        return preferred
-
-
-def _paired(parts: Sequence[Part]) -> Iterator[Part]:
+def _paired(parts: Sequence[history.Part]) -> Iterator[history.Part]:
     """Drop calls of the provider's own tools without a result, and results without a call."""
-    raws = [part.raw for part in parts if isinstance(part, BlockPart | ServerToolPart)]
+    raws = [
+        part.raw for part in parts if isinstance(part, history.BlockPart | history.ServerToolPart)
+    ]
     blocks = [raw for raw in raws if isinstance(raw, dict)]
     result_ids = {block["tool_use_id"] for block in blocks if "tool_use_id" in block}
     call_ids = {block["id"] for block in blocks if "id" in block}
     for part in parts:
-        raw = part.raw if isinstance(part, BlockPart | ServerToolPart) else None
+        raw = part.raw if isinstance(part, history.BlockPart | history.ServerToolPart) else None
         block = raw if isinstance(raw, dict) else {}
         is_unpaired = block.get("tool_use_id", block.get("id")) not in call_ids & result_ids
         if not block or not is_unpaired or not block.keys() & {"tool_use_id", "id"}:
             yield part
-        elif isinstance(part, ServerToolPart):
-            yield TextPart(spoken(part))
+        elif isinstance(part, history.ServerToolPart):
+            yield history.TextPart(history.spoken(part))
 
 
-def _call(part: ToolCallPart, written_id: str) -> _Block:
+def _call(part: history.ToolCallPart, written_id: str) -> _Block:
     arguments = dict(part.arguments or {})
     return {"type": "tool_use", "id": written_id, "name": part.name, "input": arguments}
 
@@ -210,7 +178,7 @@ def _text(text: str) -> _Block:
     return {"type": "text", "text": text}
 
 
-def _document(part: FilePart) -> _Block:
+def _document(part: history.FilePart) -> _Block:
     if part.media_type == "application/pdf":
         return {"type": "document", "source": _encoded(part), "title": part.name}
     text = part.data.decode("utf-8", "replace")
@@ -220,6 +188,6 @@ def _document(part: FilePart) -> _Block:
     return _text(f"[file {part.name} omitted: its type cannot be read ({part.media_type})]")
 
 
-def _encoded(part: ImagePart | FilePart) -> _Block:
+def _encoded(part: history.ImagePart | history.FilePart) -> _Block:
     data = base64.b64encode(part.data).decode("ascii")
     return {"type": "base64", "media_type": part.media_type, "data": data}

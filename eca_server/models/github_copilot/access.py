@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import attrs
@@ -17,9 +17,9 @@ import trio
 
 from eca_protocol import json
 from eca_protocol.errors import HTTPError, InvalidJSON
-from eca_protocol.http import Deadlines
+from eca_protocol.http import Deadlines, HTTPClient
 from eca_server.json_members import object_in, text_in
-from eca_server.models.access import LoginAccessConfig, Target, join_url
+from eca_server.models.access import Target, TokenAccess, join_url
 from eca_server.models.backend import BackendError, Request
 from eca_server.models.credentials.oauth import seconds_in
 from eca_server.models.errors import error_from_fault, error_from_page, error_from_response
@@ -53,29 +53,25 @@ class _Token:
     due: float
 
 
-class CopilotAccess:
-    """An `Access` for all APIs of one login.
+@attrs.define(kw_only=True, eq=False)
+class CopilotAccess(TokenAccess):
+    """The access for all APIs of one login.
 
     Args:
-        config: the GitHub login and the configuration.
+        host: the configured installation that issues logins.
+        hide: called with each new secret before it is used.
     """
 
-    def __init__(self, config: LoginAccessConfig) -> None:
-        self._config = config
-        self._token_url = (
-            join_url(config.host, "/api/v3/copilot_internal/v2/token")
-            if config.host
-            else "https://api.github.com/copilot_internal/v2/token"
-        )
-        self._login: Secret | None = None
-        self._token: _Token | None = None
-        self._lock = trio.Lock()
+    _http: HTTPClient
+    _host: str | None = None
+    _hide: Callable[[Iterable[Secret]], None] = lambda _: None
+    _token: _Token | None = attrs.field(default=None, init=False)
+    _lock: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
         """The login and the current token."""
-        known = (self._login, None if self._token is None else self._token.secret)
-        return tuple(each for each in known if each is not None)
+        return (*super().secrets, *([] if self._token is None else [self._token.secret]))
 
     async def target(self, path: str, request: Request | None = None) -> Target:
         """Return the target with the current token and Copilot's headers."""
@@ -124,16 +120,16 @@ class CopilotAccess:
             return self._token
 
     async def _fetch_token(self) -> _Token:
-        login = self._login = await self._config.login()
+        login = await self._login()
         headers = {
             **_IDENTITY,
             "accept": "application/json",
             "authorization": f"token {login.reveal()}",
         }
         try:
-            async with self._config.http.stream(
+            async with self._http.stream(
                 "GET",
-                self._token_url,
+                self._token_url(),
                 headers=headers,
                 deadlines=_DEADLINES,
                 shows_certificate=True,
@@ -146,6 +142,11 @@ class CopilotAccess:
             raise _refusal(response.status, response.headers, body)
         return self._read(body)
 
+    def _token_url(self) -> str:
+        if not self._host:
+            return "https://api.github.com/copilot_internal/v2/token"
+        return join_url(self._host, "/api/v3/copilot_internal/v2/token")
+
     def _read(self, body: bytes) -> _Token:
         if body.lstrip().startswith(b"<"):
             raise error_from_page("", body)
@@ -156,11 +157,11 @@ class CopilotAccess:
             secret = None
         if secret is None:
             raise BackendError("protocol", "expected a Copilot token, got something else")
-        self._config.hide([secret])
+        self._hide([secret])
         listed = text_in(object_in(answer, "endpoints"), "api")
         return _Token(
             secret=secret,
-            base=self._config.url or (listed if _BASE_URL.match(listed) else BASE),
+            base=self._url or (listed if _BASE_URL.match(listed) else BASE),
             due=trio.current_time() + (seconds_in(answer, "refresh_in") or _LIFETIME),
         )
 

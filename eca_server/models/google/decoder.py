@@ -20,7 +20,6 @@ from eca_server.models.backend import BackendError
 from eca_server.models.calls import complete_call
 from eca_server.models.errors import error_in_payload
 from eca_server.models.events import (
-    Block,
     Event,
     FinishReason,
     ReasoningDelta,
@@ -30,6 +29,7 @@ from eca_server.models.events import (
     TextDelta,
     Usage,
 )
+from eca_server.models.history import BlockPart
 from eca_server.models.stream_decoder import (
     Citations,
     DecoderOptions,
@@ -212,7 +212,7 @@ class GeminiDecoder(StreamDecoder):
 
     def _raw_block(self, what: str, raw: Any) -> list[Event]:
         """Emit a value to be sent back: a `part`, or the signature of the `picture` before it."""
-        return [Block(raw={what: raw})] if raw else []
+        return [BlockPart(raw={what: raw})] if raw else []
 
     def _add_text(self, text: str, extra: Mapping[str, Any]) -> list[Event]:
         if not text and not extra:

@@ -14,20 +14,9 @@ from typing import Any
 
 import attrs
 
-from eca_server.models.encoding import Pending
+from eca_server.models import history
+from eca_server.models.encoding import Writer
 from eca_server.models.google.generations import Generation
-from eca_server.models.history import (
-    BlockPart,
-    FilePart,
-    ImagePart,
-    Message,
-    Part,
-    ReasoningPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-    neutral_answer,
-)
 
 UNSIGNED = "skip_thought_signature_validator"
 """The placeholder for the signature of a call that a different model made."""
@@ -43,22 +32,9 @@ def legal_name(name: str) -> str:
     return name if re.match("[A-Za-z_]", name) else f"_{name}"[:64]
 
 
-@attrs.frozen(kw_only=True)
-class _CarriedState:
-    """State that a message needs from the messages before it.
-
-    Attributes:
-        user_parts: parts of the user, to which the next message may add.
-        calls: the calls of the last answer: tool's name and provider's id, by our id.
-    """
-
-    user_parts: tuple[_Part, ...] = ()
-    calls: Mapping[str, tuple[str, str | None]] = attrs.field(factory=dict)
-
-
 @attrs.define(eq=False)
-class ContentWriter:
-    """A `Writer` for Gemini.
+class ContentWriter(Writer):
+    """A writer for Gemini; user parts wait for the next message, which may add to them.
 
     Args:
         generation: the model's options.
@@ -66,85 +42,84 @@ class ContentWriter:
 
     _generation: Generation
     _images: bool = attrs.field(default=True, kw_only=True)
+    _user_parts: list[_Part] = attrs.field(factory=list, init=False)
+    # the calls of the last answer: tool's name and provider's id, by our id
+    _calls: Mapping[str, tuple[str, str | None]] = attrs.field(factory=dict, init=False)
 
-    def write(self, messages: Iterable[Message], pending: Pending) -> tuple[list[_Part], Pending]:
-        """Write messages; user parts are carried over to the next message."""
-        [carried] = pending or [_CarriedState()]
-        user_parts, calls = list(carried.user_parts), carried.calls
+    def write(self, messages: Iterable[history.Message]) -> list[_Part]:
+        """Write messages."""
         written: list[_Part] = []
         for message in messages:
             if message.role == "assistant":
-                written += _content("user", user_parts)
-                user_parts, calls = [], self._call_ids(message)
-                written += _content("model", self._answer(message, calls))
+                written += self.end()
+                self._user_parts, self._calls = [], self._call_ids(message)
+                written += _content("model", self._answer(message))
             elif message.role == "tool":
-                user_parts += self._results(message, calls)
+                self._user_parts += self._results(message)
             else:
-                user_parts += self._user_content(message.parts)
-        return written, [_CarriedState(user_parts=tuple(user_parts), calls=calls)]
+                self._user_parts += self._user_content(message.parts)
+        return written
 
-    def end(self, pending: Pending) -> list[_Part]:
-        """Write the carried user parts as the last message."""
-        return [each for carried in pending for each in _content("user", carried.user_parts)]
+    def end(self) -> list[_Part]:
+        """Write the waiting user parts as a message."""
+        return _content("user", self._user_parts)
 
-    def _user_content(self, parts: Iterable[Part]) -> Iterator[_Part]:
+    def _user_content(self, parts: Iterable[history.Part]) -> Iterator[_Part]:
         for part in parts:
             match part:
-                case TextPart(text):
+                case history.TextPart(text):
                     yield {"text": text}
-                case ImagePart() if self._images:
+                case history.ImagePart() if self._images:
                     yield _inline(part)
-                case ImagePart():
+                case history.ImagePart():
                     yield {"text": "[image omitted: this model does not accept images]"}
-                case FilePart():
+                case history.FilePart():
                     yield from _file(part)
 
-    def _call_ids(self, message: Message) -> dict[str, tuple[str, str | None]]:
+    def _call_ids(self, message: history.Message) -> dict[str, tuple[str, str | None]]:
         used_ids: set[str] = set()
         calls: dict[str, tuple[str, str | None]] = {}
         for part in message.parts:
-            if isinstance(part, ToolCallPart):
+            if isinstance(part, history.ToolCallPart):
                 provider_id = None if part.provider_id in used_ids else part.provider_id
                 used_ids |= {provider_id} if provider_id else set()
                 calls[part.id] = legal_name(part.name), provider_id
         return calls
 
-    def _answer(self, message: Message, calls: Mapping[str, tuple[str, str | None]]) -> list[_Part]:
-        parts = self._verbatim(message, calls) or self._verbatim(neutral_answer(message), calls)
+    def _answer(self, message: history.Message) -> list[_Part]:
+        parts = self._verbatim(message) or self._verbatim(history.neutral_answer(message))
         first = next((part for part in parts if "functionCall" in part), None)
         if first is not None and self._generation.signs:
             first[_SIGNATURE] = first.get(_SIGNATURE) or UNSIGNED
         return parts
 
-    def _verbatim(
-        self, message: Message, calls: Mapping[str, tuple[str, str | None]]
-    ) -> list[_Part]:
+    def _verbatim(self, message: history.Message) -> list[_Part]:
         parts: list[_Part] = []
         for part in message.parts:
             match part:
-                case TextPart(text):
+                case history.TextPart(text):
                     parts.append({"text": text})
-                case ReasoningPart() if part.text or part.opaque:
+                case history.ReasoningPart() if part.text or part.opaque:
                     parts.append({"text": part.text, "thought": True, **_signed(part)})
-                case ImagePart():
+                case history.ImagePart():
                     parts.append(_inline(part))
-                case ToolCallPart():
-                    parts.append({**_call(part, calls[part.id]), **_signed(part)})
-                case BlockPart(raw={"part": dict(raw)}):
+                case history.ToolCallPart():
+                    parts.append({**_call(part, self._calls[part.id]), **_signed(part)})
+                case history.BlockPart(raw={"part": dict(raw)}):
                     _remove_text(parts, raw.get("text"))
                     parts.append(dict(raw))
-                case BlockPart(raw={"picture": dict(raw)}) if parts and "inlineData" in parts[-1]:
+                case history.BlockPart(raw={"picture": dict(raw)}) if (
+                    parts and "inlineData" in parts[-1]
+                ):
                     parts[-1].update(raw)
         return parts
 
-    def _results(
-        self, message: Message, calls: Mapping[str, tuple[str, str | None]]
-    ) -> list[_Part]:
+    def _results(self, message: history.Message) -> list[_Part]:
         parts: list[_Part] = []
         trailing: list[_Part] = []
         for result in message.parts:
-            assert isinstance(result, ToolResultPart)
-            name, provider_id = calls[result.call_id]
+            assert isinstance(result, history.ToolResultPart)
+            name, provider_id = self._calls[result.call_id]
             shown = list(self._user_content(result.parts))
             texts = [part["text"] for part in shown if "text" in part]
             images = [part for part in shown if "text" not in part]
@@ -165,13 +140,13 @@ def _content(role: str, parts: Iterable[_Part]) -> list[_Part]:
     return [{"role": role, "parts": listed}] if listed else []
 
 
-def _call(part: ToolCallPart, identity: tuple[str, str | None]) -> _Part:
+def _call(part: history.ToolCallPart, identity: tuple[str, str | None]) -> _Part:
     name, provider_id = identity
     call: _Part = {"name": name, "args": dict(part.arguments or {})}
     return {"functionCall": {**call, "id": provider_id} if provider_id else call}
 
 
-def _signed(part: ReasoningPart | ToolCallPart) -> Mapping[str, Any]:
+def _signed(part: history.ReasoningPart | history.ToolCallPart) -> Mapping[str, Any]:
     """Return the fields that a part has besides those of our own format."""
     match part.opaque:
         case {"part": dict(signed)}:
@@ -186,7 +161,7 @@ def _remove_text(parts: list[_Part], text: Any) -> None:
         parts += [{"text": before}] if before else []
 
 
-def _file(part: FilePart) -> Iterator[_Part]:
+def _file(part: history.FilePart) -> Iterator[_Part]:
     if part.media_type.startswith(_READ_AS_FILES):
         yield {"text": f"The file {part.name}:"}
         yield _inline(part)
@@ -196,6 +171,6 @@ def _file(part: FilePart) -> Iterator[_Part]:
         yield {"text": f"[file {part.name} omitted: its type cannot be read]"}
 
 
-def _inline(part: ImagePart | FilePart) -> _Part:
+def _inline(part: history.ImagePart | history.FilePart) -> _Part:
     data = base64.b64encode(part.data).decode("ascii")
     return {"inlineData": {"mimeType": part.media_type, "data": data}}

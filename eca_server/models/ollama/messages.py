@@ -13,82 +13,68 @@ from typing import Any
 
 import attrs
 
-from eca_server.models.encoding import Pending
-from eca_server.models.history import (
-    FilePart,
-    ImagePart,
-    Message,
-    ReasoningPart,
-    ServerToolPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-    spoken,
-)
+from eca_server.models import history
+from eca_server.models.encoding import Writer
 
 _Message = dict[str, Any]
 
 
-@attrs.define(eq=False)
-class OllamaWriter:
-    """A `Writer` for Ollama; the names of calls by id are carried over.
+@attrs.define(kw_only=True, eq=False)
+class OllamaWriter(Writer):
+    """A writer for Ollama, with the names of the last calls by id.
 
     Args:
         tools: whether the model accepts tools.
         images: whether the model accepts images.
     """
 
-    _tools: bool = attrs.field(default=True, kw_only=True)
-    _images: bool = attrs.field(default=True, kw_only=True)
+    _tools: bool = True
+    _images: bool = True
+    _names: Mapping[str, str] = attrs.field(factory=dict, init=False)
 
-    def write(
-        self, messages: Iterable[Message], pending: Pending
-    ) -> tuple[list[_Message], Pending]:
-        """Write messages; the names of the last calls are carried over."""
-        [names] = pending or [{}]
+    def write(self, messages: Iterable[history.Message]) -> list[_Message]:
+        """Write messages."""
         written: list[_Message] = []
         for message in messages:
             if message.role == "user":
                 written.append(self._content("user", message.parts))
             elif message.role == "assistant":
-                calls = [part for part in message.parts if isinstance(part, ToolCallPart)]
-                names = {call.id: call.name for call in calls}
+                calls = [part for part in message.parts if isinstance(part, history.ToolCallPart)]
+                self._names = {call.id: call.name for call in calls}
                 written.append(self._answer(message, calls))
             else:
-                results = (part for part in message.parts if isinstance(part, ToolResultPart))
-                written += [self._result(result, names) for result in results]
-        return written, [names]
-
-    def end(self, pending: Pending) -> list[_Message]:
-        """Return no messages: every call has a result."""
-        return []
+                results = (
+                    part for part in message.parts if isinstance(part, history.ToolResultPart)
+                )
+                written += [self._result(result) for result in results]
+        return written
 
     def _content(self, role: str, parts: Iterable[Any]) -> _Message:
         texts: list[str] = []
         images: list[str] = []
         for part in parts:
             match part:
-                case TextPart(text):
+                case history.TextPart(text):
                     texts.append(text)
-                case ImagePart() if self._images:
+                case history.ImagePart() if self._images:
                     images.append(base64.b64encode(part.data).decode("ascii"))
-                case ImagePart():
+                case history.ImagePart():
                     texts.append("[image omitted: this model does not accept images]")
-                case FilePart():
+                case history.FilePart():
                     texts.append(_document(part))
         message = {"role": role, "content": "\n\n".join(texts)}
         return {**message, "images": images} if images else message
 
-    def _answer(self, message: Message, calls: list[ToolCallPart]) -> _Message:
+    def _answer(self, message: history.Message, calls: list[history.ToolCallPart]) -> _Message:
         texts: list[str] = []
         thoughts: list[str] = []
         for part in message.parts:
             match part:
-                case TextPart() | ServerToolPart() | ImagePart():
-                    texts.append(spoken(part))
-                case ToolCallPart() if not self._tools:
+                case history.TextPart() | history.ServerToolPart() | history.ImagePart():
+                    texts.append(history.spoken(part))
+                case history.ToolCallPart() if not self._tools:
                     texts.append(f"[called {part.name} with {part.raw}]")
-                case ReasoningPart(text=text) if text:
+                case history.ReasoningPart(text=text) if text:
                     thoughts.append(text)
         answer: _Message = {"role": "assistant", "content": "".join(texts)}
         if thoughts:
@@ -97,20 +83,20 @@ class OllamaWriter:
             answer["tool_calls"] = [_call(index, call) for index, call in enumerate(calls)]
         return answer
 
-    def _result(self, result: ToolResultPart, names: Mapping[str, str]) -> _Message:
-        name = names[result.call_id]
-        parts = [TextPart("Error:"), *result.parts] if result.is_error else result.parts
+    def _result(self, result: history.ToolResultPart) -> _Message:
+        name = self._names[result.call_id]
+        parts = [history.TextPart("Error:"), *result.parts] if result.is_error else result.parts
         if not self._tools:
-            return self._content("user", [TextPart(f"[result of {name}]"), *parts])
+            return self._content("user", [history.TextPart(f"[result of {name}]"), *parts])
         return {**self._content("tool", parts), "tool_name": name, "tool_call_id": result.call_id}
 
 
-def _call(index: int, call: ToolCallPart) -> _Message:
+def _call(index: int, call: history.ToolCallPart) -> _Message:
     function = {"index": index, "name": call.name, "arguments": dict(call.arguments or {})}
     return {"id": call.id, "function": function}
 
 
-def _document(part: FilePart) -> str:
+def _document(part: history.FilePart) -> str:
     text = part.data.decode("utf-8", "replace")
     if part.media_type.startswith("text/") and text.strip():
         return f"{part.name}:\n\n{text}"

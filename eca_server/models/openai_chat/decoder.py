@@ -14,7 +14,8 @@ from typing_extensions import override
 from eca_server.json_members import list_in, object_in, text_in
 from eca_server.models.backend import BackendError
 from eca_server.models.errors import error_from_payload, error_in_payload
-from eca_server.models.events import Block, Event, FinishReason, RefusalDelta, TextDelta, Usage
+from eca_server.models.events import Event, FinishReason, RefusalDelta, TextDelta, Usage
+from eca_server.models.history import BlockPart
 from eca_server.models.openai_chat.pieces import (
     ReasoningDetails,
     ToolCalls,
@@ -168,7 +169,7 @@ class ChatDecoder(TaggedDecoder):
                 cited = object_in(annotation, "url_citation") or annotation
                 events += self._citations.cite(cited.get("url"), cited.get("title"))
         if extra := delta.get("extra_content"):
-            events.append(Block(raw={"extra_content": extra}))
+            events.append(BlockPart(raw={"extra_content": extra}))
         return events
 
     def _content_part(self, part: Any) -> list[Event]:
@@ -218,7 +219,7 @@ class ChatDecoder(TaggedDecoder):
             field = "reasoning_details" if self._details else "reasoning_text"
             events += [*self._begin_reasoning(field), *self._end_reasoning()]
         if sealed := [joined(block) for block in self._thinking if is_sealed(block)]:
-            events.append(Block(raw={"thinking_blocks": sealed}))
+            events.append(BlockPart(raw={"thinking_blocks": sealed}))
         named = (self._raw_reason or "").partition(":")[0]  # Gemini adds its own reason
         reason = _REASONS.get(named.lower(), "other")
         self._check_content(reason)

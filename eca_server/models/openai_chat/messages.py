@@ -8,101 +8,85 @@ tool messages hold text only.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import attrs
 
+from eca_server.models import history
 from eca_server.models.attachments import data_url
-from eca_server.models.encoding import Pending
-from eca_server.models.history import (
-    BlockPart,
-    FilePart,
-    ImagePart,
-    Message,
-    ReasoningPart,
-    ServerToolPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-    spoken,
-)
+from eca_server.models.calls import LEGAL_ID
+from eca_server.models.encoding import Writer
 from eca_server.models.openai_chat.profiles import Profile
 from eca_server.models.reasoning import BLANK
 
-_LEGAL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _RESULTS_READ = "I have the results."
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 @attrs.define(eq=False)
-class ChatWriter:
-    """A `Writer` for Chat Completions; images from tools are carried over."""
+class ChatWriter(Writer):
+    """A writer for Chat Completions; images from tools wait for the next user message."""
 
     _profile: Profile
     _images: bool = attrs.field(default=True, kw_only=True)
+    _tool_images: list[dict[str, Any]] = attrs.field(factory=list, init=False)
+    _is_after_results: bool = attrs.field(default=False, init=False)
 
-    def write(
-        self, messages: Iterable[Message], pending: Pending
-    ) -> tuple[list[dict[str, Any]], Pending]:
-        """Write messages; images from tools go into the next user message."""
-        images, after_results = pending or ([], False)
+    def write(self, messages: Iterable[history.Message]) -> list[dict[str, Any]]:
+        """Write messages."""
         written: list[dict[str, Any]] = []
         for message in messages:
             if message.role == "user":
-                written += self._user([*images, *self._user_parts(message)], after_results)
-                images, after_results = [], False
+                written += self._user(self._user_parts(message))
                 continue
-            if images:
-                written += self._user(images, after_results)
-                images, after_results = [], False
+            written += self.end()
             if message.role == "assistant":
                 written.append(self._assistant(message))
-                after_results = False
+                self._is_after_results = False
                 continue
             for result in message.parts:
-                assert isinstance(result, ToolResultPart)
+                assert isinstance(result, history.ToolResultPart)
                 written.append(self._tool(result))
                 shown = self._attachments_of(result)
-                images = [*images, *(each for each in shown if each["type"] != "text")]
-            after_results = True
-        return written, [images, after_results]
+                self._tool_images += (each for each in shown if each["type"] != "text")
+            self._is_after_results = True
+        return written
 
-    def end(self, pending: Pending) -> list[dict[str, Any]]:
-        """Write the remaining images as the last message."""
-        images, after_results = pending or ([], False)
-        return [*self._user(images, after_results)] if images else []
+    def end(self) -> list[dict[str, Any]]:
+        """Write the waiting images as a message."""
+        return [*self._user([])] if self._tool_images else []
 
-    def _user(self, parts: list[dict[str, Any]], after_results: bool) -> Iterator[dict[str, Any]]:
-        if after_results and self._profile.answered_results:
+    def _user(self, parts: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        if self._is_after_results and self._profile.answered_results:
             yield {"role": "assistant", "content": _RESULTS_READ}
-        yield {"role": "user", "content": _plain(parts)}
+        yield {"role": "user", "content": _plain([*self._tool_images, *parts])}
+        self._tool_images, self._is_after_results = [], False
 
-    def _user_parts(self, message: Message) -> list[dict[str, Any]]:
+    def _user_parts(self, message: history.Message) -> list[dict[str, Any]]:
         parts: list[dict[str, Any]] = []
         for part in message.parts:
             match part:
-                case TextPart(text):
+                case history.TextPart(text):
                     parts.append({"type": "text", "text": text})
-                case ImagePart() | FilePart():
+                case history.ImagePart() | history.FilePart():
                     parts.append(self._attachment(part))
         return parts
 
-    def _assistant(self, message: Message) -> dict[str, Any]:
+    def _assistant(self, message: history.Message) -> dict[str, Any]:
         texts: list[str] = []
         calls: list[dict[str, Any]] = []
         extra: dict[str, Any] = {}
-        thoughts: list[ReasoningPart] = []
+        thoughts: list[history.ReasoningPart] = []
         for part in message.parts:
             match part:
-                case TextPart() | ServerToolPart() | ImagePart():
-                    texts.append(spoken(part))
-                case ToolCallPart():
+                case history.TextPart() | history.ServerToolPart() | history.ImagePart():
+                    texts.append(history.spoken(part))
+                case history.ToolCallPart():
                     calls.append(self._call(part))
-                case BlockPart(raw=dict(raw)):
+                case history.BlockPart(raw=dict(raw)):
                     extra |= raw
-                case ReasoningPart() if self._profile.reasoning_back:
+                case history.ReasoningPart() if self._profile.reasoning_back:
                     thoughts.append(part)
         content: Any = "".join(texts)
         for field, value in _thought_fields(thoughts).items():
@@ -121,7 +105,7 @@ class ChatWriter:
             **extra,
         }
 
-    def _call(self, part: ToolCallPart) -> dict[str, Any]:
+    def _call(self, part: history.ToolCallPart) -> dict[str, Any]:
         call = {
             "id": self._call_id(part.id),
             "type": "function",
@@ -129,8 +113,8 @@ class ChatWriter:
         }
         return {**call, **part.opaque} if isinstance(part.opaque, dict) else call
 
-    def _tool(self, result: ToolResultPart) -> dict[str, Any]:
-        texts = [part.text for part in result.parts if isinstance(part, TextPart)]
+    def _tool(self, result: history.ToolResultPart) -> dict[str, Any]:
+        texts = [part.text for part in result.parts if isinstance(part, history.TextPart)]
         shown = list(self._attachments_of(result))
         texts += [part["text"] for part in shown if part["type"] == "text"]
         if any(part["type"] != "text" for part in shown):
@@ -142,18 +126,22 @@ class ChatWriter:
             "content": f"Error: {content}" if result.is_error else content,
         }
 
-    def _attachments_of(self, result: ToolResultPart) -> Iterator[dict[str, Any]]:
-        return (self._attachment(part) for part in result.parts if not isinstance(part, TextPart))
+    def _attachments_of(self, result: history.ToolResultPart) -> Iterator[dict[str, Any]]:
+        return (
+            self._attachment(part)
+            for part in result.parts
+            if not isinstance(part, history.TextPart)
+        )
 
-    def _attachment(self, part: ImagePart | FilePart) -> dict[str, Any]:
+    def _attachment(self, part: history.ImagePart | history.FilePart) -> dict[str, Any]:
         """Write an image, a file, or the reason why it is omitted."""
-        if isinstance(part, FilePart):
+        if isinstance(part, history.FilePart):
             return self._file(part)
         if not self._images:
             return {"type": "text", "text": "[image omitted: this model does not accept images]"}
         return {"type": "image_url", "image_url": {"url": data_url(part)}}
 
-    def _file(self, part: FilePart) -> dict[str, Any]:
+    def _file(self, part: history.FilePart) -> dict[str, Any]:
         if part.media_type.startswith("text/"):
             text = part.data.decode("utf-8", "replace")
             return {"type": "text", "text": f"{part.name}:\n\n{text}"}
@@ -164,13 +152,13 @@ class ChatWriter:
 
     def _call_id(self, call_id: str) -> str:
         """Return the written id of a call and its result; a hash if ours is not legal."""
-        if not self._profile.short_call_ids and _LEGAL_ID.fullmatch(call_id):
+        if not self._profile.short_call_ids and LEGAL_ID.fullmatch(call_id):
             return call_id
         number = int.from_bytes(hashlib.sha256(call_id.encode("utf-8", "replace")).digest())
         return "".join(_DIGITS[number // 62**place % 62] for place in range(9))
 
 
-def _thought_fields(thoughts: list[ReasoningPart]) -> dict[str, Any]:
+def _thought_fields(thoughts: list[history.ReasoningPart]) -> dict[str, Any]:
     """Return reasoning in the fields that it came in; reasoning from tags is not repeated."""
     fields: dict[str, Any] = {}
     for thought in thoughts:

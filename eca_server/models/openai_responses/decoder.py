@@ -20,7 +20,6 @@ from eca_server.models.errors import error_from_payload, error_in_payload
 from eca_server.models.events import (
     Event,
     FinishReason,
-    Image,
     Progress,
     ReasoningDelta,
     RefusalDelta,
@@ -28,10 +27,11 @@ from eca_server.models.events import (
     ToolCallStarted,
     Usage,
 )
+from eca_server.models.history import ImagePart
 from eca_server.models.openai_responses.output_items import AnswerState, Message, OutputItem
 from eca_server.models.stream_decoder import DecoderOptions, StreamDecoder, cost, count_at
 
-_CONTENT = (TextDelta, ReasoningDelta, RefusalDelta, ToolCallStarted, Image)
+_CONTENT = (TextDelta, ReasoningDelta, RefusalDelta, ToolCallStarted, ImagePart)
 
 _ITEM_TYPES = {
     "output_text": "message",

@@ -6,66 +6,26 @@ item never appears without the item that it led to.
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
 import attrs
 
+from eca_server.models import history
 from eca_server.models.attachments import data_url
-from eca_server.models.encoding import Pending
-from eca_server.models.history import (
-    BlockPart,
-    FilePart,
-    ImagePart,
-    Message,
-    ReasoningPart,
-    ServerToolPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-)
+from eca_server.models.calls import LEGAL_ID, CallIds
+from eca_server.models.encoding import Writer
 from eca_server.models.openai_responses.output_items import SEPARATOR
 from eca_server.models.openai_responses.profiles import Profile
 
-_LEGAL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _LONGEST_ID = 64
 
 _Item = dict[str, Any]
 
 
-@attrs.frozen
-class _CallIds:
-    """The written ids of calls.
-
-    Attributes:
-        pending: ids of calls without a result, by our ids.
-    """
-
-    pending: dict[str, str] = attrs.field(factory=dict)
-    used: set[str] = attrs.field(factory=set)
-
-    def copy(self) -> _CallIds:
-        return _CallIds(dict(self.pending), set(self.used))
-
-    def add(self, part: ToolCallPart) -> str:
-        """Return the model's own id of its call, else ours; a hash if ours is not legal."""
-        provider_id = part.provider_id
-        if provider_id and len(provider_id) <= _LONGEST_ID and provider_id not in self.used:
-            call_id = provider_id
-        elif _LEGAL_ID.fullmatch(part.id) and part.id not in self.used:
-            call_id = part.id
-        else:
-            call_id = f"call_{hashlib.sha256(part.id.encode('utf-8', 'replace')).hexdigest()[:24]}"
-        self.used.add(call_id)
-        self.pending[part.id] = call_id
-        return call_id
-
-
 @attrs.define(eq=False)
-class ResponsesWriter:
-    """A `Writer` for Responses; the ids of calls are carried over.
+class ResponsesWriter(Writer):
+    """A writer for Responses.
 
     Args:
         refused: ids of reasoning items that the server refused.
@@ -74,37 +34,31 @@ class ResponsesWriter:
     _profile: Profile
     _images: bool = attrs.field(default=True, kw_only=True)
     _refused: Container[str] = attrs.field(default=(), kw_only=True)
+    _ids: CallIds = attrs.field(factory=CallIds, init=False)
 
-    def write(
-        self, messages: Iterable[Message], pending: Pending
-    ) -> tuple[list[dict[str, Any]], Pending]:
-        """Write messages; the ids of calls are carried over."""
-        ids = pending[0].copy() if pending else _CallIds()
+    def write(self, messages: Iterable[history.Message]) -> list[_Item]:
+        """Write messages."""
         items: list[_Item] = []
         for message in messages:
             if message.role == "user":
                 items.append({"role": "user", "content": self._user_content(message)})
             elif message.role == "tool":
-                items += self._results(message, ids)
+                items += self._results(message)
             else:
-                items += self._answer(message, ids)
-        return items, [ids]
+                items += self._answer(message)
+        return items
 
-    def end(self, pending: Pending) -> list[dict[str, Any]]:
-        """Return no items: every call has a result."""
-        return []
-
-    def _user_content(self, message: Message) -> str | list[_Item]:
+    def _user_content(self, message: history.Message) -> str | list[_Item]:
         content: list[_Item] = []
         for part in message.parts:
             match part:
-                case TextPart(text):
+                case history.TextPart(text):
                     content.append({"type": "input_text", "text": text})
-                case ImagePart() | FilePart():
+                case history.ImagePart() | history.FilePart():
                     content.append(self._attachment(part))
         return _plain(content)
 
-    def _answer(self, message: Message, ids: _CallIds) -> Iterator[_Item]:
+    def _answer(self, message: history.Message) -> Iterator[_Item]:
         """Write an answer: this model's own items as they came, without their ids.
 
         Without storage an id refers to nothing; only reasoning items must have theirs.
@@ -115,25 +69,31 @@ class ResponsesWriter:
         for part in message.parts:
             item: _Item | None = None
             match part:
-                case TextPart(text):
+                case history.TextPart(text):
                     texts.append(text.removeprefix(SEPARATOR) if after_message else text)
                     after_message = False
                     continue
-                case ReasoningPart(opaque=dict(opaque)) if self._can_be_returned(opaque):
+                case history.ReasoningPart(opaque=dict(opaque)) if self._can_be_returned(opaque):
                     yield from _flush(thoughts, self._message(texts))
                     thoughts.append(opaque)
                     continue
-                case BlockPart(raw={"type": "message"} as head):
+                case history.BlockPart(raw={"type": "message"} as head):
                     after_message = True
                     item = self._message(texts, head)
-                case BlockPart(raw=dict(raw)) | ServerToolPart(raw=dict(raw)):
+                case history.BlockPart(raw=dict(raw)) | history.ServerToolPart(raw=dict(raw)):
                     yield from _flush(thoughts, self._message(texts))
                     item = raw
-                case ToolCallPart():
+                case history.ToolCallPart():
                     yield from _flush(thoughts, self._message(texts))
-                    item = _call(part, ids.add(part))
+                    item = _call(part, self._call_id(part))
             yield from _flush(thoughts, item)
         yield from _flush(thoughts, self._message(texts))
+
+    def _call_id(self, part: history.ToolCallPart) -> str:
+        """Return the model's own id of its call, else ours, if the API accepts it."""
+        own, ours = part.provider_id or "", part.id
+        fitting = own if len(own) <= _LONGEST_ID else ""
+        return self._ids.add(ours, fitting, ours if LEGAL_ID.fullmatch(ours) else "")
 
     def _message(self, texts: list[str], head: Mapping[str, Any] | None = None) -> _Item | None:
         """Take the texts and return them as a message; None if they are blank."""
@@ -150,14 +110,18 @@ class ResponsesWriter:
         readable = item.get("encrypted_content") or item.get("content")
         return bool(readable) and str(item.get("id")) not in self._refused
 
-    def _results(self, message: Message, ids: _CallIds) -> Iterator[_Item]:
+    def _results(self, message: history.Message) -> Iterator[_Item]:
         later: list[_Item] = []  # images that outputs cannot contain
         for result in message.parts:
-            assert isinstance(result, ToolResultPart)
-            text = "\n".join(part.text for part in result.parts if isinstance(part, TextPart))
+            assert isinstance(result, history.ToolResultPart)
+            text = "\n".join(
+                part.text for part in result.parts if isinstance(part, history.TextPart)
+            )
             content = [{"type": "input_text", "text": f"{'Error: ' * result.is_error}{text}"}]
             shown = [
-                self._attachment(part) for part in result.parts if not isinstance(part, TextPart)
+                self._attachment(part)
+                for part in result.parts
+                if not isinstance(part, history.TextPart)
             ]
             texts = [each for each in shown if each["type"] == "input_text"]
             if len(texts) < len(shown) and not self._profile.images_in_results:
@@ -167,14 +131,14 @@ class ResponsesWriter:
                 content += shown
             yield {
                 "type": "function_call_output",
-                "call_id": ids.pending.pop(result.call_id),
+                "call_id": self._ids.written[result.call_id],
                 "output": _plain([part for part in content if part.get("text") != ""]),
             }
         if later:
             yield {"role": "user", "content": later}
 
-    def _attachment(self, part: ImagePart | FilePart) -> _Item:
-        if isinstance(part, FilePart):
+    def _attachment(self, part: history.ImagePart | history.FilePart) -> _Item:
+        if isinstance(part, history.FilePart):
             return {"type": "input_file", "filename": part.name, "file_data": data_url(part)}
         if not self._images:
             text = "[image omitted: this model does not accept images]"
@@ -182,7 +146,7 @@ class ResponsesWriter:
         return {"type": "input_image", "image_url": data_url(part), "detail": "auto"}
 
 
-def _call(part: ToolCallPart, call_id: str) -> _Item:
+def _call(part: history.ToolCallPart, call_id: str) -> _Item:
     return {
         "type": "function_call",
         "call_id": call_id,

@@ -15,7 +15,6 @@ from eca_server.json_members import list_in, text_in
 from eca_server.models.backend import BackendError
 from eca_server.models.calls import read_arguments
 from eca_server.models.events import (
-    Block,
     Event,
     ReasoningDelta,
     ReasoningFinished,
@@ -27,6 +26,7 @@ from eca_server.models.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
+from eca_server.models.history import BlockPart
 from eca_server.models.stream_decoder import Citations, decoded_image
 
 SEPARATOR = "\n\n"
@@ -64,7 +64,7 @@ class OutputItem:
         kind = None if whole is None or truncated else whole.get("type")
         if whole is None or not isinstance(kind, str) or not kind or kind in _CLIENT_ITEMS:
             return []
-        block = Block(raw=_without_nulls(whole))
+        block = BlockPart(raw=_without_nulls(whole))
         match whole:
             case {"type": "image_generation_call", "result": str(data)}:
                 media_type = f"image/{whole.get('output_format') or 'png'}"
@@ -142,7 +142,7 @@ class Message(OutputItem):
         if self._text_length:
             phase = whole.get("phase")
             raw = {"type": "message", **({"phase": phase} if phase else {})}
-            events.append(Block(raw=raw))
+            events.append(BlockPart(raw=raw))
         return events
 
     def text(self, text: str) -> list[Event]:

@@ -14,7 +14,7 @@ import trio
 from eca_protocol import messages as m
 from eca_protocol.testing.provider import Reply, provider_in_thread, reply
 from eca_server.cli import terminal
-from eca_server.cli.wait_notice import WaitNotice
+from eca_server.cli.turns import WaitNotice
 from tests.eca_server import fork_server
 from tests.eca_server.cli.running import Terminal, eca
 from tests.eca_server.stranger import environment

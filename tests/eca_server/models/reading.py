@@ -22,11 +22,8 @@ from eca_server.models.apis import APIS
 from eca_server.models.backend import Backend, BackendError, ModelInfo, Request, Tool
 from eca_server.models.encoding import encoded
 from eca_server.models.events import (
-    Block,
-    Citation,
     Event,
     Finished,
-    Image,
     Note,
     ReasoningDelta,
     ReasoningFinished,
@@ -41,7 +38,7 @@ from eca_server.models.events import (
     Usage,
 )
 from eca_server.models.facts import Capabilities
-from eca_server.models.history import Message
+from eca_server.models.history import BlockPart, CitationPart, ImagePart, Message
 from eca_server.models.http_backend import HTTPBackend
 from eca_server.models.listings import Endpoint, Listing
 from eca_server.models.models import Models
@@ -224,9 +221,9 @@ def summary(events: Sequence[Event]) -> dict[str, Any]:
         "calls": calls_of(events),
         "call_errors": [event.error for event in calls],
         "call_opaques": [event.opaque for event in calls],
-        "blocks": [event.raw for event in only(Block, events)],
-        "citations": only(Citation, events),
-        "images": only(Image, events),
+        "blocks": [event.raw for event in only(BlockPart, events)],
+        "citations": only(CitationPart, events),
+        "images": only(ImagePart, events),
         "tools": [(event.kind, event.phase) for event in only(ServerTool, events)],
         "refusal": "".join(event.text for event in only(RefusalDelta, events)),
         "usage": [None, *only(Usage, events)][-1],

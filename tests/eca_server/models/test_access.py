@@ -9,7 +9,7 @@ import pytest
 
 from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import Provider, Reply, chunk, raw, reply
-from eca_server.models.access import KeyAccess, LoginAccessConfig, TokenAccess
+from eca_server.models.access import KeyAccess, TokenAccess
 from eca_server.models.backend import BackendError
 from eca_server.models.credentials.logins import Logins
 from eca_server.models.credentials.tokens import Tokens
@@ -39,8 +39,8 @@ async def logged_in(
         now = time.time()
         tokens = tokens_of(server.url, expires_at=now + lasts, obtained_at=now)
         logins.store("p", tokens)
-        config = LoginAccessConfig(http=http, tokens=Tokens("p", tokens, logins=logins, http=http))
-        access = TokenAccess(provider.url, config)
+        renewing = Tokens("p", tokens, logins=logins, http=http)
+        access = TokenAccess(url=provider.url, tokens=renewing)
         yield provider, server, backend_of("openai-chat", http=http, access=access)
 
 

@@ -8,7 +8,6 @@ import pytest
 from eca_server.models.backend import BackendError
 from eca_server.models.error_kinds import TRANSIENT
 from eca_server.models.events import (
-    Block,
     Event,
     Finished,
     Progress,
@@ -23,6 +22,7 @@ from eca_server.models.events import (
     Usage,
 )
 from eca_server.models.google.decoder import MODEL_ERRORS
+from eca_server.models.history import BlockPart
 from tests.eca_server.models.anthropic import scripted as anthropic
 from tests.eca_server.models.every_api import API, ScriptedAnswer, ScriptedCall, each_api
 from tests.eca_server.models.google import scripted as google
@@ -92,7 +92,7 @@ def test_a_whole_answer_event_by_event(api):
     [thought] = [event.key for event in only(ReasoningStarted, events)]
     one, two = (event.key for event in only(ToolCallStarted, events))
     halves = ("Th", "ink") if api.name == "openai-responses" else WHOLE.thoughts
-    others = Usage | Progress | Block | ToolCallFinished
+    others = Usage | Progress | BlockPart | ToolCallFinished
     assert [event for event in events if not isinstance(event, others)] == [
         started,
         ReasoningStarted(thought),

@@ -9,7 +9,6 @@ import trio
 from eca_server.models import simulator
 from eca_server.models.backend import BackendError, Request
 from eca_server.models.events import (
-    Citation,
     Finished,
     Progress,
     ReasoningFinished,
@@ -19,7 +18,7 @@ from eca_server.models.events import (
     ToolCallFinished,
     Usage,
 )
-from eca_server.models.history import Message
+from eca_server.models.history import CitationPart, Message
 from eca_server.models.simulator import Simulator
 from tests.eca_server.models.histories import model, tool, tool_result, user
 from tests.eca_server.models.reading import ask, only, read, text_of
@@ -48,7 +47,7 @@ async def test_a_script_says_thinks_cites_and_counts():
     kinds = [type(event) for event in events]
     assert kinds.index(ReasoningStarted) < kinds.index(ReasoningFinished) < kinds.index(TextDelta)
     assert text_of(events) == "Hel\nloxxx"
-    assert Citation(url="http://a", title="A title") in events
+    assert CitationPart(url="http://a", title="A title") in events
     assert Progress("loading") in events
     assert events[-2:] == [Usage(input=7, output=9), Finished(reason="stop")]
 
@@ -132,8 +131,6 @@ async def test_help_and_the_guide_list_every_directive():
         assert rows[form] == meaning
 
 
-async def test_its_models_and_the_parts_of_an_answer():
-    backend = Simulator("echo")
-    assert [each.name for each in await backend.models()] == ["echo", "script"]
-    message = read(await play("think x\nsay y")).message(backend.origin)
+async def test_the_parts_of_an_answer():
+    message = read(await play("think x\nsay y")).message(Simulator("echo").origin)
     assert [type(part).__name__ for part in message.parts] == ["ReasoningPart", "TextPart"]

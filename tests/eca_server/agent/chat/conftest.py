@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from eca_server.agent.mcp.settings import ServerSettings
+from eca_server.agent.mcp.server_log import ServerLog
+from eca_server.config.mcp_settings import MCPServer
 from eca_server.connection.features import mcp
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import Editor, editor
@@ -47,9 +48,9 @@ def places(monkeypatch: pytest.MonkeyPatch) -> Places:
     """Where the sessions with each server come from."""
     places_by_name: dict[str, Place] = defaultdict(Place)
 
-    def connect(settings: ServerSettings, *, login: Any, **_: Any) -> Any:
-        place = places_by_name[settings.name]
-        place.settings, place.login = settings, login
+    def connect(settings: MCPServer, *, login: Any, log: ServerLog, **options: Any) -> Any:
+        place = places_by_name[log.name]
+        place.settings, place.login, place.options = settings, login, options
         return place.connect()
 
     monkeypatch.setattr(mcp, "connect", connect)

@@ -25,8 +25,8 @@ from eca_server.agent.chat.pictures import (
 from eca_server.agent.mcp.messages import ToolResult
 from eca_server.client.content_formatting import LARGEST_PICTURE, ContentFormatter
 from eca_server.client.profiles import ClientProfile, Display
-from eca_server.models.events import Block, Image, TextDelta
-from eca_server.models.history import ImagePart, TextPart
+from eca_server.models.events import TextDelta
+from eca_server.models.history import BlockPart, ImagePart, TextPart
 from tests.eca_server.agent.chat.agent_session import ALLOW, calls, older, today
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import SCRIPT, Content, call, contents, provider_config
@@ -148,7 +148,7 @@ async def test_an_answer_holds_only_so_many_pictures(client):
 
 
 async def test_what_belongs_to_a_picture_too_many_is_dropped_with_it():
-    picture, block = Image(media_type="image/png", data=PNG), Block(raw={})
+    picture, block = ImagePart(media_type="image/png", data=PNG), BlockPart(raw={})
     first = FirstPictures()
     events = [*[picture, block] * (MOST_PICTURES + 1), block, TextDelta("x"), block]
     dropped = [place for place, event in enumerate(events) if first.drops(event)]

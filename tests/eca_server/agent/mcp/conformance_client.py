@@ -21,8 +21,7 @@ from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.messages import MCPTool
 from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.session import Session
-from eca_server.agent.mcp.settings import ServerSettings
-from eca_server.config.mcp_settings import OAuthClient
+from eca_server.config.mcp_settings import MCPServer, OAuthClient
 from eca_server.models.credentials.logins import Logins
 from eca_server.secret import Secret
 
@@ -79,7 +78,7 @@ async def main(url: str) -> None:
     """Come to a session as often as a login is wanted."""
     secret = CONTEXT.get("client_secret")
     revision = REVISION if REVISION in ERAS else "auto"
-    settings = ServerSettings(name="suite", url=url, revision=revision)
+    settings = MCPServer(url=url, protocol=revision)
     has_logged_in = trio.Event()
     with tempfile.TemporaryDirectory() as home:
         async with trio.open_nursery() as nursery, HTTPClient() as http:

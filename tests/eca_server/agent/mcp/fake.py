@@ -11,7 +11,6 @@ import trio
 from eca_server.agent.mcp import messages as m
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.server import Server
-from eca_server.agent.mcp.settings import ServerSettings
 from eca_server.config.mcp_settings import MCPServer
 from eca_server.models.history import TextPart
 
@@ -135,7 +134,7 @@ class Place:
         closing: seconds to close a session, cancelled or not.
         refuses: raised in place of a session.
         prepare: called with each new session first.
-        settings: those that the last session was opened with, and its login.
+        settings: those that the last session was opened with, and its login and other options.
     """
 
     tools: tuple[m.MCPTool, ...] = (ECHO,)
@@ -145,8 +144,9 @@ class Place:
     closing: float = 0.0
     refuses: Exception | None = None
     prepare: Callable[[FakeSession], Any] = id
-    settings: ServerSettings | None = None
+    settings: MCPServer | None = None
     login: Any = None
+    options: Mapping[str, Any] = attrs.field(factory=dict)
     sessions: list[FakeSession] = attrs.field(factory=list)
     attempts: int = 0
     open: int = 0

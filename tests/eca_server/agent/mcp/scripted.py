@@ -14,26 +14,29 @@ from eca_server.agent.mcp.connection import connect
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.session import Session
-from eca_server.agent.mcp.settings import ServerSettings
+from eca_server.config.mcp_settings import MCPServer
 
 STATELESS = "2026-07-28"
 SERVER = Path(__file__).with_name("scripted_server.py")
 
 
-def scripted(script: dict[str, Any] | None = None, **changes: Any) -> ServerSettings:
+def scripted(script: dict[str, Any] | None = None, **changes: Any) -> MCPServer:
     """Return the settings of a server that follows a script."""
     arguments = ("-S", "-E", str(SERVER), json.dumps(script or {}))
-    settings = {"name": "bad", "command": sys.executable, "args": arguments, **changes}
-    return ServerSettings(**settings)
+    settings: dict[str, Any] = {"command": sys.executable, "args": arguments, **changes}
+    return MCPServer(**settings)
 
 
 @contextlib.asynccontextmanager
 async def talking_to(
-    settings: ServerSettings, log: ServerLog | None = None, roots: Any = lambda: ()
+    settings: MCPServer,
+    log: ServerLog | None = None,
+    roots: Any = lambda: (),
+    **options: Any,
 ) -> AsyncIterator[Session]:
     """Open a session with a server, in the environment of the tests."""
     async with connect(
-        settings, environment=dict(os.environ), roots=roots, log=log or ServerLog(settings.name)
+        settings, environment=dict(os.environ), roots=roots, log=log or ServerLog("bad"), **options
     ) as session:
         yield session
 
@@ -54,7 +57,7 @@ async def stateless_session(
     """Open a session without a handshake, with a server that follows a script."""
     discovery = {"supportedVersions": [STATELESS], "capabilities": {"tools": {}, **capabilities}}
     script = {"on": {"server/discover": [["result", discovery]], **on}}
-    async with session_with(script, log, revision=STATELESS) as session:
+    async with session_with(script, log, protocol=STATELESS) as session:
         yield session
 
 

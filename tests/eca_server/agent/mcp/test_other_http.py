@@ -55,7 +55,7 @@ async def old_server() -> AsyncIterator[OldServer]:
 
 @asynccontextmanager
 async def old_session() -> AsyncIterator[tuple[OldServer, Session]]:
-    async with old_server() as old, web.session_at(old.url, transport="sse") as session:
+    async with old_server() as old, web.session_at(old.url, type="sse") as session:
         yield old, session
 
 
@@ -76,14 +76,14 @@ async def test_a_configured_transport_is_used_at_once_and_not_changed():
         assert web.text_of(await web.call(session)) == "called"
         assert old.server.kinds()[0] == "GET"
         old.server.exchanges.clear()
-        assert "status 404" in (await web.fails_to_start(old.url, transport="http")).message
+        assert "status 404" in (await web.fails_to_start(old.url, type="http")).message
         assert "GET" not in old.server.kinds()
 
 
 async def test_a_different_origin_is_not_used_and_a_url_of_neither_transport_gets_a_hint():
     async with old_server() as old, web.web_server() as other:
         old.place = f"{other.at.url}/message"
-        error = await web.fails_to_start(old.url, transport="sse")
+        error = await web.fails_to_start(old.url, type="sse")
         assert other.exchanges == []
         assert "different origin" in error.message
         other.on["initialize"] = lambda e: e.text(404, "<p>Not here")
@@ -144,7 +144,7 @@ async def test_a_stream_that_does_not_start_fails_with_the_reason(what, answer, 
     async with old_server() as old:
         old.server.on[what] = answer
         error = await web.fails_to_start(
-            old.url, transport="sse", start_seconds=0.2 if kind == "timeout" else 5
+            old.url, type="sse", start_seconds=0.2 if kind == "timeout" else 5
         )
     assert error.kind == kind
 
@@ -175,7 +175,7 @@ async def stateless(
             "subscriptions/listen": lambda e: e.error(404, -32601, "Method not found"),
             **{name.replace("_", "/"): answer for name, answer in on.items()},
         }
-        async with web.session_at(server.url, revision=revision) as session:
+        async with web.session_at(server.url, protocol=revision) as session:
             yield server, session
 
 

@@ -15,7 +15,7 @@ from eca_server.agent.mcp import messages as m
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.session import Session
-from eca_server.agent.mcp.settings import ServerSettings
+from eca_server.config.mcp_settings import MCPServer
 from eca_server.models.history import ImagePart, TextPart
 from tests.eca_server.agent.mcp.scripted import talking_to
 from tests.eca_server.agent.mcp.web import session_at, text_of
@@ -24,14 +24,14 @@ from tests.node import node, node_modules
 SECONDS = 20.0
 
 
-def of_npm(name: str, *arguments: str) -> ServerSettings:
+def of_npm(name: str, *arguments: str) -> MCPServer:
     file = node_modules() / "@modelcontextprotocol" / f"server-{name}" / "dist" / "index.js"
-    return ServerSettings(name=name, command=node(), args=(str(file), *arguments))
+    return MCPServer(command=node(), args=(str(file), *arguments))
 
 
-def of_pypi(module: str, revision: str = "auto") -> ServerSettings:
+def of_pypi(module: str, protocol: str = "auto") -> MCPServer:
     run = ("-m", module)
-    return ServerSettings(name=module, command=sys.executable, args=run, revision=revision)
+    return MCPServer(command=sys.executable, args=run, protocol=protocol)
 
 
 async def call(session: Session, name: str, **arguments: object) -> str:
@@ -163,7 +163,7 @@ async def test_filesystem_works_inside_our_roots_whatever_it_was_started_with(tm
 @pytest.mark.long
 async def test_a_time_server_works_without_a_handshake():
     arguments = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}
-    async with talking_to(of_pypi("mcp_server_time", revision="2026-07-28")) as session:
+    async with talking_to(of_pypi("mcp_server_time", protocol="2026-07-28")) as session:
         assert session.era.revision == "2026-07-28"
         _, tool = await session.list_tools()
         assert tool.name == "convert_time"

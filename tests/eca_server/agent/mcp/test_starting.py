@@ -18,7 +18,7 @@ from eca_protocol.server.roots import parse_roots, uri_of
 from eca_server.agent.mcp.eras import ERAS, OFFERED, era_of, header_value, newest_stateless
 from eca_server.agent.mcp.methods import CLIENT
 from eca_server.agent.mcp.server_log import ServerLog
-from eca_server.agent.mcp.settings import ServerSettings
+from eca_server.config.mcp_settings import MCPServer
 from tests.eca_server.agent.mcp.scripted import (
     STATELESS,
     failure,
@@ -74,11 +74,11 @@ async def test_a_program_that_cannot_be_started_is_named_with_the_reason(tmp_pat
         ({"command": "no-such-program", "env": {"PATH": path}}, searched),
         ({"command": str(file)}, [str(file)]),
         ({"command": "no-such-npx -y server"}, ["`args`"]),
-        ({"command": sys.executable, "directory": tmp_path / "gone"}, ["directory does not exist"]),
-        ({"command": sys.executable, "directory": tmp_path / ("x" * 300)}, ["File name too long"]),
+        ({"command": sys.executable, "cwd": str(tmp_path / "gone")}, ["directory does not exist"]),
+        ({"command": sys.executable, "cwd": "x" * 300}, ["File name too long"]),
     ]
     for settings, reasons in rows:
-        error = await failure(talking_to(ServerSettings(name="bad", **settings)))
+        error = await failure(talking_to(MCPServer(**settings)))
         assert error.kind == "start"
         assert all(reason in error.message for reason in reasons), error.message
 
@@ -87,7 +87,7 @@ async def test_a_program_is_looked_for_on_the_servers_own_path_and_in_its_direct
     (tmp_path / "my-server").symlink_to(sys.executable)
     for settings in (
         scripted(command="my-server", env={"PATH": str(tmp_path)}),
-        scripted(command="./my-server", directory=tmp_path),
+        scripted(command="./my-server", cwd=str(tmp_path)),
     ):
         async with talking_to(settings) as session:
             assert session.instructions == "Be scripted."
@@ -98,14 +98,15 @@ async def test_a_server_runs_with_its_variables_in_its_first_root_or_its_directo
 ):
     monkeypatch.setenv("UNWANTED", "1")
     root = tmp_path / "a root"
-    root.mkdir()
+    (root / "sub").mkdir(parents=True)
     roots, _ = parse_roots([WorkspaceFolder(name="r", uri=uri_of(root))])
     script = {"at_start": [["environment", "UNWANTED"], ["environment", "WANTED"], ["where"]]}
     log = ServerLog("bad")
     env = {"UNWANTED": None, "WANTED": "yes"}
     for directory, settings in (
         (root, scripted(script, env=env)),
-        (tmp_path, scripted(script, env=env, directory=tmp_path)),
+        (tmp_path, scripted(script, env=env, cwd=str(tmp_path))),
+        (root / "sub", scripted(script, env=env, cwd="sub")),
     ):
         async with talking_to(settings, log, lambda: roots):
             pass
@@ -117,14 +118,14 @@ async def test_a_server_runs_with_its_variables_in_its_first_root_or_its_directo
 async def test_a_server_that_never_answers_is_killed_or_its_start_cancelled(tmp_path):
     log = ServerLog("bad")
     steps = [["stderr", "downloading"], ["child", 60, {}], ["hang"]]
-    error = await failure(talking_to(scripted({"at_start": steps}, start_seconds=3), log))
+    error = await failure(talking_to(scripted({"at_start": steps}), log, start_seconds=3))
     assert error.kind == "timeout"
     assert "3 s" in error.message
     assert "downloading" in error.message
     assert_gone({pid_in(log)})
     (tmp_path / "npx").symlink_to(sys.executable)  # which may be asking its user
-    settings = scripted({"at_start": [["idle"]]}, command=str(tmp_path / "npx"), start_seconds=0.2)
-    assert "`-y`" in (await failure(talking_to(settings))).message
+    settings = scripted({"at_start": [["idle"]]}, command=str(tmp_path / "npx"))
+    assert "`-y`" in (await failure(talking_to(settings, start_seconds=0.2))).message
     with trio.move_on_after(0.2) as patience:
         async with session_with({"at_start": [["idle"]]}):
             pass
@@ -206,13 +207,13 @@ async def test_a_refusal_that_names_a_stateless_revision_is_followed_in_a_new_pr
 
 async def test_a_configured_revision_is_spoken_from_the_first_line_or_not_at_all():
     on = {**STATELESS_SCRIPT, "initialize": [["exit", 9]]}
-    async with session_with({"on": on}, revision=STATELESS) as session:
+    async with session_with({"on": on}, protocol=STATELESS) as session:
         assert session.era.stateless
         await session.ping()
-    error = await failure(talking_to(scripted({"on": STATELESS_SCRIPT}, revision="legacy")))
+    error = await failure(talking_to(scripted({"on": STATELESS_SCRIPT}, protocol="legacy")))
     assert "no handshakes" in error.message
     of_others = {"server/discover": [["result", {"supportedVersions": ["2031-01-01"]}]]}
-    error = await failure(talking_to(scripted({"on": of_others}, revision=STATELESS)))
+    error = await failure(talking_to(scripted({"on": of_others}, protocol=STATELESS)))
     assert "2031-01-01" in error.message
 
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+import pytest
 import trio
 
 from eca_protocol.http import HTTPClient
@@ -16,11 +17,11 @@ from eca_protocol.sse import encode_event
 from eca_server.agent.mcp.authorization.login import Login
 from eca_server.agent.mcp.connection import connect
 from eca_server.agent.mcp.errors import MCPError
-from eca_server.agent.mcp.http_transport import Timeouts
+from eca_server.agent.mcp.http_transport import HTTPTransport, Timeouts
 from eca_server.agent.mcp.messages import ToolResult
 from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.session import Session
-from eca_server.agent.mcp.settings import ServerSettings
+from eca_server.config.mcp_settings import MCPServer
 from eca_server.models.history import TextPart
 from tests.eca_server.agent.mcp.scripted import failure
 from tests.eca_server.agent.mcp.scripted_server import DECENT
@@ -152,20 +153,25 @@ async def session_at(
     timeouts: Timeouts = QUICK,
     http: HTTPClient | None = None,
     login: Login | None = None,
+    start_seconds: float = 60,
+    keep_alive_seconds: float = 30,
     **changes: Any,
 ) -> AsyncIterator[Session]:
     """A session with a server at a URL, in little time."""
-    settings = ServerSettings(name="web", url=url, **changes)
-    async with connect(
-        settings,
-        environment={},
-        roots=lambda: (),
-        log=log or ServerLog("web"),
-        http=http,
-        login=login,
-        timeouts=timeouts,
-    ) as session:
-        yield session
+    settings = MCPServer(url=url, **changes)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(HTTPTransport, "timeouts", timeouts)
+        async with connect(
+            settings,
+            environment={},
+            roots=lambda: (),
+            log=log or ServerLog("web"),
+            http=http,
+            login=login,
+            start_seconds=start_seconds,
+            keep_alive_seconds=keep_alive_seconds,
+        ) as session:
+            yield session
 
 
 @contextlib.asynccontextmanager

@@ -10,8 +10,6 @@ from eca_server.models.anthropic.backend import MAX_PAUSES
 from eca_server.models.anthropic.decoder import MessagesDecoder
 from eca_server.models.backend import BackendError, Request, Tool
 from eca_server.models.events import (
-    Block,
-    Citation,
     Finished,
     Progress,
     ReasoningDelta,
@@ -25,7 +23,13 @@ from eca_server.models.events import (
     ToolCallFinished,
     Usage,
 )
-from eca_server.models.history import BlockPart, Message, ReasoningPart, ServerToolPart
+from eca_server.models.history import (
+    BlockPart,
+    CitationPart,
+    Message,
+    ReasoningPart,
+    ServerToolPart,
+)
 from tests.eca_server.models.anthropic.scripted import (
     answer,
     block,
@@ -232,11 +236,11 @@ def test_a_search_is_sent_and_stored_as_it_came():
     result = search_result(CITED["url"])(0)[0]["content_block"]
     assert events[1:-1] == [
         ServerTool(kind="web_search", phase="started"),
-        Block(raw={**called, "input": {"query": "q"}}),
+        BlockPart(raw={**called, "input": {"query": "q"}}),
         ServerTool(kind="web_search", phase="finished", raw=result),
         TextDelta("Says A."),
-        Citation(url=CITED["url"], title="A"),
-        Block(raw={"type": "text", "text": "Says A.", "citations": [CITED]}),
+        CitationPart(url=CITED["url"], title="A"),
+        BlockPart(raw={"type": "text", "text": "Says A.", "citations": [CITED]}),
     ]
 
 
@@ -258,7 +262,7 @@ ANSWERS = {
     ),
     "a page that is cited often": (
         answer(text("a", cites=[CITED, CITED]), text("b", cites=[CITED])),
-        {"citations": [Citation(url=CITED["url"], title="A")]},
+        {"citations": [CitationPart(url=CITED["url"], title="A")]},
     ),
     "a search that failed": (answer(block(FAILED), A), {"tools": [("web_search", "finished")]}),
     "a search whose query was cut": (
@@ -348,7 +352,7 @@ async def test_an_answer_that_pauses_continues_as_if_it_had_not():
     assert result.text == "I search.As A says."
     assert len(only(Started, events)) == 1
     assert result.finished.reason == "stop"
-    assert [event.url for event in only(Citation, events)] == ["https://a.example"]
+    assert [event.url for event in only(CitationPart, events)] == ["https://a.example"]
     assert result.usage == Usage(input=20, cache_read=60, cache_write=40, output=10)
     request, sent_back = second.body["messages"]
     assert [request["role"], sent_back["role"]] == ["user", "assistant"]

@@ -10,7 +10,6 @@ import trio
 
 from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import Provider, Reply, chunk, finish, reply
-from eca_server.models.access import LoginAccessConfig
 from eca_server.models.answer import Answer
 from eca_server.models.backend import BackendError, ModelInfo, Request
 from eca_server.models.facts import ModelFacts
@@ -49,11 +48,8 @@ class Copilot:
 async def copilot(script, *, url: str | None = None, **options: Any) -> AsyncIterator[Copilot]:
     async with Provider(script) as provider, github(provider.url) as shop, HTTPClient() as http:
         hidden: set[Secret] = set()
-        access = CopilotAccess(
-            LoginAccessConfig(
-                http=http, url=url, host=shop.url, key=Secret(LOGIN), hide=hidden.update
-            )
-        )
+        login = {"host": shop.url, "key": Secret(LOGIN), "hide": hidden.update}
+        access = CopilotAccess(http=http, url=url, **login)
         copilot = {"origin": ORIGIN, "server": ORIGIN.provider, "http": http, "access": access}
         backend = backend_of("github-copilot", **copilot, **options)
         yield Copilot(provider, shop, access, backend, hidden)

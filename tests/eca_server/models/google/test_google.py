@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from eca_protocol.sse import SSEvent
 from eca_server.models.answer import Answer
 from eca_server.models.backend import BackendError, Request, Tool
-from eca_server.models.events import Citation, Image, ReasoningFinished, ServerTool
+from eca_server.models.events import ReasoningFinished, ServerTool
 from eca_server.models.google.backend import refused_option
 from eca_server.models.google.decoder import GeminiDecoder
 from eca_server.models.google.messages import UNSIGNED
-from eca_server.models.history import Message, Origin, ReasoningPart
+from eca_server.models.history import CitationPart, ImagePart, Message, Origin, ReasoningPart
 from tests.eca_server.models.every_api import API
 from tests.eca_server.models.google.scripted import (
     COUNTS,
@@ -198,11 +198,11 @@ def test_a_search_is_shown_and_its_pages_are_cited_once():
     started, finished = only(ServerTool, events)
     assert (started.phase, started.kind) == ("started", "web_search")
     assert finished.phase == "finished"
-    cited = [Citation(url="http://a", title="a"), Citation(url="http://b", title="b")]
-    assert only(Citation, events) == cited
+    cited = [CitationPart(url="http://a", title="a"), CitationPart(url="http://b", title="b")]
+    assert only(CitationPart, events) == cited
     again = answer(text_part("y"), groundingMetadata={**sources, "webSearchQueries": []})
     events = play_events([response(text_part("x"), groundingMetadata=sources), *again])
-    assert [event.url for event in only(Citation, events)] == ["http://a", "http://b"]
+    assert [event.url for event in only(CitationPart, events)] == ["http://a", "http://b"]
     assert len(only(ServerTool, events)) == 2
 
 
@@ -264,7 +264,7 @@ ANSWERS = {
     "ratings of the prompt": ([RATED, *answer(X)], {"text": "x"}),
     "recited sources": (
         answer(X, citationMetadata=RECITED),
-        {"citations": [Citation(url="http://c")]},
+        {"citations": [CitationPart(url="http://c")]},
     ),
     "the provider's own tools": (
         answer(*OWN_TOOLS, X, groundingMetadata=grounding("http://a")),
@@ -283,7 +283,10 @@ ANSWERS = {
     ),
     "a picture": (
         answer(A, picture(b"png", **SIGNED)),
-        {"images": [Image(media_type="image/png", data=b"png")], "blocks": [{"picture": SIGNED}]},
+        {
+            "images": [ImagePart(media_type="image/png", data=b"png")],
+            "blocks": [{"picture": SIGNED}],
+        },
     ),
     "what is not shown": (
         answer(*NOT_SHOWN, X),

@@ -20,10 +20,7 @@ from eca_protocol.testing.provider import Reply, reply
 from eca_server.models.access import join_url
 from eca_server.models.backend import BackendError, Request
 from eca_server.models.events import (
-    Block,
-    Citation,
     Finished,
-    Image,
     Progress,
     ReasoningDelta,
     ReasoningFinished,
@@ -34,7 +31,7 @@ from eca_server.models.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
-from eca_server.models.history import Message
+from eca_server.models.history import BlockPart, CitationPart, ImagePart, Message
 from tests.eca_server.models.every_api import API
 from tests.eca_server.models.histories import model, user
 from tests.eca_server.models.openai_chat.scripted import STOP, decoder, delta, fragment, play, tool
@@ -231,10 +228,10 @@ def test_refusals_citations_and_images_are_events_of_their_own():
         delta(refusal="No."),
         STOP,
     )
-    first, second = only(Citation, events)
-    assert first == Citation(url="http://a", title="A")
+    first, second = only(CitationPart, events)
+    assert first == CitationPart(url="http://a", title="A")
     assert second.url == "http://b"
-    assert Image(media_type="image/png", data=b"hi") in events
+    assert ImagePart(media_type="image/png", data=b"hi") in events
     assert RefusalDelta("No.") in events
     assert events[-1].reason == "refusal"
 
@@ -357,7 +354,7 @@ def test_a_signature_comes_back_with_its_call(sealed):
 def test_a_signature_of_its_own_comes_back():
     extra = {"google": {"thought_signature": "c2ln"}}
     events = play(delta(content="Hi"), delta(extra_content=extra), STOP)
-    assert Block(raw={"extra_content": extra}) in events
+    assert BlockPart(raw={"extra_content": extra}) in events
 
 
 @pytest.mark.parametrize(

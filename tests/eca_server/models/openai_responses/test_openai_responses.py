@@ -13,15 +13,8 @@ from hypothesis import strategies as st
 from eca_protocol.sse import SSEvent
 from eca_protocol.testing.provider import Reply
 from eca_server.models.backend import Request
-from eca_server.models.events import (
-    Citation,
-    Image,
-    Progress,
-    Started,
-    ToolCallFinished,
-    ToolCallStarted,
-)
-from eca_server.models.history import Message
+from eca_server.models.events import Progress, Started, ToolCallFinished, ToolCallStarted
+from eca_server.models.history import CitationPart, ImagePart, Message
 from eca_server.models.openai_responses.decoder import ResponsesDecoder
 from tests.eca_server.models.every_api import API
 from tests.eca_server.models.histories import (
@@ -246,7 +239,7 @@ ANSWERS = {
     ),
     "a source is cited once": (
         answer(message("one"), message("two.", cites=[FILE_CITED, *CITED])),
-        {"citations": [Citation(url="http://u", title="U")]},
+        {"citations": [CitationPart(url="http://u", title="U")]},
     ),
     "what is unknown": (
         [*BETWEEN[:-1], *ODD, BETWEEN[-1]],
@@ -254,7 +247,7 @@ ANSWERS = {
     ),
     "a picture of the model": (
         answer(other(DRAWN)),
-        {"images": [Image(media_type="image/webp", data=b"picture")], "blocks": [DRAWN]},
+        {"images": [ImagePart(media_type="image/webp", data=b"picture")], "blocks": [DRAWN]},
     ),
     "a whole answer behind the start of a stream": (
         [*WHOLE[:2], WHOLE[-1]["response"]],
