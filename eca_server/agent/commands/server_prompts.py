@@ -23,8 +23,8 @@ from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn
 from eca_server.agent.commands.command import CommandContext
 from eca_server.agent.commands.custom import words_of
-from eca_server.agent.context import limits
 from eca_server.agent.context.block import render
+from eca_server.agent.context.limits import Limits
 from eca_server.agent.context.resources import resource_content
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.manager import START_WAIT_SECONDS, Manager
@@ -229,6 +229,7 @@ class _PartBuilder:
     """Builds the parts of one prompt, within limits."""
 
     server: str
+    limits: Limits = attrs.field(factory=Limits)
     size: int = attrs.field(init=False, default=0)
     attached: int = attrs.field(init=False, default=0)
     is_full: bool = attrs.field(init=False, default=False)
@@ -245,7 +246,7 @@ class _PartBuilder:
                 yield TextPart(f"(a picture or document of {len(part.data)} bytes was left out)")
 
     def _parts(self, content: Content) -> Iterator[_Part]:
-        room = limits.TOTAL - self.size
+        room = self.limits.total - self.size
         if room <= 0:
             if not self.is_full:
                 self.is_full = True
@@ -261,7 +262,7 @@ class _PartBuilder:
 
     def _embedded(self, contents: ResourceContents, room: int) -> Iterator[_Part]:
         try:
-            rendered = resource_content(self.server, contents, budget=room)
+            rendered = resource_content(self.server, contents, budget=room, limits=self.limits)
         except FileError as error:
             yield TextPart(f"({contents.uri[:_LONGEST_URI]} was left out: {error})")
             return
@@ -273,4 +274,4 @@ class _PartBuilder:
     def _may_attach(self, part: ImagePart | FilePart) -> bool:
         self.attached += 1
         fits = isinstance(part, FilePart) or len(part.data) <= MAX_IMAGE_BYTES
-        return fits and self.attached <= limits.ATTACHMENTS
+        return fits and self.attached <= self.limits.attachments

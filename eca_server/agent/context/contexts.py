@@ -18,10 +18,9 @@ import trio
 
 from eca_protocol import messages as m
 from eca_protocol.http import HTTPClient
-from eca_server.agent.context import limits
 from eca_server.agent.context.block import Content, Section, render
 from eca_server.agent.context.disk import PathReader
-from eca_server.agent.context.limits import limit_notes
+from eca_server.agent.context.limits import Limits, limit_notes
 from eca_server.agent.context.mentions import Mention, find_mentions, resolve_mention
 from eca_server.agent.context.pasted import pasted_attachment
 from eca_server.agent.tools.files import Ledger, printable
@@ -78,7 +77,9 @@ async def build_context(
     http: HTTPClient,
     resources: ResourceReader | None = None,
     ledger: Ledger | None = None,
+    limits: Limits | None = None,
     gitignore: bool = True,
+    allow_private: bool = False,
 ) -> PromptContext:
     """Read the contexts of a prompt (chapter "Chat Prompt", `ChatContext`; ruling W-41).
 
@@ -90,24 +91,32 @@ async def build_context(
         resources: reads resources of MCP servers, and again those that changed since they were
             sent in this chat; None: there are no servers.
         ledger: records the contents of files that are sent; None: they are not sent.
+        limits: of sizes and numbers.
         gitignore: leave out the files that Git ignores in directories and trees.
+        allow_private: fetch web pages of this machine and of private networks, too.
     """
+    limits = limits or Limits()
     changed = [] if resources is None else list(resources.changed())
     contexts = (*contexts, *(m.McpResourceContext(server=name, uri=uri) for name, uri in changed))
-    selected = sorted(contexts, key=lambda each: _ORDER.index(type(each)))[: limits.CONTEXTS]
+    selected = sorted(contexts, key=lambda each: _ORDER.index(type(each)))[: limits.contexts]
     if not selected and "@" not in message:
         return PromptContext()
     urls = dict.fromkeys(each.url for each in selected if isinstance(each, m.WebContext))
-    pages = await _fetch(list(urls)[: limits.PAGES], http)
-    contents = await _resources(selected, resources)
-    reader = PathReader(workspace=workspace, ledger=ledger or Ledger(), gitignore=gitignore)
+    pages = await _fetch(list(urls)[: limits.pages], http, allow_private)
+    contents = await _resources(selected, resources, limits)
+    reader = PathReader(
+        workspace=workspace,
+        limits=limits,
+        ledger=ledger or Ledger(),
+        gitignore=gitignore,
+    )
 
     def work() -> PromptContext:
         gathering = _Gathering(reader=reader, pages=pages, resources=contents)
         for server, uri in changed:
             gathering.add_changed(server, uri)
         rest = _without_mentions(message, contexts, workspace)
-        for mention in find_mentions(rest, most=limits.CONTEXTS):
+        for mention in find_mentions(rest, most=limits.contexts):
             gathering.add_mention(mention)
         for context in selected:
             gathering.add(context)
@@ -136,7 +145,7 @@ def _without_mentions(message: str, contexts: Sequence[m.ChatContext], workspace
     return message
 
 
-async def _fetch(urls: Sequence[str], http: HTTPClient) -> _Fetched:
+async def _fetch(urls: Sequence[str], http: HTTPClient, allow_private: bool) -> _Fetched:
     fetched: dict[str, Page | str] = {}
     if not urls:
         return fetched
@@ -144,7 +153,7 @@ async def _fetch(urls: Sequence[str], http: HTTPClient) -> _Fetched:
 
     async def fetch(url: str) -> None:
         try:
-            fetched[url] = await fetch_page(url, http=http)
+            fetched[url] = await fetch_page(url, http=http, allow_private=allow_private)
         except PageError as error:
             fetched[url] = str(error)
 
@@ -154,7 +163,9 @@ async def _fetch(urls: Sequence[str], http: HTTPClient) -> _Fetched:
     return fetched
 
 
-async def _resources(contexts: Sequence[m.ChatContext], reader: ResourceReader | None) -> Resources:
+async def _resources(
+    contexts: Sequence[m.ChatContext], reader: ResourceReader | None, limits: Limits
+) -> Resources:
     keys = dict.fromkeys(
         (each.server, each.uri) for each in contexts if isinstance(each, m.McpResourceContext)
     )
@@ -162,7 +173,7 @@ async def _resources(contexts: Sequence[m.ChatContext], reader: ResourceReader |
         return {key: f"no MCP server {key[0]!r} is running" for key in keys}
     from eca_server.agent.context.resources import read_resources  # noqa: PLC0415 - few prompts need it
 
-    return await read_resources(list(keys)[: limits.RESOURCES], reader)
+    return await read_resources(list(keys)[: limits.resources], reader)
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -172,11 +183,14 @@ class _Gathering:
     reader: PathReader
     pages: _Fetched
     resources: Resources
-    budget: int = attrs.field(init=False, factory=lambda: limits.TOTAL)
+    budget: int = attrs.field(init=False)
     added: set[object] = attrs.field(init=False, factory=set)
     sections: list[Section] = attrs.field(init=False, factory=list)
     attachments: list[Attachment] = attrs.field(init=False, factory=list)
     notes: list[str] = attrs.field(init=False, factory=list)
+
+    def __attrs_post_init__(self) -> None:
+        self.budget = self.reader.limits.total
 
     def note(self, sentence: str) -> None:
         """Add a sentence for the user."""
@@ -244,8 +258,9 @@ class _Gathering:
             self._take_content(name, read, f"{read.left_out} bytes did not fit")
 
     def _attach(self, attached: Attachment) -> None:
-        if len(self.attachments) >= limits.ATTACHMENTS:
-            raise TooLarge(f"a prompt has at most {limits.ATTACHMENTS} pictures and documents")
+        most = self.reader.limits.attachments
+        if len(self.attachments) >= most:
+            raise TooLarge(f"a prompt has at most {most} pictures and documents")
         self.attachments.append(attached)
 
     def _add_page(self, url: str) -> None:
@@ -254,15 +269,16 @@ class _Gathering:
             self._leave_out(url, page)
             return
         attributes = {"url": url} | ({"title": page.title} if page.title else {})
-        self._add_text("web", url, attributes, page.text, limits.PAGE)
+        self._add_text("web", url, attributes, page.text, self.reader.limits.page)
 
     def _add_text_context(self, context: m.TextContext) -> None:
         attributes = {"label": context.label} if context.label else {}
-        self._add_text("text", context.label or "A text", attributes, context.content, limits.FILE)
+        name, most = context.label or "A text", self.reader.limits.file
+        self._add_text("text", name, attributes, context.content, most)
 
     def _add_pasted(self, context: m.ImageContext) -> None:
         with self._leaving_out("A picture"):
-            self._attach(pasted_attachment(context))
+            self._attach(pasted_attachment(context, self.reader.limits))
             self._take(Section(name="picture"), 0)
 
     def _add_text(
@@ -287,11 +303,12 @@ class _Gathering:
         elif not pieces:
             self._leave_out(uri, "it is empty")
         else:
-            for piece in pieces[: limits.PIECES]:
+            for piece in pieces[: self.reader.limits.pieces]:
                 self._add_piece(server, attrs.evolve(piece, uri=piece.uri or uri))
-            if len(pieces) > limits.PIECES:
+            if len(pieces) > self.reader.limits.pieces:
                 self.note(
-                    f"{_short(uri)} was cut: only its first {limits.PIECES} pieces were taken"
+                    f"{_short(uri)} was cut: only its first {self.reader.limits.pieces} pieces "
+                    "were taken"
                 )
 
     def _add_piece(self, server: str, piece: ResourceContents) -> None:
@@ -299,7 +316,7 @@ class _Gathering:
 
         with self._leaving_out(piece.uri):
             self._check_budget()
-            content = resource_content(server, piece, budget=self.budget)
+            content = resource_content(server, piece, budget=self.budget, limits=self.reader.limits)
             self._take_content(piece.uri, content, "its text exceeds the limit")
 
     def _add_outlines(self) -> None:
@@ -341,9 +358,8 @@ class _Gathering:
 
     def _check_budget(self) -> None:
         if self.budget <= 0:
-            raise TooLarge(
-                f"the contexts of this prompt have reached the limit of {limits.TOTAL} bytes"
-            )
+            total = self.reader.limits.total
+            raise TooLarge(f"the contexts of this prompt have reached the limit of {total} bytes")
 
     def _is_repeated(self, key: object) -> bool:
         is_repeated = key in self.added

@@ -17,16 +17,15 @@ import attrs
 
 from eca_protocol.messages import LinesRange
 from eca_protocol.server.roots import Root
-from eca_server.agent.context import limits
 from eca_server.agent.context.block import Content, Section, render
 from eca_server.agent.context.excerpt import Excerpt, read_excerpt
+from eca_server.agent.context.limits import Limits
 from eca_server.agent.tools.directory_tree import Tree
 from eca_server.agent.tools.files import LARGEST, Ledger, checkpoint, printable
 from eca_server.agent.tools.output import cut_mark
 from eca_server.models.attachments import (
     SIGNATURE_BYTES,
     make_attachment,
-    max_bytes_of,
     media_type_of,
 )
 from eca_server.workspace.boundary import Place, Workspace, open_place
@@ -87,6 +86,7 @@ class PathReader:
     """
 
     workspace: Workspace
+    limits: Limits
     ledger: Ledger = attrs.field(factory=Ledger)
     gitignore: bool = True
 
@@ -115,14 +115,14 @@ class PathReader:
             without=self.workspace.private_below(root.real_path),
             checkpoint=checkpoint,
         )
-        drawn = draw_tree(paths, limit=limits.TREE)
+        drawn = draw_tree(paths, limit=self.limits.tree)
         return Section(name="tree", attributes={"path": str(root.path)}, body=(drawn,))
 
     def _read_text(self, place: Place, lines: LinesRange | None, budget: int) -> Content:
         attributes = {"path": str(place.path)}
         if lines is not None:
             attributes["lines"] = f"{max(lines.start, 1)}-{max(lines.end, lines.start, 1)}"
-        excerpt = self._excerpt(place, min(budget, limits.FILE), lines)
+        excerpt = self._excerpt(place, min(budget, self.limits.file), lines)
         return Content(
             section=Section(name="file", attributes=attributes, body=(excerpt.marked,)),
             size=len(excerpt.text.encode()),
@@ -144,7 +144,8 @@ class PathReader:
         if media_type is None:
             return None
         is_picture = media_type.startswith("image/")
-        snapshot = read_file(place, limit=max_bytes_of(media_type), checkpoint=checkpoint)
+        limit = self.limits.picture if is_picture else self.limits.document
+        snapshot = read_file(place, limit=limit, checkpoint=checkpoint)
         attributes = {"path": str(place.path), "type": media_type}
         return Content(
             section=Section(name="picture" if is_picture else "document", attributes=attributes),
@@ -156,9 +157,9 @@ class PathReader:
         if not paths:
             raise FileError("it has no file that is not ignored")
         with Descent(directory) as descent:
-            most = min(budget, limits.DIRECTORY)
+            most = min(budget, self.limits.directory)
             texts, size, left_out = self._texts(place, descent, paths, most)
-        tree = Section(name="tree", body=(draw_tree(paths, limit=limits.TREE),))
+        tree = Section(name="tree", body=(draw_tree(paths, limit=self.limits.tree),))
         section = Section(
             name="directory", attributes={"path": str(place.path)}, body=(*texts, tree)
         )
@@ -210,7 +211,7 @@ class PathReader:
 
 def draw_roots(workspace: Workspace, *, gitignore: bool = True) -> str:
     """Return the files of every root, each as the tree of the context `repoMap`."""
-    reader = PathReader(workspace=workspace, gitignore=gitignore)
+    reader = PathReader(workspace=workspace, limits=Limits(), gitignore=gitignore)
     sections = []
     for root in workspace.roots:
         try:

@@ -8,13 +8,11 @@ from __future__ import annotations
 import binascii
 
 from eca_protocol.messages import ImageContext
+from eca_server.agent.context.limits import Limits
 from eca_server.models.attachments import (
-    MAX_DOCUMENT_BYTES,
-    MAX_IMAGE_BYTES,
     SIGNATURE_BYTES,
     Attachment,
     make_attachment,
-    max_bytes_of,
     media_type_of,
 )
 from eca_server.workspace.errors import NotText, TooLarge
@@ -22,7 +20,7 @@ from eca_server.workspace.errors import NotText, TooLarge
 _HEAD = SIGNATURE_BYTES * 4
 
 
-def pasted_attachment(context: ImageContext) -> Attachment:
+def pasted_attachment(context: ImageContext, limits: Limits) -> Attachment:
     """Return the attachment of a pasted picture or document (PDF).
 
     Raises:
@@ -30,7 +28,7 @@ def pasted_attachment(context: ImageContext) -> Attachment:
     """
     text = context.base64
     text = text.partition(",")[2] if text.startswith("data:") else text
-    most = max(MAX_IMAGE_BYTES, MAX_DOCUMENT_BYTES)
+    most = max(limits.picture, limits.document)
     if len(text) > most * 2:
         raise TooLarge(f"expected at most {most} bytes, got about {len(text) * 3 // 4}")
     try:
@@ -40,7 +38,7 @@ def pasted_attachment(context: ImageContext) -> Attachment:
     media_type = media_type_of(data[:_HEAD])
     if media_type is None:
         raise NotText("expected PNG, JPEG, GIF, WebP or PDF, got something else")
-    most = max_bytes_of(media_type)
+    most = limits.document if media_type == "application/pdf" else limits.picture
     if len(data) > most:
         raise TooLarge(f"expected at most {most} bytes, got {len(data)}")
     return make_attachment(media_type, "pasted", data)

@@ -15,8 +15,8 @@ import attrs
 import trio
 
 from eca_protocol.messages import McpResourceContext
-from eca_server.agent.context import limits
 from eca_server.agent.context.block import Content, Section
+from eca_server.agent.context.limits import Limits
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.tools.files import Ledger
 from eca_server.agent.tools.output import Cap, cut_end
@@ -148,13 +148,16 @@ async def read_resources(keys: Iterable[Key], reader: ResourceReader) -> Resourc
     return resources
 
 
-def resource_content(server: str, contents: ResourceContents, *, budget: int) -> Content:
+def resource_content(
+    server: str, contents: ResourceContents, *, budget: int, limits: Limits
+) -> Content:
     """Return the content of one piece of a resource: a text, a picture, a document.
 
     Args:
         server: the name of the server.
         contents: the piece.
         budget: the remaining bytes for text.
+        limits: of sizes and numbers.
 
     Raises:
         FileError: its type is not supported, or it is too large.
@@ -163,7 +166,7 @@ def resource_content(server: str, contents: ResourceContents, *, budget: int) ->
     if contents.mime_type:
         attributes["type"] = contents.mime_type[:_LONGEST]
     if contents.text is not None:
-        size = min(limits.RESOURCE, budget)
+        size = min(limits.resource, budget)
         text = cut_end(contents.text, Cap(lines=size, size=size))
         section = Section(name="resource", attributes=attributes, body=(text,))
         left_out = max(len(contents.text.encode("utf-8", "surrogatepass")) - size, 0)

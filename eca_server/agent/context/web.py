@@ -1,10 +1,10 @@
 """Web pages as text for a prompt.
 
 The rules of this module: time and size are limited, and only text is accepted. No address of the
-user's own network is requested, whatever a name resolves to and wherever a page redirects: a link
-in a prompt may come from a third party. The request goes to the checked address, so that the name
-cannot resolve to a different one in between. With a proxy from the environment, the proxy resolves
-names.
+user's own network is requested, whatever a name resolves to and wherever a page redirects, unless
+that is allowed: a link in a prompt may come from a third party. The request goes to the checked
+address, so that the name cannot resolve to a different one in between. With a proxy from the
+environment, the proxy resolves names.
 """
 
 from __future__ import annotations
@@ -82,12 +82,15 @@ class PageError(ECAError):
     """A page that cannot or must not be fetched; the message says why."""
 
 
-async def fetch_page(url: str, *, http: HTTPClient, seconds: float = 20.0) -> Page:
+async def fetch_page(
+    url: str, *, http: HTTPClient, allow_private: bool = False, seconds: float = 20.0
+) -> Page:
     """Fetch the text of a web page; follow redirects.
 
     Args:
         url: `http` or `https`.
         http: the client.
+        allow_private: allow addresses of this machine and of private networks.
         seconds: the limit in total, redirects included.
 
     Raises:
@@ -95,15 +98,15 @@ async def fetch_page(url: str, *, http: HTTPClient, seconds: float = 20.0) -> Pa
     """
     with trio.move_on_after(seconds):
         try:
-            return await _follow(url, http)
+            return await _follow(url, http, allow_private)
         except HTTPError as error:
             raise PageError(str(error)) from error
     raise PageError(f"it took longer than {seconds:g} s")
 
 
-async def _follow(url: str, http: HTTPClient) -> Page:
+async def _follow(url: str, http: HTTPClient, allow_private: bool) -> Page:
     for _ in range(_REDIRECTS + 1):
-        hop = await _checked(url)
+        hop = await _checked(url, allow_private)
         answer = await _ask(hop, url, http)
         if isinstance(answer, Page):
             return answer
@@ -146,7 +149,7 @@ async def _ask_address(
         return await trio.to_thread.run_sync(partial(_read, data, content_type, url))
 
 
-async def _checked(url: str) -> _Hop:
+async def _checked(url: str, allow_private: bool) -> _Hop:
     """Resolve a URL's host and check its addresses."""
     if len(url) > _LONGEST_URL:
         raise PageError(f"expected a URL of at most {_LONGEST_URL} characters, got {len(url)}")
@@ -165,9 +168,10 @@ async def _checked(url: str) -> _Hop:
         raise PageError("expected a URL without a user name, got one with a user name")
     name = name or parts.hostname
     addresses = await _resolve(name, port)
-    for address in addresses:
-        if not is_public(address):
-            raise PageError(f"{name} is {address}, in a private network")
+    if not allow_private:
+        for address in addresses:
+            if not is_public(address):
+                raise PageError(f"{name} is {address}, in a private network")
     host = f"[{name}]" if ":" in name else name
     netloc = host if parts.port is None else f"{host}:{port}"
     target = parts._replace(netloc=netloc, fragment="")

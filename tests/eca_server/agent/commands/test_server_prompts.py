@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from eca_protocol.server.texts import named_command
 from eca_server.agent.commands.custom import words_of
 from eca_server.agent.commands.server_prompts import messages_of, server_prompts
-from eca_server.agent.context import limits
+from eca_server.agent.context.limits import Limits
 from eca_server.agent.mcp import messages as m
 from eca_server.agent.mcp.server import Server
 from eca_server.models.history import FilePart, ImagePart, TextPart, repair
@@ -76,15 +76,15 @@ def test_any_prompt_becomes_a_bounded_history_that_every_api_takes(messages, mor
     parts = [part for each in history for part in each.parts]
     text_size = sum(len(part.text) for part in parts if isinstance(part, TextPart))
     frames = 500 * (len(messages) + 1)
-    assert text_size <= limits.TOTAL + frames
-    assert sum(isinstance(part, ImagePart | FilePart) for part in parts) <= limits.ATTACHMENTS
+    assert text_size <= Limits().total + frames
+    assert sum(isinstance(part, ImagePart | FilePart) for part in parts) <= Limits().attachments
     assert not more or history[-1].parts[-1] == TextPart(more)
 
 
 def test_an_empty_prompt_has_no_messages_and_a_note_says_once_that_text_was_left_out():
     blank = m.PromptMessage(role="user", content=TextPart(" \n"))
     assert messages_of([blank], server="s", user_text="/s:p", extra_text="x") == ()
-    block = m.PromptMessage(role="user", content=TextPart("x" * limits.TOTAL))
+    block = m.PromptMessage(role="user", content=TextPart("x" * Limits().total))
     (history,) = messages_of([block] * 3, server="s", user_text="/s:p")
     first, last = history.parts
-    assert (len(first.text), "left out" in last.text) == (limits.TOTAL, True)
+    assert (len(first.text), "left out" in last.text) == (Limits().total, True)

@@ -9,10 +9,9 @@ import trio
 from eca_protocol import messages as m
 from eca_protocol.http import HTTPClient
 from eca_protocol.http_server import HTTPRequest, Responder, serve
-from eca_server.agent.context import limits, pasted
 from eca_server.agent.context.contexts import PromptContext, build_context
 from eca_server.agent.context.disk import draw_roots
-from eca_server.models import attachments
+from eca_server.agent.context.limits import Limits
 from eca_server.models.history import FilePart, ImagePart
 from eca_server.workspace.boundary import Workspace
 from tests.eca_server.agent.context.conftest import write
@@ -51,18 +50,17 @@ def names(text: str) -> list[str]:
     return re.findall(r"^<eca_(\w+)", text, re.MULTILINE)
 
 
-async def test_a_text_from_elsewhere_is_under_its_label(workspace, monkeypatch):
+async def test_a_text_from_elsewhere_is_under_its_label(workspace):
     assert await built(workspace, message="hello @property") == PromptContext()
     query, plain = m.TextContext(label="a query", content="SELECT 1"), m.TextContext(content="x")
     text = await block(workspace, query, plain, query)
     assert '<eca_text label="a query">\nSELECT 1\n</eca_text>\n<eca_text>\nx\n</eca_text>' in text
     assert names(text) == ["contexts", "text", "text"]
-    monkeypatch.setattr(limits, "FILE", 10)
-    long = await built(workspace, m.TextContext(content="x" * 99))
+    long = await built(workspace, m.TextContext(content="x" * 99), limits=Limits(file=10))
     assert long.notes == ("A text was cut: its text is longer than 10 bytes.",)
 
 
-async def test_a_pasted_picture_is_what_its_bytes_say(workspace, monkeypatch):
+async def test_a_pasted_picture_is_what_its_bytes_say(workspace):
     def image(data: bytes | str, **more: str) -> m.ImageContext:
         text = data if isinstance(data, str) else base64.b64encode(data).decode()
         return m.ImageContext(base64=text, **more)
@@ -77,10 +75,7 @@ async def test_a_pasted_picture_is_what_its_bytes_say(workspace, monkeypatch):
     prefixed = image(f"data:image/png;base64,{base64.b64encode(PNG).decode()}")
     assert (await built(workspace, prefixed)).parts[1:] == built_message.parts[1:2]
     invalid = [image("AAAAA"), image("é"), image(b"text"), png, image("A" * 99)]
-    for name in ("MAX_IMAGE_BYTES", "MAX_DOCUMENT_BYTES"):
-        monkeypatch.setattr(attachments, name, 10)
-        monkeypatch.setattr(pasted, name, 10)
-    refused = await built(workspace, *invalid)
+    refused = await built(workspace, *invalid, limits=Limits(picture=10, document=10))
     reasons = ("base64", "base64", "expected PNG", "expected at most 10", "got about 74")
     for note, reason in zip(refused.notes, reasons, strict=True):
         assert note.startswith("A picture was left out: ")
@@ -209,12 +204,12 @@ async def test_a_root_swapped_for_a_link_is_left_out_of_the_map(project, outside
     assert "changed after it was checked" in drawn
 
 
-async def test_a_directory_too_large_is_cut_and_its_tree_is_whole(project, workspace, monkeypatch):
+async def test_a_directory_too_large_is_cut_and_its_tree_is_whole(project, workspace):
     for number in range(12):
         write(project / f"{number:02}.txt", "x" * 99 + "\n")
     for room in range(1, 700, 97):
-        monkeypatch.setattr(limits, "DIRECTORY", room)
-        result = await built(workspace, m.DirectoryContext(path=str(project)))
+        limits = Limits(directory=room)
+        result = await built(workspace, m.DirectoryContext(path=str(project)), limits=limits)
         (part,) = result.parts
         assert part.text.count("x" * 9) * 9 <= room
         assert "11.txt\n</eca_tree>" in part.text
@@ -293,7 +288,7 @@ async def test_contexts_of_all_types_are_in_one_order(project, workspace):
     assert text == await block(workspace, *contexts, *contexts)
 
 
-async def test_pictures_and_documents_follow_the_text(project, workspace, monkeypatch):
+async def test_pictures_and_documents_follow_the_text(project, workspace):
     contents = {
         "a.png": PNG,
         "no-name-tells": PNG,
@@ -307,8 +302,7 @@ async def test_pictures_and_documents_follow_the_text(project, workspace, monkey
     for name, content in contents.items():
         (project / name).write_bytes(content)
     files = [file(project / name) for name in contents]
-    monkeypatch.setattr(limits, "ATTACHMENTS", 9)
-    result = await built(workspace, *files)
+    result = await built(workspace, *files, limits=Limits(attachments=9))
     text, *parts = result.parts
     types = ["image/png", "image/png", "image/jpeg", "image/gif", "image/webp"]
     assert [each.media_type for each in parts] == [*types, *["application/pdf"] * 2]
@@ -320,36 +314,32 @@ async def test_pictures_and_documents_follow_the_text(project, workspace, monkey
     assert "no picture" in text.text
 
 
-async def test_contexts_are_limited_in_size_and_number(project, workspace, monkeypatch):
+async def test_contexts_are_limited_in_size_and_number(project, workspace):
     for name in ("a.png", "b.png", "c.png"):
         (project / name).write_bytes(PNG + bytes(5_000 if name == "a.png" else 0))
     (project / "a.pdf").write_bytes(b"%PDF-1.7 ...")
     files = [file(project / name) for name in ("a.png", "a.pdf", "b.png", "c.png")]
-    monkeypatch.setattr(attachments, "MAX_IMAGE_BYTES", 1_000)
-    monkeypatch.setattr(attachments, "MAX_DOCUMENT_BYTES", 5)
-    monkeypatch.setattr(limits, "ATTACHMENTS", 1)
-    result = await built(workspace, *files)
+    limits = Limits(picture=1_000, document=5, attachments=1)
+    result = await built(workspace, *files, limits=limits)
     assert len(result.parts) == 2
     assert "at most 1,000 bytes" in result.notes[0]
     assert "at most 5 bytes" in result.notes[1]
     assert "a prompt has at most 1 pictures and documents" in result.notes[2]
     files = [file(write(project / f"{n}", "12345678\n" * 100)) for n in range(5)]
-    monkeypatch.setattr(limits, "TOTAL", 2_000)
-    result = await built(workspace, *files)
+    result = await built(workspace, *files, limits=Limits(total=2_000))
     (part,) = result.parts
     assert part.text.count("12345678") <= 2_000 // 9
     assert "... cut, " in part.text
     assert "2 was cut: 702 bytes did not fit." in result.notes[0]
     assert len(result.notes) == 3
     files = [file(project / f"missing{number}") for number in range(30)]
-    monkeypatch.setattr(limits, "CONTEXTS", 25)
-    result = await built(workspace, *files)
+    result = await built(workspace, *files, limits=Limits(contexts=25))
     assert len(result.notes) == 21
     assert result.notes[-1] == "And 6 more like these."
 
 
 @pytest.mark.requirement("CTX-4")
-async def test_a_web_page_is_its_text_and_none_of_this_machine_is_fetched(workspace, monkeypatch):
+async def test_a_web_page_is_its_text_and_one_of_this_machine_is_not_fetched_unasked(workspace):
     paths: list[str] = []
 
     async def page(request: HTTPRequest, responder: Responder) -> None:
@@ -359,16 +349,14 @@ async def test_a_web_page_is_its_text_and_none_of_this_machine_is_fetched(worksp
 
     async with serve(page) as server:
         contexts = [m.WebContext(url=f"{server.url}/{path}") for path in "aab"]
-        local = await built(workspace, contexts[0])
-        assert "127.0.0.1, in a private network" in local.notes[0]
+        unasked = await built(workspace, contexts[0])
+        assert "127.0.0.1, in a private network" in unasked.notes[0]
         assert paths == []
-        monkeypatch.setattr("eca_server.agent.context.web.is_public", lambda _: True)
-        text = await block(workspace, *contexts)
+        text = await block(workspace, *contexts, allow_private=True)
         assert f'<eca_web url="{server.url}/a" title="T">\nHello\n\n/a/a' in text
         assert names(text) == ["contexts", "web", "web"]
-        monkeypatch.setattr(limits, "PAGE", 50)
-        monkeypatch.setattr(limits, "PAGES", 1)
-        result = await built(workspace, *contexts)
+        limits = Limits(page=50, pages=1)
+        result = await built(workspace, *contexts, allow_private=True, limits=limits)
     assert "... cut, " in result.parts[0].text
     assert result.notes[0] == f"{server.url}/a was cut: its text is longer than 50 bytes."
     assert "/b was left out: at most 1 pages are fetched for a prompt." in result.notes[1]

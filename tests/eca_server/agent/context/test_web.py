@@ -41,20 +41,13 @@ async def site(pages: Answers) -> AsyncIterator[HTTPServer]:
 
 async def fetched(pages: Answers, path: str = "/", **options: Any) -> Page:
     async with site(pages) as server, HTTPClient() as http:
-        return await fetch_local(server.url + path, http, **options)
+        return await fetch_page(server.url + path, http=http, allow_private=True, **options)
 
 
-async def fetch_local(url: str, http: HTTPClient, **options: Any) -> Page:
-    """Fetch a page of this machine, as one of the internet is fetched."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("eca_server.agent.context.web.is_public", lambda _: True)
-        return await fetch_page(url, http=http, **options)
-
-
-async def fault_of(url: str) -> str:
+async def fault_of(url: str, *, allow_private: bool = False) -> str:
     async with HTTPClient() as http:
         with pytest.raises(PageError) as caught:
-            await fetch_page(url, http=http)
+            await fetch_page(url, http=http, allow_private=allow_private)
     return str(caught.value)
 
 
@@ -110,7 +103,7 @@ LINKED = "World [x](SITE/x)"
 )
 async def test_texts_are_taken_as_they_are(body, content_type, text):
     async with site({"/": answer(body, content_type)}) as server, HTTPClient() as http:
-        page = await fetch_local(server.url + "/", http)
+        page = await fetch_page(server.url + "/", http=http, allow_private=True)
     assert page.text == text.replace("SITE", server.url)
     assert page.title == ("Hello" if text == LINKED else "")
 
@@ -119,7 +112,7 @@ async def test_an_address_family_that_cannot_be_reached_is_passed_over(names):
     names["localhost"] = ["::1", "::2", "127.0.0.1"]
     async with site({"/": answer("Hi", "text/plain")}) as server, HTTPClient() as http:
         port = urlsplit(server.url).port
-        page = await fetch_local(f"http://localhost:{port}/", http)
+        page = await fetch_page(f"http://localhost:{port}/", http=http, allow_private=True)
     assert page.text == "Hi"
 
 
@@ -190,7 +183,7 @@ PRIVATE = [
 
 async def test_what_is_no_web_address_is_refused(names):
     for url in NO_URLS:
-        assert "URL" in await fault_of(url), url
+        assert "URL" in await fault_of(url, allow_private=True), url
 
 
 async def test_no_private_address_is_asked():
@@ -264,7 +257,7 @@ async def test_the_address_that_was_checked_is_the_one_that_is_asked(names):
     names["bücher.example".encode("idna").decode()] = ["127.0.0.1"]
     async with serve(handle, allowed_hosts=None) as server, HTTPClient() as http:
         url = f"http://bücher.example:{server.port}/#part"
-        page = await fetch_local(url, http)
+        page = await fetch_page(url, http=http, allow_private=True)
     assert page.text == "here"
     assert hosts == [f"xn--bcher-kva.example:{server.port}"]
 
@@ -280,10 +273,10 @@ async def test_an_address_that_changes_after_the_check_is_not_asked_nor_a_wrong_
         http.client_certificate = ClientCertificate(certificate="gone.pem")
         names["page.example"] = OnlyOnce(["127.0.0.1"])
         url = f"https://page.example:{listener.port}/"
-        assert (await fetch_local(url, http)).text == "hello"
+        assert (await fetch_page(url, http=http, allow_private=True)).text == "hello"
         names["other.example"] = OnlyOnce(["127.0.0.1"])
         with pytest.raises(PageError, match="TLS failed"):
-            await fetch_local(url.replace("page", "other"), http)
+            await fetch_page(url.replace("page", "other"), http=http, allow_private=True)
 
 
 class OnlyOnce(list):
