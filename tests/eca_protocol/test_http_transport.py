@@ -9,6 +9,7 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 import pytest
+from trio.testing import MockClock
 
 from eca_protocol import http_transport, platforms
 from eca_protocol.errors import HTTPError
@@ -24,8 +25,10 @@ from eca_protocol.http_network import (
 from eca_protocol.http_transport import MAX_IDLE
 from tests.eca_protocol.http_peers import answering, ask, failure, listening, read_head, server
 
+pytestmark = pytest.mark.anyio
+CLOCK = MockClock()
 
-@pytest.mark.anyio
+
 async def test_a_body_that_was_read_leaves_its_connection_to_the_next_even_if_cancelled():
     async with server() as traffic, HTTPClient() as client:
         for _ in range(3):
@@ -36,7 +39,6 @@ async def test_a_body_that_was_read_leaves_its_connection_to_the_next_even_if_ca
         assert traffic.connections == 1
 
 
-@pytest.mark.anyio
 async def test_many_requests_at_once_leave_few_idle_connections():
     async with server() as traffic, HTTPClient() as client:
         async with anyio.create_task_group() as tasks:
@@ -47,7 +49,6 @@ async def test_many_requests_at_once_leave_few_idle_connections():
         assert len(pool.connections) == MAX_IDLE
 
 
-@pytest.mark.anyio
 async def test_a_connection_that_was_idle_for_too_long_is_closed(monkeypatch):
     async with server() as traffic, HTTPClient() as client:
         for seconds, connections in ((30, 1), (-1, 1), (30, 2)):
@@ -56,7 +57,6 @@ async def test_a_connection_that_was_idle_for_too_long_is_closed(monkeypatch):
             assert traffic.connections == connections
 
 
-@pytest.mark.anyio
 async def test_a_connection_that_the_server_has_closed_is_found_before_it_is_used():
     closed = anyio.Event()
 
@@ -74,7 +74,6 @@ async def test_a_connection_that_the_server_has_closed_is_found_before_it_is_use
         assert traffic.connections == 3
 
 
-@pytest.mark.anyio
 async def test_requests_at_the_same_time_share_no_connection():
     async with server() as traffic, HTTPClient() as client:
         assert await ask(traffic.url, client) == b"hello"
@@ -84,7 +83,6 @@ async def test_requests_at_the_same_time_share_no_connection():
             assert await first.read() == await second.read() == b"hello"
 
 
-@pytest.mark.anyio
 async def test_a_response_that_was_left_does_not_read_the_next_one():
     async with server() as traffic, HTTPClient() as client:
         url = traffic.url
@@ -98,7 +96,6 @@ async def test_a_response_that_was_left_does_not_read_the_next_one():
         assert traffic.connections == 1
 
 
-@pytest.mark.anyio
 async def test_a_cancelled_request_leaves_no_connection_wherever_it_is():
     async def answer(stream: anyio.abc.ByteStream) -> None:
         while True:
@@ -120,7 +117,6 @@ async def test_a_cancelled_request_leaves_no_connection_wherever_it_is():
             assert pool.connections == []  # since the pool is closed
 
 
-@pytest.mark.anyio
 async def test_no_connection_is_used_again_once_the_machine_has_slept(monkeypatch):
     asleep, uptime = 0.0, platforms.uptime
     monkeypatch.setattr(platforms, "uptime", lambda: uptime() + asleep)
@@ -133,7 +129,6 @@ async def test_no_connection_is_used_again_once_the_machine_has_slept(monkeypatc
         assert len(pool.connections) == 1
 
 
-@pytest.mark.anyio
 async def test_a_dead_peer_is_noticed_by_the_system():
     async with server() as traffic, HTTPClient() as client:
         assert await ask(traffic.url, client) == b"hello"
@@ -159,7 +154,6 @@ OK = b"HTTP/1.1 200 OK\r\n"
 OK_BODY = OK + b"content-length: 2\r\n\r\nok"
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("method", "answer", "body", "is_reused"),
     [
@@ -190,7 +184,6 @@ async def test_the_framing_of_a_response_decides_whether_its_connection_is_used_
         assert traffic.connections == (1 if is_reused else 2)
 
 
-@pytest.mark.anyio
 async def test_headers_of_any_bytes_are_read_and_repeated_ones_are_joined():
     async def serve(stream: anyio.abc.ByteStream) -> None:
         await read_head(stream)
@@ -210,7 +203,6 @@ async def test_headers_of_any_bytes_are_read_and_repeated_ones_are_joined():
         assert "not an HTTP response" in str(error)
 
 
-@pytest.mark.anyio
 async def test_bytes_behind_a_response_that_fills_a_read_are_not_the_next_response():
     head = OK + b"content-length: 65494\r\n\r\n"
     first = head + bytes(READ_SIZE - len(head))
@@ -230,7 +222,6 @@ async def test_bytes_behind_a_response_that_fills_a_read_are_not_the_next_respon
         assert await ask(traffic.url, client) == b"good"
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("part", [b"HTTP/1.1 20", b"HTTP/1.1 100 Continue\r\n\r\n"])
 async def test_a_request_is_not_sent_again_after_a_byte_of_its_answer(part):
     async with answering(OK_BODY, part) as traffic, HTTPClient() as client:
@@ -239,7 +230,6 @@ async def test_a_request_is_not_sent_again_after_a_byte_of_its_answer(part):
         assert len(traffic.heads) == 2
 
 
-@pytest.mark.anyio
 async def test_a_request_whose_client_is_closed_is_not_sent_again():
     sent_twice = anyio.Event()
 
@@ -260,7 +250,6 @@ async def test_a_request_whose_client_is_closed_is_not_sent_again():
     assert (traffic.connections, len(traffic.heads)) == (1, 2)
 
 
-@pytest.mark.anyio
 async def test_a_request_is_sent_at_most_twice_however_many_connections_are_idle():
     async def serve(stream: anyio.abc.ByteStream) -> None:
         if traffic.connections > 4:
@@ -281,17 +270,18 @@ async def test_a_request_is_sent_at_most_twice_however_many_connections_are_idle
         assert len(traffic.heads) == 2
 
 
-async def test_the_time_of_connecting_is_not_taken_from_that_of_the_answer(mock_clock, monkeypatch):
+@pytest.mark.parametrize("anyio_backend", [("trio", {"clock": CLOCK})], ids=["trio"])
+async def test_the_time_of_connecting_is_not_taken_from_that_of_the_answer(monkeypatch):
     connect = http_transport.connect
 
     async def connect_slowly(*arguments: Any) -> anyio.abc.ByteStream:
         stream = await connect(*arguments)
-        mock_clock.jump(50)
+        CLOCK.jump(50)
         return stream
 
     async def serve(stream: anyio.abc.ByteStream) -> None:
         await read_head(stream)
-        mock_clock.jump(50)
+        CLOCK.jump(50)
         await anyio.wait_all_tasks_blocked()
         await stream.send(OK_BODY)
 
@@ -300,7 +290,6 @@ async def test_the_time_of_connecting_is_not_taken_from_that_of_the_answer(mock_
         assert await ask(traffic.url, client, deadlines=Deadlines(first_byte=60)) == b"ok"
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("closing", [b"", b"connection: close\r\n"])
 async def test_no_connection_retains_the_body_of_a_request(closing):
     content = bytes(200_000)

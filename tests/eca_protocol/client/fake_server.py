@@ -10,7 +10,7 @@ from anyio.abc import TaskGroup
 from trio.testing import MockClock
 
 from eca_protocol import messages as m
-from eca_protocol.client import Client, Turn, connect
+from eca_protocol.client import Chat, Client, Turn, connect
 from eca_protocol.draft import codec_for
 from eca_protocol.message_transport import StreamTransport
 from eca_protocol.methods import ECA
@@ -152,3 +152,16 @@ async def connected(
                 peer.notify("config/updated", config)
                 await client.wait_for_config()
             yield client, server
+
+
+@asynccontextmanager
+async def chatting(**options: Any) -> AsyncIterator[tuple[Chat, FakeServer]]:
+    """Connect a client with a fake server, and open the chat `c`."""
+    async with connected(**options) as (client, server):
+        yield client.chat("c"), server
+
+
+async def begun(turn: Turn) -> Turn:
+    """Send the prompt of a turn."""
+    await turn.start()
+    return turn

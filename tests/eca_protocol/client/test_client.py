@@ -31,7 +31,7 @@ from eca_protocol.methods import ECA, ClientNotification, ClientRequest
 from eca_protocol.streams import Transport, memory_pair
 from eca_server.connection.features.host import Options
 from eca_server.connection.server import Server
-from tests.eca_protocol.client.fake_server import connected
+from tests.eca_protocol.client.fake_server import begun, connected
 from tests.eca_protocol.wire import Wire, success
 from tests.eca_server import fork_server
 
@@ -211,8 +211,7 @@ async def test_each_of_two_who_wait_learns_the_end() -> None:
 
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks, connected() as (client, server):
-            turn = client.chat("c").prompt("hi")
-            await turn.start()
+            turn = await begun(client.chat("c").prompt("hi"))
             for task in (read, read, read_turn, read_turn):
                 tasks.start_soon(task)
             await anyio.wait_all_tasks_blocked()
