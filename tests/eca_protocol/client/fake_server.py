@@ -6,7 +6,6 @@ from typing import Any
 
 import anyio
 import pytest
-from anyio.abc import TaskGroup
 from trio.testing import MockClock
 
 from eca_protocol import messages as m
@@ -119,17 +118,6 @@ class FakeServer:
             return self.taken(params)
 
         self.on("chat/prompt", prompt)
-
-
-def read_in(tasks: TaskGroup, turn: Turn) -> list[str]:
-    """Read a turn in a task, and return a list that gets its text."""
-    texts: list[str] = []
-
-    async def read() -> None:
-        texts.append(await turn.text())
-
-    tasks.start_soon(read)
-    return texts
 
 
 @asynccontextmanager

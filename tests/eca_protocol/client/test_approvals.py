@@ -22,8 +22,8 @@ from tests.eca_protocol.client.fake_server import (
     begun,
     chatting,
     connected,
-    read_in,
 )
+from tests.tasks import run_in
 
 pytestmark = pytest.mark.anyio
 NAMES: dict[str, Any] = {"origin": "native", "name": "shell", "server": "eca"}
@@ -141,7 +141,7 @@ async def test_with_manual_another_task_may_answer_later() -> None:
         calls_on_prompt(server, "1")
         chat = client.chat("c")
         async with anyio.create_task_group() as tasks:
-            texts = read_in(tasks, chat.prompt("hi"))
+            texts = run_in(tasks, chat.prompt("hi").text)
             await server.until("chat/prompt")
             await anyio.wait_all_tasks_blocked()
             chat.approve("1")
@@ -272,9 +272,9 @@ async def test_the_time_of_the_user_is_not_the_silence_of_the_server(approval: s
     question = m.ChatAskQuestionParams(chat_id="c", question="which color?")
     async with chatting(**options) as (chat, server), anyio.create_task_group() as tasks:
         calls_on_prompt(server, *([] if approval == "question" else ["1"]))
-        texts = read_in(tasks, chat.prompt("one"))
+        texts = run_in(tasks, chat.prompt("one").text)
         await server.until("chat/prompt")
-        read_in(tasks, chat.prompt("two"))
+        run_in(tasks, chat.prompt("two").text)
         if approval == "question":
             assert (await server.peer.call("chat/askQuestion", question)).answer == "allow"
             server.finish("c", "done")

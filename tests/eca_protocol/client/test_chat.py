@@ -17,8 +17,8 @@ from tests.eca_protocol.client.fake_server import (
     begun,
     chatting,
     connected,
-    read_in,
 )
+from tests.tasks import run_in
 
 pytestmark = pytest.mark.anyio
 
@@ -99,7 +99,7 @@ async def test_a_prompt_cancelled_before_its_answer_or_in_that_instant_is_stoppe
         answer.set()
         server.answers_with("second")
         async with anyio.create_task_group() as tasks:
-            texts = read_in(tasks, chat.prompt("two"))
+            texts = run_in(tasks, chat.prompt("two").text)
             await anyio.wait_all_tasks_blocked()
             server.finish("c", "first")
         assert texts == ["second"]
@@ -108,10 +108,10 @@ async def test_a_prompt_cancelled_before_its_answer_or_in_that_instant_is_stoppe
 
 async def test_a_turn_that_is_stopped_while_it_waits_is_not_sent_and_stops_no_other() -> None:
     async with chatting() as (chat, server), anyio.create_task_group() as group:
-        one = read_in(group, chat.prompt("one"))
+        one = run_in(group, chat.prompt("one").text)
         await server.until("chat/prompt")
         waiting = chat.prompt("two")
-        two = read_in(group, waiting)
+        two = run_in(group, waiting.text)
         await anyio.wait_all_tasks_blocked()
         waiting.stop()
         server.finish("c", "first")
@@ -180,7 +180,7 @@ async def test_a_turn_waits_as_long_as_the_one_before_has_something_to_say() -> 
     async with chatting(idle_deadline=100) as (chat, server):
         await chat.prompt("one").start()
         async with anyio.create_task_group() as tasks:
-            texts = read_in(tasks, chat.prompt("two"))
+            texts = run_in(tasks, chat.prompt("two").text)
             for _ in range(6):
                 await anyio.sleep(60)
                 server.text("c", "more")

@@ -28,6 +28,7 @@ from eca_server.models.credentials.redirect import PortInUse, Redirect, redirect
 from eca_server.secret import Secret
 from tests.eca_server.models.credentials.login_server import DEVICE, LoginServer
 from tests.eca_server.models.credentials.login_server import server as server  # noqa: PLC0414
+from tests.tasks import run_in
 
 
 class User:
@@ -76,14 +77,9 @@ def browser_login(server: LoginServer) -> BrowserLogin:
 
 
 async def outcome(flow: Flow, user: User, meanwhile) -> Secret | TokenSet:
-    got: list[Secret | TokenSet] = []
-
-    async def run() -> None:
-        got.append(await flow.run(user.http, user.tell))
-
     try:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(run)
+            got = run_in(nursery, flow.run, user.http, user.tell)
             await meanwhile()
     except ExceptionGroup as group:
         raise group.exceptions[0] from None

@@ -22,6 +22,7 @@ from eca_server.secret import Secret
 from tests.eca_server.models.github_copilot.github import LOGIN, TOKEN, GitHub, github
 from tests.eca_server.models.histories import PICTURE, model, tool, tool_call, tool_result, user
 from tests.eca_server.models.reading import ask, backend_of, failure
+from tests.tasks import run_in
 
 TOKENS = [f"Bearer tid=planted{number};exp=1" for number in (1, 2)]
 ORIGIN = Origin(api="github-copilot", provider="github-copilot", model="m")
@@ -106,15 +107,9 @@ async def test_pictures_are_announced() -> None:
 
 async def test_many_tasks_buy_one_token() -> None:
     async with copilot([], url="https://own.example") as ours:
-        targets = []
-
-        async def look() -> None:
-            targets.append(await ours.access.target("/x"))
-
         async with trio.open_nursery() as nursery:
-            for _ in range(10):
-                nursery.start_soon(look)
-        assert {target.url for target in targets} == {"https://own.example/x"}
+            targets = [run_in(nursery, ours.access.target, "/x") for _ in range(10)]
+        assert {target.url for [target] in targets} == {"https://own.example/x"}
         assert len(ours.github.requests) == 1
 
 
