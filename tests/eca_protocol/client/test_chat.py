@@ -89,7 +89,6 @@ async def test_a_prompt_cancelled_before_its_answer_or_in_that_instant_is_stoppe
             await server.until("chat/prompt")
             if is_answered:
                 call = turn._inbox.call
-                assert call is not None
                 settle = call.settle
                 monkeypatch.setattr(call, "settle", cancel_and_settle)
                 answer.set()

@@ -478,7 +478,6 @@ async def test_a_server_killed_in_a_turn_is_an_exception() -> None:
         turn = client.chat(model="simulator/script").prompt("say one\nwait forever")
         with anyio.fail_after(10):
             await turn.start()
-            assert client.process_id is not None
             os.kill(client.process_id, signal.SIGKILL)
             with pytest.raises(ConnectionClosed):
                 await turn.text()

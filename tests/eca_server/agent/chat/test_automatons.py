@@ -214,7 +214,6 @@ def check(contents: list[m.ChatContent], deleted_at: int | None) -> tuple[int, i
             finished += 1
             assert not open_reasons or position == deleted_at
         elif number is None:
-            assert isinstance(content, m.ChatTextContent)
             assert content.content_id
             number = content.text.removeprefix("prompt ")
         elif isinstance(content, m.ChatTextContent) and content.text.startswith("text of"):

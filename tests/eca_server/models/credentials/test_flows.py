@@ -100,7 +100,6 @@ async def test_a_browser_login_is_a_code_grant_with_pkce(user, server):
         assert "the-code" not in page
 
     tokens = await outcome(browser_login(server), user, meanwhile)
-    assert isinstance(tokens, TokenSet)
     assert tokens.access == Secret("access-1")
     assert tokens.client == client_of(server)
     [(path, request)] = server.requests
@@ -364,7 +363,6 @@ async def test_a_device_login_outlives_errors_and_stores_what_renews_it(
     monkeypatch.setattr(flows, "_SLOWER", 0)
     server.says = {"/device": [(200, DEVICE)], "/token": answers}
     tokens = await device_login(server).run(user.http, user.tell)
-    assert isinstance(tokens, TokenSet)
     assert tokens.refresh == Secret("refresh-1")
     lasts = tokens.expires_at and tokens.expires_at - tokens.obtained_at
     assert lasts == seconds

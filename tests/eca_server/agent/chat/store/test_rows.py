@@ -106,7 +106,6 @@ def test_a_result_outlives_details_that_cannot_be_read() -> None:
     part = h.ToolResultPart(call_id="1", parts=(h.TextPart("x"),), view=view)
     body = encode_message(h.Message(role="tool", parts=(part,)))
     [back] = decode_message(body.replace(b'\\"/a\\"', b"7")).parts
-    assert isinstance(back, h.ToolResultPart)
     assert (back.parts, back.view) == (part.parts, h.CallView(summary="s"))
 
 
