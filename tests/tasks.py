@@ -1,20 +1,12 @@
 """Tasks whose results a test looks at."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeVar
-
-T = TypeVar("T")
+from typing import Any
 
 
-class Tasks(Protocol):
-    """A task group of anyio, or a nursery of trio."""
-
-    def start_soon(self, function: Callable[[], Awaitable[Any]], /) -> Any: ...
-
-
-def run_in(tasks: Tasks, function: Callable[..., Awaitable[T]], *arguments: Any) -> list[T]:
-    """Run a function in a task, and return a list that gets its result."""
-    results: list[T] = []
+def run_in(tasks: Any, function: Callable[..., Awaitable[Any]], *arguments: Any) -> list[Any]:
+    """Run a function in a task group or nursery, and return a list that gets its result."""
+    results: list[Any] = []
 
     async def run() -> None:
         results.append(await function(*arguments))

@@ -15,8 +15,8 @@ import anyio.lowlevel
 import pytest
 
 from eca_protocol import Server as PlainServer
+from eca_protocol import http_server, methods
 from eca_protocol import messages as m
-from eca_protocol import methods
 from eca_protocol.client import Client, ConnectionOptions, connect, events
 from eca_protocol.errors import (
     ConnectionClosed,
@@ -413,12 +413,15 @@ async def test_leaving_in_a_different_task_is_an_error_and_ends_all(is_process: 
             exited.set()
 
 
+@pytest.mark.parametrize(
+    "opened", [lambda: connect(server=PlainServer(name="s")), lambda: http_server.serve(print)]
+)
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_a_cancellation_that_the_program_has_handled_is_not_raised_from_the_block() -> None:
+async def test_a_cancellation_that_the_program_has_handled_is_not_raised_from_the_block(opened):
     """`asyncio.TaskGroup` leaves such a request on Python 3.11 and 3.12 when a task fails."""
 
     async def program() -> str:
-        async with connect(server=PlainServer(name="s")):
+        async with opened():
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(10)

@@ -113,20 +113,13 @@ async def test_many_tasks_buy_one_token() -> None:
         assert len(ours.github.requests) == 1
 
 
-async def test_a_token_is_renewed_after_its_time_on_our_own_clock() -> None:
+@pytest.mark.parametrize(("seconds", "tokens"), [(0.0001, TOKENS), (10**400, TOKENS[:1] * 2)])
+async def test_a_token_is_renewed_after_its_time_on_our_own_clock(seconds, tokens) -> None:
     async with copilot([reply("Hi"), reply("Hi")]) as ours:
-        ours.github.lives = 0.0001
+        ours.github.lives = seconds
         await ours.ask()
         await ours.ask()
-        assert ours.sent("authorization") == TOKENS
-
-
-async def test_a_lifetime_beyond_measure_is_long() -> None:
-    async with copilot([reply("Hi"), reply("Hi")]) as ours:
-        ours.github.lives = 10**400
-        await ours.ask()
-        await ours.ask()
-        assert ours.sent("authorization") == TOKENS[:1] * 2
+        assert ours.sent("authorization") == tokens
 
 
 async def test_a_token_goes_to_no_host_without_tls() -> None:
