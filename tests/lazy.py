@@ -1,7 +1,8 @@
-"""Modules imported at first use, as an SDK takes a second, or from a file beside the packages."""
+"""Modules imported at first use, from a file beside the packages, or by a new interpreter."""
 
 import importlib
 import importlib.util
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,12 @@ class LazyModule:
         if self._without:
             sys.modules.setdefault(self._without, None)  # type: ignore[arg-type]
         return getattr(importlib.import_module(self._name), name)
+
+
+def imported_by(program: str) -> set[str]:
+    """Return the names of the modules that a new interpreter has imported after a program."""
+    command = [sys.executable, "-P", "-c", f"{program}\nimport sys\nprint(*sys.modules)"]
+    return {*subprocess.run(command, stdout=-1, text=True, check=True).stdout.split()}
 
 
 def module_of(path: Path) -> Any:

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from tests.lazy import imported_by
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 PACKAGES = ("eca_protocol", "eca_server")
 MODULES = sorted(path for name in PACKAGES for path in (REPOSITORY / name).rglob("*.py"))
@@ -66,14 +68,11 @@ def test_importing_the_server_loads_nothing_else() -> None:
 def test_an_entry_point_loads_its_dependencies_only(
     statement: str, packages: set[str] | None
 ) -> None:
-    program = f"import sys\n{statement}\nprint(*{{name.partition('.')[0] for name in sys.modules}})"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=REPOSITORY
-    )
     optional = {"orjson", "sniffio", "typing_extensions"}  # or dependencies of the others
     known = {*PACKAGES, *optional, *SITE, *sys.stdlib_module_names}
     models = {"attr", "attrs", "cattrs"}
-    loaded = {name for name in done.stdout.split() if not name.startswith("_sysconfigdata")}
+    loaded = {name.partition(".")[0] for name in imported_by(statement)}
+    loaded = {name for name in loaded if not name.startswith("_sysconfigdata")}
     assert loaded - known == (set() if packages is None else models | packages)
 
 

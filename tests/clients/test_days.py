@@ -23,6 +23,9 @@ TODAY = [name for name, who in PERSONALITIES.items() if "chatCapabilities" in wh
 OF_ANSWERS = {"chat/cleared", "chat/opened", "rewrite/contentReceived"}
 """Methods that belong to the answers of `chat/open`, `chat/clear` and `rewrite/prompt`."""
 
+OF_EACH_CLIENT = pytest.mark.parametrize("name", PERSONALITIES, scope="module")
+"""The tests of one day follow each other, so that few workers of a run spend it."""
+
 
 def methods(day: Day) -> set[str]:
     return {value["method"] for value in day.seat.received if "method" in value}
@@ -32,7 +35,7 @@ def methods(day: Day) -> set[str]:
     "W-2a", "W-2b", "W-3a", "W-3b", "W-3c", "W-3e", "W-4a", "W-4c", "W-10a", "W-10d", "W-10e",
     "W-11a", "W-11b", "W-13b", "W-13d", "W-13l", "W-20a", "W-20b", "W-20d", "W-22a", "LIFE-7",
 )  # fmt: skip
-@pytest.mark.parametrize("name", PERSONALITIES)
+@OF_EACH_CLIENT
 def test_a_day(spend_day: SpendDay, name: str) -> None:
     day = spend_day(name)
     assert not day.seat.dropped
@@ -44,7 +47,7 @@ def test_a_day(spend_day: SpendDay, name: str) -> None:
 
 
 @pytest.mark.requirement("W-12c", "W-12d")
-@pytest.mark.parametrize("name", PERSONALITIES)
+@OF_EACH_CLIENT
 def test_only_clients_of_todays_edition_are_notified_of_chats(
     spend_day: SpendDay, name: str
 ) -> None:
@@ -66,7 +69,7 @@ def test_a_day_at_a_server_that_is_to_speak_octobers_edition(name: str, tmp_path
 
 
 @pytest.mark.requirement("W-2d", "CLIENT-7", "CLIENT-23")
-@pytest.mark.parametrize("name", PERSONALITIES)
+@OF_EACH_CLIENT
 def test_a_day_is_watched_without_a_finding(spend_day: SpendDay, name: str) -> None:
     """By the rules of the conformance kit nothing breaks one that the server says."""
     watcher, findings = Watcher(), []
@@ -76,7 +79,7 @@ def test_a_day_is_watched_without_a_finding(spend_day: SpendDay, name: str) -> N
 
 
 @pytest.mark.requirement("CLIENT-16", "CLIENT-32", "CLIENT-33")
-@pytest.mark.parametrize("name", PERSONALITIES)
+@OF_EACH_CLIENT
 def test_a_day_is_folded_without_an_error(spend_day: SpendDay, name: str) -> None:
     """The SDK's own strict reducer finds no fault in what comes."""
     seat, conversation = spend_day(name).seat, Conversation()

@@ -4,6 +4,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.abc
@@ -12,6 +13,7 @@ import pytest
 import trustme
 from anyio.streams.tls import TLSListener
 
+from eca_protocol.errors import HTTPError
 from eca_protocol.http import HTTPClient
 
 
@@ -24,6 +26,10 @@ class Traffic:
     connections: int = 0
     _open: int = 0
     _closed: anyio.Event = attrs.field(factory=anyio.Event)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/"
 
     @contextmanager
     def connected(self) -> Iterator[None]:
@@ -84,9 +90,35 @@ async def server(
         yield traffic
 
 
-async def body_from(client: HTTPClient, traffic: Traffic) -> bytes:
-    async with client.stream("GET", f"http://127.0.0.1:{traffic.port}/") as response:
+@asynccontextmanager
+async def answering(*answers: bytes) -> AsyncIterator[Traffic]:
+    """Answer the requests of each connection with these bytes, and then close it."""
+
+    async def answer(stream: anyio.abc.ByteStream) -> None:
+        for each in answers:
+            traffic.heads.append(await read_head(stream))
+            await stream.send(each)
+
+    async with listening(answer) as traffic:
+        yield traffic
+
+
+async def ask(
+    url: str, client: HTTPClient | None = None, *, method: str = "GET", **options: Any
+) -> bytes:
+    """Return the body of an answer; without a client, one of its own asks."""
+    if client is None:
+        async with HTTPClient() as client:
+            return await ask(url, client, method=method, **options)
+    async with client.stream(method, url, **options) as response:
         return await response.read()
+
+
+async def failure(url: str, client: HTTPClient | None = None, **options: Any) -> HTTPError:
+    """Return the error of a request."""
+    with pytest.raises(HTTPError) as caught, anyio.fail_after(30):
+        await ask(url, client, **options)
+    return caught.value
 
 
 @asynccontextmanager

@@ -134,8 +134,6 @@ def sleepers() -> Iterator[list[subprocess.Popen[bytes]]]:
 
 def lose(guard: Guard) -> None:
     """Close the watcher's pipe, as the death of this process would."""
-    assert guard._watcher is not None
-    assert guard._watcher.stdin is not None
     guard._watcher.stdin.close()
     assert guard._watcher.wait(SECONDS) == 0
 

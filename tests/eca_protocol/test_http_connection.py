@@ -1,7 +1,6 @@
 """Chunks that arrive together: joined, and otherwise read as h11 reads them. The sent request."""
 
 import socket
-from contextlib import suppress
 from itertools import pairwise
 
 import anyio
@@ -15,7 +14,7 @@ from eca_protocol.errors import HTTPError
 from eca_protocol.http import HTTPClient
 from eca_protocol.http_connection import JoinedChunks
 from eca_protocol.testing.provider import Provider, burst, reply
-from tests.eca_protocol.http_peers import body_from, server
+from tests.eca_protocol.http_peers import ask, listening, server
 
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 
@@ -83,29 +82,17 @@ async def test_chunks_that_arrive_together_are_one_and_the_connection_serves_on(
 @pytest.mark.anyio
 async def test_a_request_is_received_in_one_piece():
     received: list[bytes] = []
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    url = f"http://127.0.0.1:{listener.extra(anyio.abc.SocketAttribute.local_port)}/"
+    contents = [b"one", b"", b"\r\n\r\n", b"two"]
 
     async def answer(stream: anyio.abc.ByteStream) -> None:
-        async with stream:
-            with suppress(anyio.EndOfStream):
-                while True:
-                    received.append(await stream.receive())
-                    await stream.send(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+        while True:
+            received.append(await stream.receive())
+            await stream.send(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
 
-    async with listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, answer)
-        async with HTTPClient() as client:
-            for content in (b"one", b"", b"\r\n\r\n", b"two"):
-                async with client.stream("POST", url, content=content) as response:
-                    assert await response.read() == b""
-        tasks.cancel_scope.cancel()
-    assert [each.partition(b"\r\n\r\n")[2] for each in received] == [
-        b"one",
-        b"",
-        b"\r\n\r\n",
-        b"two",
-    ]
+    async with listening(answer) as traffic, HTTPClient() as client:
+        for content in contents:
+            assert await ask(traffic.url, client, method="POST", content=content) == b""
+    assert [each.partition(b"\r\n\r\n")[2] for each in received] == contents
 
 
 @pytest.mark.parametrize("written", [10, 0, None])
@@ -126,7 +113,7 @@ async def test_a_socket_that_takes_a_part_of_a_request_or_fails_at_first_gets_al
         with monkeypatch.context() as patched:
             patched.setattr(socket.socket, "send", send_part)
             for _ in range(2):
-                assert await body_from(client, traffic) == b"hello"
+                assert await ask(traffic.url, client) == b"hello"
     assert len(traffic.heads) == 2
     assert all(head.startswith("GET / HTTP/1.1") for head in traffic.heads)
     assert len(attempts) == 2
@@ -145,9 +132,7 @@ async def test_a_socket_that_takes_a_part_of_a_request_or_fails_at_first_gets_al
 )
 async def test_a_request_has_its_host_and_the_length_of_its_body(method, content, headers, added):
     async with server() as traffic, HTTPClient() as client:
-        url = f"http://127.0.0.1:{traffic.port}/"
-        async with client.stream(method, url, headers=headers, content=content) as response:
-            await response.read()
+        await ask(traffic.url, client, method=method, headers=headers, content=content)
     lines = traffic.heads[0].replace(str(traffic.port), "PORT").splitlines()
     assert [each for each in lines if each.lower().startswith(("host:", "content-le"))] == added
 
@@ -159,7 +144,7 @@ async def test_a_request_has_its_host_and_the_length_of_its_body(method, content
 )
 async def test_a_request_that_cannot_be_framed_is_not_sent(method, headers):
     async with server() as traffic, HTTPClient() as client:
-        url = f"http://127.0.0.1:{traffic.port}/"
+        url = traffic.url
         with pytest.raises(HTTPError, match=r"^not a valid request: ") as caught:
             async with client.stream(method, url, headers=headers, content=b"{}"):
                 pass

@@ -1,7 +1,5 @@
 """The small HTTP server, with plain sockets and with our client, on both async libraries."""
 
-import asyncio
-import contextlib
 import logging
 
 import anyio
@@ -45,19 +43,6 @@ async def test_pipelined_requests_are_answered_in_order_on_one_connection():
         second = b"GET /second HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         answer = await exchange(server, first + second)
     assert answer.index(b"/first") < answer.index(b"/second")
-
-
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_a_cancellation_that_the_program_has_handled_is_not_raised_from_the_block():
-    async def program() -> str:
-        async with serve(hello):
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.sleep(10)
-        return "left"
-
-    task = asyncio.create_task(program())
-    assert await task == "left"
 
 
 def request_to(host: bytes, method: bytes = b"GET") -> bytes:

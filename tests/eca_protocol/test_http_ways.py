@@ -25,6 +25,9 @@ from eca_protocol.http import Deadlines, HTTPClient
 from eca_protocol.proxies import PROXY_LOGIN
 from eca_protocol.tls import ClientCertificate, make_context
 from tests.eca_protocol.http_peers import (
+    answering,
+    ask,
+    failure,
     listening,
     mutual_tls,
     proxy,
@@ -58,21 +61,6 @@ def trusted(authority: trustme.CA, tmp_path, monkeypatch: pytest.MonkeyPatch) ->
     trust(authority, tmp_path / "authority.pem", monkeypatch)
 
 
-async def ask(url: str, client: HTTPClient | None = None, **more: Any) -> bytes:
-    if client is None:
-        async with HTTPClient() as client:
-            return await ask(url, client, **more)
-    async with client.stream("GET", url, **more) as response:
-        return await response.read()
-
-
-async def failure(url: str, client: HTTPClient | None = None, **more: Any) -> tuple[str, str]:
-    """Return the kind of a request's error, and its text."""
-    with pytest.raises(HTTPError) as caught:
-        await ask(url, client, **more)
-    return caught.value.kind, str(caught.value)
-
-
 async def test_an_authority_may_be_trusted_beside_the_usual_ones(authority, tmp_path):
     bundle = tmp_path / "more.pem"
     authority.cert_pem.write_to_path(str(bundle))
@@ -83,26 +71,16 @@ async def test_an_authority_may_be_trusted_beside_the_usual_ones(authority, tmp_
             if is_trusted:
                 assert await ask(url, client) == b"hello"
             else:
-                assert (await failure(url, client))[0] == "tls"
+                assert (await failure(url, client)).kind == "tls"
     assert len(traffic.heads) == 1
 
 
 async def test_a_host_that_tls_cannot_check_is_an_error_of_the_configuration():
     async with server() as traffic:
         url = f"https://.{NAME}:{traffic.port}/"
-        kind, message = await failure(url, address="127.0.0.1")
-    assert kind == "config"
-    assert message.startswith("not a valid host name: ")
-
-
-async def test_the_refusal_of_a_proxy_is_shown_in_ascii(monkeypatch):
-    async def refuse(stream: anyio.abc.ByteStream) -> None:
-        await read_head(stream)
-        await stream.send(b"HTTP/1.1 403 \x9b2JNo\r\ncontent-length: 0\r\n\r\n")
-
-    async with listening(refuse) as way:
-        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{way.port}")
-        assert await failure(f"https://{NAME}/") == ("proxy", "the proxy refused: 403 2JNo")
+        error = await failure(url, address="127.0.0.1")
+    assert error.kind == "config"
+    assert str(error).startswith("not a valid host name: ")
 
 
 @pytest.mark.parametrize("content", [None, "no certificate"])
@@ -112,9 +90,9 @@ async def test_a_file_without_certificates_is_named(tmp_path, content):
         bundle.write_text(content)
     async with HTTPClient() as client:
         client.ca_file = str(bundle)
-        kind, message = await failure("https://127.0.0.1:1/", client)
-    assert kind == "config"
-    assert "more.pem cannot be loaded" in message
+        error = await failure("https://127.0.0.1:1/", client)
+    assert error.kind == "config"
+    assert "more.pem cannot be loaded" in str(error)
 
 
 async def test_http_goes_through_the_proxy_with_its_credentials(monkeypatch):
@@ -126,83 +104,80 @@ async def test_http_goes_through_the_proxy_with_its_credentials(monkeypatch):
     assert "proxy-authorization: basic dxnlcjp3b3jk" in head.lower()
 
 
-async def test_a_proxy_that_refuses_or_is_down_is_named(monkeypatch):
-    async def refuse(stream: anyio.abc.ByteStream) -> None:
-        await read_head(stream)
-        await stream.send(b"HTTP/1.1 407 No\r\ncontent-length: 0\r\n\r\n")
-
-    async with listening(refuse) as way:
-        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{way.port}")
-        kind, message = await failure(f"https://{NAME}/")
-    assert (kind, message) == ("config", f"the proxy requires a login: {PROXY_LOGIN}")
-    kind, message = await failure(f"https://{NAME}/")
-    assert kind == "connect"
-    refused = f"cannot connect to 127.0.0.1:{way.port}: connection refused"
-    assert message == f"the proxy of the environment: {refused}"
+EMPTY = b"content-length: 0\r\n\r\n"
+LOST = (
+    "through the proxy of the environment: the connection was lost: "
+    "Server disconnected without sending a response."
+)
 
 
 @pytest.mark.parametrize(
-    ("answer", "kind", "words"),
+    ("answer", "kind", "message"),
     [
-        (b"", "broken", "the connection was lost"),
-        (b"HTTP/1.1 200", "broken", "the connection was lost"),
-        (None, "timeout", "no answer began within 0.2 s"),
+        (b"HTTP/1.1 403 \x9b2JNo\r\n" + EMPTY, "proxy", "the proxy refused: 403 2JNo"),
+        (b"HTTP/1.1 407 No\r\n" + EMPTY, "config", f"the proxy requires a login: {PROXY_LOGIN}"),
+        (b"", "broken", LOST),
+        (b"HTTP/1.1 200", "broken", LOST),
     ],
 )
-async def test_a_proxy_that_fails_in_its_connect_is_named(monkeypatch, answer, kind, words):
-    async def fail(stream: anyio.abc.ByteStream) -> None:
-        await read_head(stream)
-        if answer is None:
-            await anyio.sleep_forever()
-        await stream.send(answer)
-
-    async with listening(fail) as way:
-        monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{way.port}")
-        limits = Deadlines(first_byte=0.2)
-        got_kind, message = await failure(f"https://{NAME}/", deadlines=limits)
-    assert got_kind == kind
-    assert message.startswith(f"through the proxy of the environment: {words}")
+async def test_a_proxy_that_opens_no_tunnel_is_named(monkeypatch, answer, kind, message):
+    async with answering(answer) as way:
+        monkeypatch.setenv("ALL_PROXY", way.url)
+        error = await failure(f"https://{NAME}/")
+    assert (error.kind, str(error)) == (kind, message)
 
 
 async def test_a_tunnel_whose_tls_fails_leaves_no_connection(monkeypatch):
-    async def cut(stream: anyio.abc.ByteStream) -> None:
-        await read_head(stream)
-        await stream.send(b"HTTP/1.1 200 OK\r\n\r\n")
-
-    async with listening(cut) as way, HTTPClient() as client:
-        monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{way.port}")
-        assert (await failure(f"https://{NAME}/", client))[0] == "connect"
+    async with answering(b"HTTP/1.1 200 OK\r\n\r\n") as way, HTTPClient() as client:
+        monkeypatch.setenv("ALL_PROXY", way.url)
+        assert (await failure(f"https://{NAME}/", client)).kind == "connect"
         (pool,) = client._pools.values()
         assert pool.connections == []
 
 
-async def test_a_proxy_that_opens_no_tunnel_is_a_failed_connection(monkeypatch):
-    was_closed = anyio.Event()
+@pytest.mark.parametrize("scheme", ["http", "socks5"])
+async def test_a_proxy_that_is_down_is_named(monkeypatch, scheme):
+    async with listening(read_head) as way:
+        pass
+    monkeypatch.setenv("ALL_PROXY", f"{scheme}://127.0.0.1:{way.port}")
+    error = await failure(f"https://{NAME}/")
+    refused = f"cannot connect to 127.0.0.1:{way.port}: connection refused"
+    assert (error.kind, str(error)) == ("connect", f"the proxy of the environment: {refused}")
 
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        (
+            Deadlines(first_byte=0.2),
+            "through the proxy of the environment: no answer began within 0.2 s",
+        ),
+        (
+            Deadlines(connect=0.2, first_byte=math.inf),
+            "the proxy of the environment: no connection within 0.2 s",
+        ),
+    ],
+)
+async def test_a_proxy_that_falls_silent_is_named_and_its_connection_closed(
+    monkeypatch, limits, message
+):
     async def keep_silent(stream: anyio.abc.ByteStream) -> None:
-        with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
-            while True:
-                await stream.receive()
-        was_closed.set()
+        while True:
+            await stream.receive()
 
-    deadlines = Deadlines(connect=0.2, first_byte=math.inf)
     async with listening(keep_silent) as way, HTTPClient() as client:
-        monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{way.port}")
-        with anyio.fail_after(5):
-            kind, message = await failure(f"https://{NAME}/", client, deadlines=deadlines)
-            await was_closed.wait()
-    assert (kind, message) == (
-        "timeout",
-        "the proxy of the environment: no connection within 0.2 s",
-    )
+        monkeypatch.setenv("ALL_PROXY", way.url)
+        error = await failure(f"https://{NAME}/", client, deadlines=limits)
+        await way.until_closed()
+    assert (error.kind, str(error)) == ("timeout", message)
 
 
 async def test_a_certificate_behind_a_proxy_may_be_the_proxys(authority, monkeypatch):
     async with server(tls(authority, NAME)) as traffic, proxy(traffic.port) as way:
-        monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{way.port}")
-        kind, message = await failure(f"https://{NAME}/")
-    assert kind == "tls"
-    assert message.startswith("through the proxy of the environment: TLS failed")
+        monkeypatch.setenv("ALL_PROXY", way.url)
+        error = await failure(f"https://{NAME}/")
+    assert error.kind == "tls"
+    assert str(error).startswith("through the proxy of the environment: TLS failed")
 
 
 @pytest.mark.parametrize(("variable", "is_added"), [(None, True), ("SSL_CERT_FILE", False)])
@@ -224,7 +199,7 @@ def test_the_systems_authorities_are_trusted_unless_a_variable_names_others(
 @pytest.mark.usefixtures("trusted")
 async def test_https_goes_through_a_tunnel_and_the_proxy_reads_none_of_it(authority, monkeypatch):
     async with server(tls(authority, NAME)) as traffic, proxy(traffic.port) as way:
-        monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{way.port}")
+        monkeypatch.setenv("ALL_PROXY", way.url)
         assert await ask(f"https://{NAME}/path?key=1", address="192.0.2.1") == b"hello"
     [head] = way.heads
     assert head.startswith(f"CONNECT {NAME}:443 "), "the name, and not the address"
@@ -237,26 +212,27 @@ async def test_https_goes_through_a_tunnel_and_the_proxy_reads_none_of_it(author
 async def test_a_connection_through_a_proxy_serves_the_next_request(authority, monkeypatch, secure):
     context = tls(authority, NAME) if secure else None
     async with server(context) as traffic, proxy(traffic.port) as way, HTTPClient() as client:
-        monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{way.port}")
+        monkeypatch.setenv("ALL_PROXY", way.url)
         for _ in range(3):
             assert await ask(f"http{'s' if secure else ''}://{NAME}/", client) == b"hello"
     assert len(traffic.heads) == 3
     assert way.connections == 1
 
 
-async def test_a_proxy_without_a_host_is_named(monkeypatch):
-    monkeypatch.setenv("ALL_PROXY", "http://")
-    kind, message = await failure(f"http://{NAME}/")
-    assert (kind, message) == (
-        "config",
-        "ALL_PROXY is not a proxy address: expected http://HOST:PORT",
-    )
+@pytest.mark.parametrize(
+    "address", ["http://", "socks5://", "socks5://:1080", "socks5h://h:99999", "socks4://h"]
+)
+async def test_an_address_that_is_no_proxys_is_named(monkeypatch, address):
+    monkeypatch.setenv("ALL_PROXY", address)
+    error = await failure(f"http://{NAME}/")
+    expected = "ALL_PROXY is not a proxy address: expected http://HOST:PORT"
+    assert (error.kind, str(error)) == ("config", expected)
 
 
 async def test_what_no_proxy_names_and_this_machine_are_asked_directly(monkeypatch):
     async with server() as traffic, proxy(traffic.port) as way:
-        monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{way.port}")
-        assert await ask(f"http://127.0.0.1:{traffic.port}/") == b"hello"
+        monkeypatch.setenv("HTTP_PROXY", way.url)
+        assert await ask(traffic.url) == b"hello"
         monkeypatch.setenv("NO_PROXY", NAME)
         url = f"http://{NAME}:{traffic.port}/"
         assert await ask(url, address="127.0.0.1") == b"hello"
@@ -275,7 +251,7 @@ async def test_an_address_is_asked_in_the_name_of_the_urls_host(authority):
         assert head.startswith("get /path ")
         assert f"host: {NAME}:{traffic.port}\r\n" in head
         url = f"https://other.example:{traffic.port}/"
-        assert (await failure(url, client, address="127.0.0.1"))[0] == "tls"
+        assert (await failure(url, client, address="127.0.0.1")).kind == "tls"
         assert len(traffic.heads) == 1
 
 
@@ -351,13 +327,12 @@ async def test_a_tls_connection_stays_open_between_requests(authority):
 async def test_a_damaged_tls_record_is_named_as_the_reason(authority):
     async def answer(stream: anyio.abc.ByteStream) -> None:
         await read_head(stream)
-        assert isinstance(stream, TLSStream)
         await stream.transport_stream.send(b"\x17\x03\x03\0\x30" + bytes(48))
 
     async with listening(answer, tls(authority, "127.0.0.1")) as peer:
-        kind, message = await failure(f"https://127.0.0.1:{peer.port}/")
-    assert kind == "broken"
-    assert message.startswith("the connection was lost: [SSL: DECRYPTION_FAILED")
+        error = await failure(f"https://127.0.0.1:{peer.port}/")
+    assert error.kind == "broken"
+    assert str(error).startswith("the connection was lost: [SSL: DECRYPTION_FAILED")
 
 
 def self_signed(folder: Path) -> ssl.SSLContext:
@@ -385,9 +360,9 @@ async def test_errors_of_a_certificate_are_distinguished(authority, tmp_path):
         (tls(trustme.CA(), "127.0.0.1"), "is from an unknown authority"),
     ):
         async with server(context) as peer:
-            kind, message = await failure(f"https://127.0.0.1:{peer.port}/")
-        assert kind == "tls"
-        assert words in message
+            error = await failure(f"https://127.0.0.1:{peer.port}/")
+        assert error.kind == "tls"
+        assert words in str(error)
 
 
 class Joining(anyio.abc.ByteStream):
@@ -444,7 +419,7 @@ async def test_bytes_behind_a_response_close_the_connection_also_within_the_tls_
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/", "https://127.0.0.1:1/"])
 async def test_a_process_without_file_descriptors_is_reported(url):
     async with HTTPClient() as client:
-        assert "cannot connect" in (await failure("http://127.0.0.1:1/", client))[1]
+        assert "cannot connect" in str(await failure("http://127.0.0.1:1/", client))
         lowest, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         with ExitStack() as held:
             held.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (lowest, most))
@@ -452,9 +427,9 @@ async def test_a_process_without_file_descriptors_is_reported(url):
             with suppress(OSError):
                 while True:
                     held.callback(os.close, os.dup(0))
-            kind, message = await failure(url, client)
-    assert kind == "resources"
-    assert "no file descriptors left" in message
+            error = await failure(url, client)
+    assert error.kind == "resources"
+    assert "no file descriptors left" in str(error)
 
 
 async def test_a_first_request_without_file_descriptors_says_so_too(monkeypatch):
@@ -462,9 +437,9 @@ async def test_a_first_request_without_file_descriptors_says_so_too(monkeypatch)
         raise OSError(errno.EMFILE, "Too many open files", "urllib/request.py")
 
     monkeypatch.setattr("urllib.request.getproxies", refuse)
-    kind, message = await failure("http://127.0.0.1:1/")
-    assert kind == "resources"
-    assert "no file descriptors left" in message
+    error = await failure("http://127.0.0.1:1/")
+    assert error.kind == "resources"
+    assert "no file descriptors left" in str(error)
 
 
 PASSPHRASE = "plänted passphrase"
@@ -512,14 +487,13 @@ async def test_it_is_shown_by_requests_that_may_and_by_no_other(authority, files
         )
         url = f"https://127.0.0.1:{demanding.port}/"
         assert await ask(url, client, shows_certificate=True) == b"hello"
-        with pytest.raises(HTTPError):
-            await ask(url, client, shows_certificate=False)
+        await failure(url, client, shows_certificate=False)
         assert len(demanding.heads) == 1
         client.client_certificate = ClientCertificate(certificate=str(files / "gone.pem"))
         url = f"https://127.0.0.1:{other.port}/"
         assert await ask(url, client, shows_certificate=False) == b"hello"
-        with pytest.raises(HTTPError, match=r"gone\.pem: No such file"):
-            await ask(url, client, shows_certificate=True)
+        error = await failure(url, client, shows_certificate=True)
+        assert "gone.pem: No such file" in str(error)
 
 
 async def test_a_server_that_wants_one_is_understood(authority, files):
@@ -540,9 +514,9 @@ async def test_a_server_that_wants_one_is_understood(authority, files):
             client.ca_file = str(files / "authority.pem")
             tasks.start_soon(anyio.to_thread.run_sync, refuse, listener)
             url = f"https://127.0.0.1:{listener.getsockname()[1]}/"
-            with pytest.raises(HTTPError, match="wants a client certificate") as caught:
-                await ask(url, client, shows_certificate=True)
-    assert caught.value.kind == "tls"
+            error = await failure(url, client, shows_certificate=True)
+    assert error.kind == "tls"
+    assert "wants a client certificate" in str(error)
 
 
 def test_certificate_and_key_may_be_in_one_file(files):

@@ -79,7 +79,6 @@ class Wire:
             if not data:
                 return None
             for frame in self._decoder.feed(data):
-                assert isinstance(frame, bytes)
                 self._unread.append(frame)
         message = json.loads(self._unread.popleft())
         self.received.append(message)

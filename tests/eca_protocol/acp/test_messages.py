@@ -64,11 +64,9 @@ def test_models_unions_values_and_methods_are_the_published_ones() -> None:
         assert _described(getattr(m, name)) == members, name
     for name, union in PUBLISHED["unions"].items():
         shape = shapes.shape_of(getattr(m, name))
-        assert isinstance(shape, shapes.Tagged)
         assert {"key": shape.key, "tags": sorted(shape.members)} == union, name
     for name, values in PUBLISHED["values"].items():
         shape = shapes.shape_of(getattr(m, name))
-        assert isinstance(shape, shapes.Choice)
         assert sorted(shape.values) == values, name
     assert set(ACP.received_by("server")) == set(PUBLISHED["agent"])
     assert set(ACP.received_by("client")) == set(PUBLISHED["client"])

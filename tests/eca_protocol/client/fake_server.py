@@ -6,11 +6,10 @@ from typing import Any
 
 import anyio
 import pytest
-from anyio.abc import TaskGroup
 from trio.testing import MockClock
 
 from eca_protocol import messages as m
-from eca_protocol.client import Client, Turn, connect
+from eca_protocol.client import Chat, Client, Turn, connect
 from eca_protocol.draft import codec_for
 from eca_protocol.message_transport import StreamTransport
 from eca_protocol.methods import ECA
@@ -121,17 +120,6 @@ class FakeServer:
         self.on("chat/prompt", prompt)
 
 
-def read_in(tasks: TaskGroup, turn: Turn) -> list[str]:
-    """Read a turn in a task, and return a list that gets its text."""
-    texts: list[str] = []
-
-    async def read() -> None:
-        texts.append(await turn.text())
-
-    tasks.start_soon(read)
-    return texts
-
-
 @asynccontextmanager
 async def connected(
     *,
@@ -152,3 +140,16 @@ async def connected(
                 peer.notify("config/updated", config)
                 await client.wait_for_config()
             yield client, server
+
+
+@asynccontextmanager
+async def chatting(**options: Any) -> AsyncIterator[tuple[Chat, FakeServer]]:
+    """Connect a client with a fake server, and open the chat `c`."""
+    async with connected(**options) as (client, server):
+        yield client.chat("c"), server
+
+
+async def begun(turn: Turn) -> Turn:
+    """Send the prompt of a turn."""
+    await turn.start()
+    return turn

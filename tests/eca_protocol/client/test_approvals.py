@@ -19,9 +19,11 @@ from tests.eca_protocol.client.fake_server import (
     CURRENT,
     ON_A_CLOCK_OF_ITS_OWN,
     FakeServer,
+    begun,
+    chatting,
     connected,
-    read_in,
 )
+from tests.tasks import run_in
 
 pytestmark = pytest.mark.anyio
 NAMES: dict[str, Any] = {"origin": "native", "name": "shell", "server": "eca"}
@@ -57,9 +59,8 @@ def calls_on_prompt(server: FakeServer, *ids: str) -> None:
 
 
 async def test_without_a_handler_a_waiting_call_raises_at_once_and_stops_the_turn() -> None:
-    async with connected() as (client, server):
+    async with chatting() as (chat, server):
         calls_on_prompt(server, "1")
-        chat = client.chat("c")
         with pytest.raises(ApprovalNeeded, match=r"eca/shell \(ls\) needs approval: .*on_approval"):
             await chat.prompt("hi").text()
         await server.until("chat/promptStop")
@@ -101,11 +102,9 @@ async def test_a_function_decides_about_each_call(decision: Any) -> None:
 
 
 async def test_a_short_form_decides_even_if_the_turn_is_not_read() -> None:
-    async with connected(on_approval="allow", idle_deadline=5) as (client, server):
+    async with chatting(on_approval="allow", idle_deadline=5) as (chat, server):
         calls_on_prompt(server, "1", "2")
-        chat = client.chat("c")
-        turn = chat.prompt("hi")
-        await turn.start()
+        turn = await begun(chat.prompt("hi"))
         await server.until("chat/toolCallApprove", 2)
         await chat.prompt("without a reader").start()
         await server.until("chat/toolCallApprove", 4)
@@ -128,9 +127,8 @@ async def test_a_call_that_the_program_answers_itself_is_not_decided_again() -> 
         pytest.fail("it was answered")
 
     for handler in (None, decide):
-        async with connected(on_approval=handler) as (client, server):
+        async with chatting(on_approval=handler) as (chat, server):
             calls_on_prompt(server, "1", "2")
-            chat = client.chat("c")
             async for content in chat.prompt("hi"):
                 if isinstance(content, m.ChatToolCallRunContent):
                     chat.approve(content.id) if content.id == "1" else chat.reject(content.id)
@@ -143,7 +141,7 @@ async def test_with_manual_another_task_may_answer_later() -> None:
         calls_on_prompt(server, "1")
         chat = client.chat("c")
         async with anyio.create_task_group() as tasks:
-            texts = read_in(tasks, chat.prompt("hi"))
+            texts = run_in(tasks, chat.prompt("hi").text)
             await server.until("chat/prompt")
             await anyio.wait_all_tasks_blocked()
             chat.approve("1")
@@ -163,9 +161,8 @@ async def test_a_handler_ends_when_its_call_is_closed_or_its_turn_is_stopped() -
         finally:
             cancelled.set()
 
-    async with connected(on_approval=decide) as (client, server):
+    async with chatting(on_approval=decide) as (chat, server):
         calls_on_prompt(server, "1")
-        chat = client.chat("c")
         for stops in (True, False):
             started, cancelled = anyio.Event(), anyio.Event()
             turn = chat.prompt("hi")
@@ -215,8 +212,7 @@ async def test_a_call_of_a_subagent_waits_in_its_parent_s_turn(handler: Any) -> 
         )
         server.on("chat/toolCallApprove", lambda _: server.finish("c"))
         server.on("chat/promptStop", lambda _: server.finish("c"))
-        turn = client.chat("c").prompt("hi")
-        await turn.start()
+        turn = await begun(client.chat("c").prompt("hi"))
         async with anyio.create_task_group() as tasks:
 
             async def read() -> None:
@@ -236,8 +232,7 @@ async def test_a_call_of_a_subagent_waits_in_its_parent_s_turn(handler: Any) -> 
 async def test_without_a_handler_a_question_is_refused_and_raises_from_the_turn() -> None:
     question = m.ChatAskQuestionParams(chat_id="c", question="which color?")
     async with connected(speaks=Revision.CURRENT) as (client, server):
-        turn = client.chat("c").prompt("hi")
-        await turn.start()
+        turn = await begun(client.chat("c").prompt("hi"))
         with pytest.raises(RequestFailed, match="-32601"):
             await server.peer.call("chat/askQuestion", question)
         with pytest.raises(AnswerNeeded, match=r"which color.*on_question") as raised:
@@ -275,12 +270,11 @@ async def test_the_time_of_the_user_is_not_the_silence_of_the_server(approval: s
     options: dict[str, Any] = {"on_approval": "manual" if approval == "manual" else think}
     options |= {"on_question": think, "idle_deadline": 100, "speaks": Revision.CURRENT}
     question = m.ChatAskQuestionParams(chat_id="c", question="which color?")
-    async with connected(**options) as (client, server), anyio.create_task_group() as tasks:
+    async with chatting(**options) as (chat, server), anyio.create_task_group() as tasks:
         calls_on_prompt(server, *([] if approval == "question" else ["1"]))
-        chat = client.chat("c")
-        texts = read_in(tasks, chat.prompt("one"))
+        texts = run_in(tasks, chat.prompt("one").text)
         await server.until("chat/prompt")
-        read_in(tasks, chat.prompt("two"))
+        run_in(tasks, chat.prompt("two").text)
         if approval == "question":
             assert (await server.peer.call("chat/askQuestion", question)).answer == "allow"
             server.finish("c", "done")
@@ -296,12 +290,11 @@ async def test_the_time_of_the_user_is_not_the_silence_of_the_server(approval: s
 @ON_A_CLOCK_OF_ITS_OWN
 @pytest.mark.parametrize("act", [Chat.approve, Chat.reject, lambda chat, _: chat.stop()])
 async def test_after_the_decision_the_server_has_to_answer(act: Any) -> None:
-    async with connected(on_approval="manual", idle_deadline=100) as (client, server):
+    async with chatting(on_approval="manual", idle_deadline=100) as (chat, server):
         calls_on_prompt(server, "1")
         for method in ("chat/promptStop", "chat/toolCallApprove", "chat/toolCallReject"):
             server.on(method, lambda _: None)
         start = anyio.current_time()
-        chat = client.chat("c")
 
         async def decide() -> None:
             await anyio.sleep(500)

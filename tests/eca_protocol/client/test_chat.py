@@ -14,9 +14,11 @@ from tests.eca_protocol.client.fake_server import (
     CURRENT,
     ON_A_CLOCK_OF_ITS_OWN,
     FakeServer,
+    begun,
+    chatting,
     connected,
-    read_in,
 )
+from tests.tasks import run_in
 
 pytestmark = pytest.mark.anyio
 
@@ -64,27 +66,39 @@ async def test_the_pieces_of_a_call_s_arguments_are_joined_in_order() -> None:
         assert turn.arguments_texts == {"1": '{"path": "a"}', "2": "{"}
 
 
-async def test_a_prompt_that_is_abandoned_before_its_answer_is_stopped_and_separated() -> None:
-    async with connected() as (client, server):
-        chat = client.chat("c")
-        answer = anyio.Event()
+@pytest.mark.parametrize("is_answered", [False, True])
+async def test_a_prompt_cancelled_before_its_answer_or_in_that_instant_is_stopped_and_separated(
+    is_answered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = anyio.Event()
 
-        async def prompt(params: m.ChatPromptParams) -> m.ChatPromptResponse:
-            with anyio.CancelScope(shield=True):
-                await answer.wait()
-            return server.taken(params)
+    async def prompt(params: m.ChatPromptParams) -> m.ChatPromptResponse:
+        with anyio.CancelScope(shield=True):
+            await answer.wait()
+        return server.taken(params)
 
+    def cancel_and_settle(result: Any) -> None:
+        tasks.cancel_scope.cancel()
+        settle(result)
+
+    async with chatting() as (chat, server):
         server.on("chat/prompt", prompt)
         turn = chat.prompt("one")
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(turn.start)
             await server.until("chat/prompt")
-            tasks.cancel_scope.cancel()
+            if is_answered:
+                call = turn._inbox.call
+                settle = call.settle
+                monkeypatch.setattr(call, "settle", cancel_and_settle)
+                answer.set()
+            else:
+                tasks.cancel_scope.cancel()
         await server.until("chat/promptStop")
         answer.set()
         server.answers_with("second")
         async with anyio.create_task_group() as tasks:
-            texts = read_in(tasks, chat.prompt("two"))
+            texts = run_in(tasks, chat.prompt("two").text)
             await anyio.wait_all_tasks_blocked()
             server.finish("c", "first")
         assert texts == ["second"]
@@ -92,12 +106,11 @@ async def test_a_prompt_that_is_abandoned_before_its_answer_is_stopped_and_separ
 
 
 async def test_a_turn_that_is_stopped_while_it_waits_is_not_sent_and_stops_no_other() -> None:
-    async with connected() as (client, server), anyio.create_task_group() as group:
-        chat = client.chat("c")
-        one = read_in(group, chat.prompt("one"))
+    async with chatting() as (chat, server), anyio.create_task_group() as group:
+        one = run_in(group, chat.prompt("one").text)
         await server.until("chat/prompt")
         waiting = chat.prompt("two")
-        two = read_in(group, waiting)
+        two = run_in(group, waiting.text)
         await anyio.wait_all_tasks_blocked()
         waiting.stop()
         server.finish("c", "first")
@@ -115,8 +128,7 @@ async def test_a_turn_that_is_stopped_while_it_waits_is_not_sent_and_stops_no_ot
 
 async def test_waiting_prompts_are_sent_in_the_order_of_their_start() -> None:
     messages = list("123456789")
-    async with connected() as (client, server), anyio.create_task_group() as tasks:
-        chat = client.chat("c")
+    async with chatting() as (chat, server), anyio.create_task_group() as tasks:
         await chat.prompt("0").start()
         for message in messages:
             tasks.start_soon(chat.prompt(message).text)
@@ -128,8 +140,7 @@ async def test_waiting_prompts_are_sent_in_the_order_of_their_start() -> None:
 
 @pytest.mark.requirement("W-60f", "W-60g")
 async def test_what_comes_behind_the_end_does_no_harm() -> None:
-    async with connected() as (client, server):
-        chat = client.chat("c")
+    async with chatting() as (chat, server):
         server.answers_with("x")
         assert await chat.prompt("hi").text() == "x"
         server.content("c", m.ChatUsageContent(session_tokens=7), "system")
@@ -144,8 +155,7 @@ async def test_what_comes_behind_the_end_does_no_harm() -> None:
 async def test_a_deleted_chat_ends_its_turn_and_may_be_used_until_it_is_made_anew() -> None:
     async with connected(idle_deadline=5) as (client, server):
         chat = client.chat("c", model="a/b", behavior="plan")
-        turn = chat.prompt("hi")
-        await turn.start()
+        turn = await begun(chat.prompt("hi"))
         await chat.delete()
         assert await turn.text() == ""
         assert server.params_of("chat/delete") == [m.ChatDeleteParams(chat_id="c")]
@@ -166,11 +176,10 @@ async def test_a_deleted_chat_ends_its_turn_and_may_be_used_until_it_is_made_ane
 
 @ON_A_CLOCK_OF_ITS_OWN
 async def test_a_turn_waits_as_long_as_the_one_before_has_something_to_say() -> None:
-    async with connected(idle_deadline=100) as (client, server):
-        chat = client.chat("c")
+    async with chatting(idle_deadline=100) as (chat, server):
         await chat.prompt("one").start()
         async with anyio.create_task_group() as tasks:
-            texts = read_in(tasks, chat.prompt("two"))
+            texts = run_in(tasks, chat.prompt("two").text)
             for _ in range(6):
                 await anyio.sleep(60)
                 server.text("c", "more")
@@ -220,8 +229,7 @@ def writes_until_stopped(server: FakeServer) -> None:
 
 
 async def turn_stopped_and_read(chat: Chat) -> None:
-    turn = chat.prompt("hi")
-    await turn.start()
+    turn = await begun(chat.prompt("hi"))
     turn.stop()
     assert len(await turn.text()) > INBOX
     assert turn.stopped
@@ -252,16 +260,14 @@ async def loop_left_by_an_exception(chat: Chat) -> None:
 
 
 async def text_cancelled(chat: Chat) -> None:
-    turn = chat.prompt("hi")
-    await turn.start()
+    turn = await begun(chat.prompt("hi"))
     with anyio.move_on_after(0.05) as scope:
         await turn.text()
     assert scope.cancelled_caught
 
 
 async def loop_body_cancelled(chat: Chat) -> None:
-    turn = chat.prompt("hi")
-    await turn.start()
+    turn = await begun(chat.prompt("hi"))
     with anyio.move_on_after(0.05) as scope:
         async for _ in turn:
             await anyio.sleep_forever()
@@ -281,9 +287,8 @@ async def loop_body_cancelled(chat: Chat) -> None:
     ],
 )
 async def test_a_turn_that_is_not_read_to_its_end_is_stopped_once(leave: Any) -> None:
-    async with connected() as (client, server):
+    async with chatting() as (chat, server):
         writes_until_stopped(server)
-        chat = client.chat("c")
         await leave(chat)
         with anyio.fail_after(5):
             await server.until("chat/promptStop")
@@ -293,10 +298,8 @@ async def test_a_turn_that_is_not_read_to_its_end_is_stopped_once(leave: Any) ->
 
 
 async def test_a_prompt_cancelled_behind_a_running_turn_stops_no_other() -> None:
-    async with connected() as (client, server):
-        chat = client.chat("c")
-        first = chat.prompt("one")
-        await first.start()
+    async with chatting() as (chat, server):
+        first = await begun(chat.prompt("one"))
         with anyio.move_on_after(0.05):
             await chat.prompt("two").text()
         server.finish("c", "first")
@@ -317,9 +320,8 @@ def fails_with(server: FakeServer, text: str, status: m.ChatPromptStatus = "prom
 
 @pytest.mark.parametrize("status", ["prompting", "error"])
 async def test_a_text_of_the_server_in_place_of_an_answer_is_an_exception(status: Any) -> None:
-    async with connected(speaks=Revision.CURRENT, config=CURRENT) as (client, server):
+    async with chatting(speaks=Revision.CURRENT, config=CURRENT) as (chat, server):
         fails_with(server, "\nNo key for a/b.", status)
-        chat = client.chat("c")
         with pytest.raises(TurnFailed, match=r"^No key for a/b\.$"):
             await chat.prompt("hi").text()
         contents = [content async for content in chat.prompt("hi")]
@@ -353,39 +355,6 @@ async def cancel_prompt(chat: Chat, server: FakeServer) -> None:
         tasks.cancel_scope.cancel()
 
 
-async def test_a_turn_cancelled_in_the_instant_of_its_answer_is_stopped(monkeypatch) -> None:
-    async with connected() as (client, server):
-        may_answer = anyio.Event()
-
-        async def prompt(params: m.ChatPromptParams) -> m.ChatPromptResponse:
-            await may_answer.wait()
-            return server.taken(params)
-
-        server.on("chat/prompt", prompt)
-        chat = client.chat("c")
-        turn = chat.prompt("one")
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(turn.start)
-            await server.until("chat/prompt")
-            call = turn._inbox.call
-            assert call is not None
-            settle = call.settle
-
-            def cancel_and_settle(answer: Any) -> None:
-                tasks.cancel_scope.cancel()
-                settle(answer)
-
-            monkeypatch.setattr(call, "settle", cancel_and_settle)
-            may_answer.set()
-        await server.until("chat/promptStop")
-        server.answers_with("second")
-        async with anyio.create_task_group() as tasks:
-            texts = read_in(tasks, chat.prompt("two"))
-            await anyio.wait_all_tasks_blocked()
-            server.finish("c", "first")
-        assert texts == ["second"]
-
-
 @pytest.mark.parametrize("deadline", [None, 0.05])
 async def test_a_refusal_after_the_cancellation_or_the_deadline_frees_the_chat(deadline) -> None:
     async with connected(deadline=deadline or 5, idle_deadline=5) as (client, server):
@@ -411,8 +380,7 @@ async def test_a_late_refusal_does_not_end_the_next_turn() -> None:
         server.finish("c")
         await client.chat().query_commands()
         server.on("chat/prompt", server.taken)
-        turn = chat.prompt("next")
-        await turn.start()
+        turn = await begun(chat.prompt("next"))
         may_refuse.set()
         await client.chat().query_commands()
         server.finish("c", "fine")

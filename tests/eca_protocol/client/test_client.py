@@ -15,8 +15,8 @@ import anyio.lowlevel
 import pytest
 
 from eca_protocol import Server as PlainServer
+from eca_protocol import http_server, methods
 from eca_protocol import messages as m
-from eca_protocol import methods
 from eca_protocol.client import Client, ConnectionOptions, connect, events
 from eca_protocol.errors import (
     ConnectionClosed,
@@ -31,7 +31,7 @@ from eca_protocol.methods import ECA, ClientNotification, ClientRequest
 from eca_protocol.streams import Transport, memory_pair
 from eca_server.connection.features.host import Options
 from eca_server.connection.server import Server
-from tests.eca_protocol.client.fake_server import connected
+from tests.eca_protocol.client.fake_server import begun, connected
 from tests.eca_protocol.wire import Wire, success
 from tests.eca_server import fork_server
 
@@ -211,8 +211,7 @@ async def test_each_of_two_who_wait_learns_the_end() -> None:
 
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks, connected() as (client, server):
-            turn = client.chat("c").prompt("hi")
-            await turn.start()
+            turn = await begun(client.chat("c").prompt("hi"))
             for task in (read, read, read_turn, read_turn):
                 tasks.start_soon(task)
             await anyio.wait_all_tasks_blocked()
@@ -414,12 +413,15 @@ async def test_leaving_in_a_different_task_is_an_error_and_ends_all(is_process: 
             exited.set()
 
 
+@pytest.mark.parametrize(
+    "opened", [lambda: connect(server=PlainServer(name="s")), lambda: http_server.serve(print)]
+)
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_a_cancellation_that_the_program_has_handled_is_not_raised_from_the_block() -> None:
+async def test_a_cancellation_that_the_program_has_handled_is_not_raised_from_the_block(opened):
     """`asyncio.TaskGroup` leaves such a request on Python 3.11 and 3.12 when a task fails."""
 
     async def program() -> str:
-        async with connect(server=PlainServer(name="s")):
+        async with opened():
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(10)
@@ -479,7 +481,6 @@ async def test_a_server_killed_in_a_turn_is_an_exception() -> None:
         turn = client.chat(model="simulator/script").prompt("say one\nwait forever")
         with anyio.fail_after(10):
             await turn.start()
-            assert client.process_id is not None
             os.kill(client.process_id, signal.SIGKILL)
             with pytest.raises(ConnectionClosed):
                 await turn.text()

@@ -15,6 +15,7 @@ from eca_protocol.streams import memory_pair
 from tests.eca_protocol.client.fake_server import CURRENT, ON_A_CLOCK_OF_ITS_OWN, connected
 from tests.eca_protocol.draft.letter import NOTIFICATIONS, REQUESTS, assert_is
 from tests.eca_protocol.wire import Wire, notification, success
+from tests.tasks import run_in
 
 pytestmark = pytest.mark.anyio
 
@@ -111,13 +112,8 @@ async def test_an_older_server_is_not_asked_what_it_cannot_know():
 async def test_what_is_of_today_waits_until_it_is_known_who_is_asked():
     async with connected(speaks=Revision.CURRENT) as (client, server):
         server.answers("chat/list", m.ChatListResponse(chats=()))
-        chats: list[Any] = []
-
-        async def list_chats() -> None:
-            chats.append(await client.request(CHAT_LIST, m.ChatListParams()))
-
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(list_chats)
+            chats = run_in(tasks, client.request, CHAT_LIST, m.ChatListParams())
             tasks.start_soon(client.chat("c").prompt("hi", trust=True).start)
             await anyio.wait_all_tasks_blocked()
             client.notify(

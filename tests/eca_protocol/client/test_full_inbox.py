@@ -10,7 +10,7 @@ from eca_protocol import methods
 from eca_protocol.client import Chat, Client, Turn, session
 from eca_protocol.client.session import INBOX
 from eca_protocol.revisions import Revision
-from tests.eca_protocol.client.fake_server import FakeServer, connected
+from tests.eca_protocol.client.fake_server import FakeServer, begun, connected
 
 pytestmark = pytest.mark.anyio
 
@@ -28,8 +28,7 @@ def unread_in(chat: Chat) -> int:
 
 async def long_turn(client: Client, server: FakeServer) -> Turn:
     """Start a turn whose contents exceed the inbox."""
-    turn = client.chat("c").prompt("long")
-    await turn.start()
+    turn = await begun(client.chat("c").prompt("long"))
     server.finish("c", *[PIECE] * COUNT)
     return turn
 
@@ -50,8 +49,7 @@ async def test_a_turn_whose_reader_left_does_not_delay_the_next(leaves: bool) ->
 async def test_the_arguments_and_details_of_calls_count_in_the_inbox() -> None:
     async with connected() as (client, server):
         chat = client.chat("c")
-        turn = chat.prompt("hi")
-        await turn.start()
+        turn = await begun(chat.prompt("hi"))
         edit = m.FileChangeDetails(path="/f", diff="x" * 1000, lines_added=1, lines_removed=0)
         arguments = {"path": "/f", "edits": [{"new": "y" * 2000}], "empty": [[]] * 100}
         output = m.ToolCallTextOutput(text="z" * 4000)

@@ -11,17 +11,7 @@ from typing import Any, Literal, get_args
 import pytest
 
 from eca_protocol.codec import Codec, explain
-from eca_protocol.messages.shapes import (
-    Array,
-    Choice,
-    Model,
-    Nullable,
-    Shape,
-    Tagged,
-    fields_of,
-    shape_of,
-    window_of_class,
-)
+from eca_protocol.messages import shapes
 from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.requirements.interfaces import aliases_of, interfaces_of
@@ -162,7 +152,7 @@ def assert_told_but_for_the_marks(method: str, params: Any, revision: Revision) 
     """Check that writing for `revision` and reading loses exactly the members of the metadata."""
     codec = Codec(ECA, revision)
     try:
-        expected = left_of(shape_of(ECA[method].params), params, revision)
+        expected = left_of(shapes.shape_of(ECA[method].params), params, revision)
     except Lost:
         assert codec.outgoing(method, params) == ()
         return
@@ -174,27 +164,29 @@ class Lost(Exception):
     """A required value that the other revision does not have."""
 
 
-def left_of(shape: Shape, value: Any, revision: Revision) -> Any:
+def left_of(shape: shapes.Shape, value: Any, revision: Revision) -> Any:
     """Return the part of a value that the revision can express."""
     match shape:
-        case Nullable(inner):
+        case shapes.Nullable(inner):
             return None if value is None else left_of(inner, value, revision)
-        case Choice(values):
+        case shapes.Choice(values):
             window = values.get(value)
             return value if window is None or window.holds(revision) else window.fallback
-        case Array(item):
+        case shapes.Array(item):
             return tuple(part for each in value for part in left_or_nothing(item, each, revision))
-        case Tagged(_, unknown):
-            if not isinstance(value, unknown) and not window_of_class(type(value)).holds(revision):
+        case shapes.Tagged(_, unknown):
+            if not isinstance(value, unknown) and not shapes.window_of_class(type(value)).holds(
+                revision
+            ):
                 raise Lost
             return value if isinstance(value, unknown) else left_of_model(value, revision)
-        case Model():
+        case shapes.Model():
             return left_of_model(value, revision)
         case _:
             return value
 
 
-def left_or_nothing(shape: Shape, value: Any, revision: Revision) -> list[Any]:
+def left_or_nothing(shape: shapes.Shape, value: Any, revision: Revision) -> list[Any]:
     try:
         return [left_of(shape, value, revision)]
     except Lost:
@@ -204,10 +196,10 @@ def left_or_nothing(shape: Shape, value: Any, revision: Revision) -> list[Any]:
 def left_of_model(value: Any, revision: Revision) -> Any:
     rest: dict[str, Any] = {}
     by_key: dict[str, Any] = {}
-    for field in fields_of(type(value)):
+    for field in shapes.fields_of(type(value)):
         entry = getattr(value, field.name)
         if field.window.holds(revision) or field.window.ruling:
-            optional = isinstance(field.shape, Nullable)
+            optional = isinstance(field.shape, shapes.Nullable)
             present = (left_or_nothing if optional else needed)(field.shape, entry, revision)
             rest[field.name] = present[0] if present else None
         elif field.rules.fallback_key and entry is not None:
@@ -215,7 +207,7 @@ def left_of_model(value: Any, revision: Revision) -> Any:
     return type(value)(**{**rest, **by_key})
 
 
-def needed(shape: Shape, value: Any, revision: Revision) -> list[Any]:
+def needed(shape: shapes.Shape, value: Any, revision: Revision) -> list[Any]:
     return [left_of(shape, value, revision)]
 
 

@@ -321,7 +321,6 @@ TEXTS = st.lists(st.sampled_from("abc"), max_size=12)
 @given(TEXTS, TEXTS, st.integers(1, 3))
 def test_applying_the_changes_gives_the_new_file(before, after, context):
     changes = parse_changes(diff(before, after, context))
-    assert changes is not None
     assert applied(before, changes) == "".join(f"{line}\n" for line in after)
 
 

@@ -11,7 +11,6 @@ from eca_protocol import json
 from eca_protocol.ecp import AgentError, AgentLimits, connect_agent, stdio_agent
 from eca_protocol.ecp.errors import first_words
 from eca_protocol.ecp.lines import AgentLineReader, envelope_fault
-from eca_protocol.ecp.stdio_agent import StdioAgent
 from tests import promises
 from tests.eca_protocol.ecp.agents import BROKEN, ODD, OK, script, stepping
 from tests.eca_server.processes import is_alive, open_descriptors
@@ -126,7 +125,6 @@ def test_a_task_cancelled_by_asyncio_itself_leaves_neither_process_nor_descripto
 
     async def talk() -> None:
         async with connect_agent(script("time.sleep(60)")) as agent:
-            assert isinstance(agent, StdioAgent)
             pids.append(agent._child.pid)
 
     async def main() -> list[int]:
@@ -166,8 +164,6 @@ serve_stdio(answer, backend={anyio_backend!r})
     step = {"jsonrpc": "2.0", "id": 1, "method": "agent/step", "params": {"input": "x"}}
     command, pipe = [sys.executable, "-c", body], subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as running:
-        assert running.stdin is not None
-        assert running.stderr is not None
         running.stdin.write(json.dumps(step) + b"\n")
         running.stdin.flush()
         assert (running.wait(20), running.stderr.read()) == (0, b"")

@@ -14,6 +14,7 @@ from eca_protocol import messages as m
 from eca_protocol.errors import LocalProtocolError, RequestFailed, TurnFailed
 from eca_protocol.methods import CHAT_LIST
 from eca_protocol.server import chat as chat_module
+from tests.tasks import run_in
 
 pytestmark = pytest.mark.anyio
 
@@ -51,27 +52,23 @@ async def test_a_cancelled_task_that_a_handler_awaits_fails_only_its_turn_or_req
         await await_cancelled()
         raise AssertionError
 
-    texts: list[str] = []
     with anyio.fail_after(10):
-        async with connect(server=server, on_question=await_cancelled) as client:
-
-            async def wait() -> None:
-                texts.append(await client.chat().prompt("wait").text())
-
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(wait)
-                await entered.wait()
-                for text in ("prompt", "group", "tool"):
-                    with pytest.raises(TurnFailed, match="An internal error ended this turn"):
-                        await client.chat().prompt(text).text()
-                with pytest.raises(RequestFailed, match="chat/queryContext failed"):
-                    await client.chat().query_context()
-                texts.append(await client.chat().prompt("question").text())
-                may_end.set()
-    assert texts == ["answer: None", "fine"]
+        async with (
+            connect(server=server, on_question=await_cancelled) as client,
+            anyio.create_task_group() as tasks,
+        ):
+            waited = run_in(tasks, client.chat().prompt("wait").text)
+            await entered.wait()
+            for text in ("prompt", "group", "tool"):
+                with pytest.raises(TurnFailed, match="An internal error ended this turn"):
+                    await client.chat().prompt(text).text()
+            with pytest.raises(RequestFailed, match="chat/queryContext failed"):
+                await client.chat().query_context()
+            assert await client.chat().prompt("question").text() == "answer: None"
+            may_end.set()
+    assert waited == ["fine"]
     assert caplog.text.count("the handler of a prompt failed") == 3
     current = asyncio.current_task()
-    assert current is not None
     assert current.cancelling() == 0
 
 

@@ -325,7 +325,6 @@ async def test_chats_are_cleared_rolled_back_forked_and_deleted():
         ]
         params = m.ChatForkParams(chat_id="c", content_id=echoes[1])
         fork = (await client.request(CHAT_FORK, params)).chat_id
-        assert fork is not None
         await contents(client, "three", fork)
         await client.request(CHAT_ROLLBACK, m.ChatRollbackParams(chat_id="c", content_id=echoes[1]))
         await contents(client, "four")

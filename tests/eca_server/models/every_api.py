@@ -172,7 +172,6 @@ class ScriptedAPI:
         async with Provider(script) as provider, HTTPClient() as http:
             models = models_of({name: self.settings(provider.url, **model)}, http=http)
             backend = models.backend(f"{name}/{self.model}")
-            assert isinstance(backend, HTTPBackend)
             assert type(backend) is APIS[self.name].load()
             yield provider, backend
 

@@ -11,58 +11,49 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from eca_server.models.history import (
-    BlockPart,
-    FilePart,
-    ImagePart,
-    Message,
-    ReasoningPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-)
+from eca_server.models import history as h
 from tests.eca_server.models.test_history import check
 
 Parts = Iterator[tuple[str, Any]]
 """Parts in their order, each with the role of its message; results are of the role `tool`."""
 
 
-def read_history(api: str, payload: Mapping[str, Any], **rules: Any) -> list[Message]:
+def read_history(api: str, payload: Mapping[str, Any], **rules: Any) -> list[h.Message]:
     """Return the history in a request; fail if the API's strictest server would refuse it."""
     messages = [
-        Message(role=role, parts=tuple(part for _, part in parts))
+        h.Message(role=role, parts=tuple(part for _, part in parts))
         for role, parts in itertools.groupby(READERS[api](payload, **rules), lambda each: each[0])
     ]
     check(messages)
     if api in ("anthropic", "openai-responses"):  # Gemini gets its answers as they came
-        assert not any(isinstance(message.parts[-1], ReasoningPart) for message in messages)
+        assert not any(isinstance(message.parts[-1], h.ReasoningPart) for message in messages)
     return messages
 
 
-def _call(call_id: str, name: str, arguments: Any, longest: int = 64) -> ToolCallPart:
+def _call(call_id: str, name: str, arguments: Any, longest: int = 64) -> h.ToolCallPart:
     assert isinstance(arguments, dict)
     assert 0 < len(call_id) <= longest
-    return ToolCallPart(id=call_id, name=name, raw=json.dumps(arguments), arguments=arguments)
+    return h.ToolCallPart(id=call_id, name=name, raw=json.dumps(arguments), arguments=arguments)
 
 
-def _result(call_id: str, parts: Iterable[Any], mark: str) -> ToolResultPart:
+def _result(call_id: str, parts: Iterable[Any], mark: str) -> h.ToolResultPart:
     """Return a result whose text begins with a mark if it is an error."""
     first, *others = parts
-    words = first.text if isinstance(first, TextPart) else ""
+    words = first.text if isinstance(first, h.TextPart) else ""
     if words.startswith(mark):
-        first = TextPart(words.removeprefix(mark))
+        first = h.TextPart(words.removeprefix(mark))
     is_error = words.startswith(mark)
-    return ToolResultPart(call_id=call_id, parts=(first, *others), is_error=is_error)
+    return h.ToolResultPart(call_id=call_id, parts=(first, *others), is_error=is_error)
 
 
-def _attachment(media_type: str, data: str, name: str = "") -> ImagePart | FilePart:
+def _attachment(media_type: str, data: str, name: str = "") -> h.ImagePart | h.FilePart:
     content = base64.b64decode(data, validate=True)
     if media_type.startswith("image/"):
-        return ImagePart(media_type=media_type, data=content)
-    return FilePart(name=name, media_type=media_type, data=content)
+        return h.ImagePart(media_type=media_type, data=content)
+    return h.FilePart(name=name, media_type=media_type, data=content)
 
 
-def _from_url(url: str, name: str = "") -> ImagePart | FilePart:
+def _from_url(url: str, name: str = "") -> h.ImagePart | h.FilePart:
     head, _, data = url.partition(";base64,")
     assert head.startswith("data:")
     return _attachment(head.removeprefix("data:"), data, name)
@@ -77,14 +68,14 @@ def _alternate(messages: Sequence[Mapping[str, Any]]) -> None:
 def _chat_part(part: Mapping[str, Any]) -> Any:
     match part:
         case {"type": "text", "text": words}:
-            return TextPart(words)
+            return h.TextPart(words)
         case {"type": "image_url", "image_url": {"url": url}}:
             return _from_url(url)
         case {"type": "file", "file": {"filename": name, "file_data": url}}:
             return _from_url(url, name)
         case {"type": "thinking", "thinking": pieces}:
             assert all(piece["type"] == "text" and piece["text"] for piece in pieces)
-            return ReasoningPart(text="".join(piece["text"] for piece in pieces))
+            return h.ReasoningPart(text="".join(piece["text"] for piece in pieces))
     raise AssertionError(part)
 
 
@@ -95,13 +86,13 @@ def _chat(payload: Mapping[str, Any], *, short_ids: bool = False) -> Parts:
     for message in messages:
         role, content = message["role"], message["content"]
         if role == "tool":
-            yield role, _result(message["tool_call_id"], [TextPart(content)], "Error: ")
+            yield role, _result(message["tool_call_id"], [h.TextPart(content)], "Error: ")
             continue
         if thought := message.get("reasoning_content"):
-            yield role, ReasoningPart(text=thought)
+            yield role, h.ReasoningPart(text=thought)
         if isinstance(content, str):
             if content or role == "user":
-                yield role, TextPart(content)
+                yield role, h.TextPart(content)
         else:
             yield from ((role, _chat_part(part)) for part in content or ())
         for call in message.get("tool_calls", ()):
@@ -113,7 +104,7 @@ def _chat(payload: Mapping[str, Any], *, short_ids: bool = False) -> Parts:
 def _input(part: Mapping[str, Any]) -> Any:
     match part:
         case {"type": "input_text", "text": words}:
-            return TextPart(words)
+            return h.TextPart(words)
         case {"type": "input_image", "image_url": url, "detail": "auto"}:
             return _from_url(url)
         case {"type": "input_file", "filename": name, "file_data": url}:
@@ -122,7 +113,7 @@ def _input(part: Mapping[str, Any]) -> Any:
 
 
 def _inputs(content: str | Sequence[Mapping[str, Any]]) -> list[Any]:
-    return [TextPart(content)] if isinstance(content, str) else [*map(_input, content)]
+    return [h.TextPart(content)] if isinstance(content, str) else [*map(_input, content)]
 
 
 def _responses(payload: Mapping[str, Any], typed: bool = False) -> Parts:
@@ -137,7 +128,7 @@ def _responses(payload: Mapping[str, Any], typed: bool = False) -> Parts:
             case {"type": "reasoning"}:
                 assert item["id"]
                 assert item["encrypted_content"] or item["content"]
-                yield "assistant", ReasoningPart(opaque=item)
+                yield "assistant", h.ReasoningPart(opaque=item)
             case {"role": "user" | "assistant" as role, "content": content}:
                 assert item.keys() <= {"type", "role", "content", "phase"}
                 if role == "assistant" and typed:
@@ -147,31 +138,31 @@ def _responses(payload: Mapping[str, Any], typed: bool = False) -> Parts:
                 yield from ((role, part) for part in _inputs(content))
             case _:
                 assert item["type"] in ("web_search_call", "program")
-                yield "assistant", BlockPart(raw=item)
+                yield "assistant", h.BlockPart(raw=item)
 
 
 def _block(block: Mapping[str, Any]) -> Any:
     match block:
         case {"type": "text", "text": words}:
-            return BlockPart(raw=block) if "citations" in block else TextPart(words)
+            return h.BlockPart(raw=block) if "citations" in block else h.TextPart(words)
         case {"type": "image", "source": {"type": "base64", **source}}:
             return _attachment(source["media_type"], source["data"])
         case {"type": "document", "title": name, "source": {"type": "base64", **source}}:
             return _attachment(source["media_type"], source["data"], name)
         case {"type": "document", "title": name, "source": {"type": "text", **source}}:
             data = source["data"].encode()
-            return FilePart(name=name, media_type=source["media_type"], data=data)
+            return h.FilePart(name=name, media_type=source["media_type"], data=data)
         case {"type": "tool_use"}:
             return _call(block["id"], block["name"], block["input"])
         case {"type": "tool_result"}:
             parts, is_error = tuple(map(_block, block["content"])), block.get("is_error", False)
-            assert not is_error or all(isinstance(part, TextPart) for part in parts)
-            return ToolResultPart(call_id=block["tool_use_id"], parts=parts, is_error=is_error)
+            assert not is_error or all(isinstance(part, h.TextPart) for part in parts)
+            return h.ToolResultPart(call_id=block["tool_use_id"], parts=parts, is_error=is_error)
         case {"type": "thinking" | "redacted_thinking"}:
             assert "cache_control" not in block
-            return ReasoningPart(opaque=block)
+            return h.ReasoningPart(opaque=block)
         case {"type": "server_tool_use" | "web_search_tool_result"}:
-            return BlockPart(raw=block)
+            return h.BlockPart(raw=block)
     raise AssertionError(block)
 
 
@@ -185,11 +176,11 @@ def _anthropic(payload: Mapping[str, Any]) -> Parts:
         assert payload["tools"]
     for message in payload["messages"]:
         role, parts = message["role"], [*map(_block, message["content"])]
-        own = [part.raw for part in parts if isinstance(part, BlockPart)]
+        own = [part.raw for part in parts if isinstance(part, h.BlockPart)]
         searches = {block["id"] for block in own if "id" in block}
         assert searches == {block["tool_use_id"] for block in own if "tool_use_id" in block}
         for part in parts:
-            yield "tool" if isinstance(part, ToolResultPart) else role, part
+            yield "tool" if isinstance(part, h.ToolResultPart) else role, part
 
 
 def _google_part(part: Mapping[str, Any]) -> Any:
@@ -198,15 +189,15 @@ def _google_part(part: Mapping[str, Any]) -> Any:
     match part:
         case {"text": words}:
             opaque = "thought" in part or not words
-            return ReasoningPart(text=words, opaque=part) if opaque else TextPart(words)
+            return h.ReasoningPart(text=words, opaque=part) if opaque else h.TextPart(words)
         case {"inlineData": {"mimeType": media_type, "data": data}}:
             return _attachment(media_type, data)
-    return BlockPart(raw=part)
+    return h.BlockPart(raw=part)
 
 
 def _google(payload: Mapping[str, Any], *, signs: bool = True) -> Parts:
     _alternate(payload["contents"])
-    due: list[tuple[ToolCallPart, str | None]] = []
+    due: list[tuple[h.ToolCallPart, str | None]] = []
     number = itertools.count()
     for content in payload["contents"]:
         role = {"model": "assistant"}.get(content["role"], content["role"])
@@ -222,10 +213,10 @@ def _google(payload: Mapping[str, Any], *, signs: bool = True) -> Parts:
                 assert (response["name"], response.get("id")) == (made.name, call_id)
                 [(outcome, words)] = response["response"].items()
                 shown = map(_google_part, response.get("parts", ()))
-                parts = (TextPart(words), *shown)
+                parts = (h.TextPart(words), *shown)
                 yield (
                     "tool",
-                    ToolResultPart(call_id=made.id, parts=parts, is_error=outcome == "error"),
+                    h.ToolResultPart(call_id=made.id, parts=parts, is_error=outcome == "error"),
                 )
             else:
                 yield role, _google_part(part)
@@ -239,12 +230,12 @@ def _ollama(payload: Mapping[str, Any], *, tools: bool = True, images: bool = Tr
         role, words = message["role"], message["content"]
         pictures = [_attachment("image/png", data) for data in message.get("images", ())]
         assert images or not pictures
-        parts = [*([TextPart(words)] if words else []), *pictures]
+        parts = [*([h.TextPart(words)] if words else []), *pictures]
         if role == "tool":
             yield role, _result(message["tool_call_id"], parts, "Error:\n\n")
             continue
         if thought := message.get("thinking"):
-            yield role, ReasoningPart(text=thought)
+            yield role, h.ReasoningPart(text=thought)
         yield from ((role, part) for part in parts)
         for index, call in enumerate(message.get("tool_calls", ())):
             assert tools

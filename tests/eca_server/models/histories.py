@@ -7,56 +7,44 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from eca_server.models.history import (
-    BlockPart,
-    FilePart,
-    ImagePart,
-    Message,
-    Origin,
-    ReasoningPart,
-    RefusalPart,
-    ServerToolPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-)
+from eca_server.models import history as h
 
-OURS = Origin(api="openai-chat", provider="p", model="m")
-THEIRS = Origin(api="other", provider="q", model="n")
+OURS = h.Origin(api="openai-chat", provider="p", model="m")
+THEIRS = h.Origin(api="other", provider="q", model="n")
 SECRET = {"field": "reasoning_content", "details": ["of theirs"]}
-PICTURE = ImagePart(media_type="image/png", data=b"i")
+PICTURE = h.ImagePart(media_type="image/png", data=b"i")
 
 
-def user(*parts: Any) -> Message:
+def user(*parts: Any) -> h.Message:
     """Return a prompt; a string among the parts is a text, here and below."""
-    return Message(role="user", parts=_parts(parts or ("Hello",)))
+    return h.Message(role="user", parts=_parts(parts or ("Hello",)))
 
 
-def model(*parts: Any, origin: Origin | None = OURS, **fields: Any) -> Message:
-    return Message(role="assistant", parts=_parts(parts), origin=origin, **fields)
+def model(*parts: Any, origin: h.Origin | None = OURS, **fields: Any) -> h.Message:
+    return h.Message(role="assistant", parts=_parts(parts), origin=origin, **fields)
 
 
-def tool(*results: ToolResultPart) -> Message:
-    return Message(role="tool", parts=results)
+def tool(*results: h.ToolResultPart) -> h.Message:
+    return h.Message(role="tool", parts=results)
 
 
-def tool_call(call_id: str = "c", name: str = "f", **fields: Any) -> ToolCallPart:
-    return ToolCallPart(id=call_id, name=name, **{"raw": "{}", "arguments": {}, **fields})
+def tool_call(call_id: str = "c", name: str = "f", **fields: Any) -> h.ToolCallPart:
+    return h.ToolCallPart(id=call_id, name=name, **{"raw": "{}", "arguments": {}, **fields})
 
 
-def tool_result(call_id: str = "c", *parts: Any, **fields: Any) -> ToolResultPart:
-    return ToolResultPart(call_id=call_id, parts=_parts(parts or ("r",)), **fields)
+def tool_result(call_id: str = "c", *parts: Any, **fields: Any) -> h.ToolResultPart:
+    return h.ToolResultPart(call_id=call_id, parts=_parts(parts or ("r",)), **fields)
 
 
-def file(name: str, media_type: str, data: bytes) -> FilePart:
-    return FilePart(name=name, media_type=media_type, data=data)
+def file(name: str, media_type: str, data: bytes) -> h.FilePart:
+    return h.FilePart(name=name, media_type=media_type, data=data)
 
 
 def _parts(parts: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(TextPart(part) if isinstance(part, str) else part for part in parts)
+    return tuple(h.TextPart(part) if isinstance(part, str) else part for part in parts)
 
 
-texts = st.builds(TextPart, st.sampled_from(["", " ", "a", "b"]))
+texts = st.builds(h.TextPart, st.sampled_from(["", " ", "a", "b"]))
 images = st.just(PICTURE)
 media_types = st.sampled_from(["application/pdf", "text/plain", "application/zip"])
 files = st.builds(file, st.just("f"), media_types, st.just(b"f"))
@@ -74,7 +62,7 @@ calls = st.builds(
     opaques,
 )
 results = st.builds(
-    lambda call_id, parts, error: ToolResultPart(
+    lambda call_id, parts, error: h.ToolResultPart(
         call_id=call_id, parts=tuple(parts), is_error=error
     ),
     ids,
@@ -82,24 +70,24 @@ results = st.builds(
     st.booleans(),
 )
 thoughts = st.builds(
-    ReasoningPart,
+    h.ReasoningPart,
     text=st.sampled_from(["", "hm"]),
     opaque=st.sampled_from([None, {"field": "reasoning_content"}, {"field": "content"}, SECRET]),
 )
 others = st.sampled_from(
     [
-        RefusalPart("no"),
-        ServerToolPart(kind="web_search", raw={"secret": 1}),
-        BlockPart(raw={"secret": 1}),
+        h.RefusalPart("no"),
+        h.ServerToolPart(kind="web_search", raw={"secret": 1}),
+        h.BlockPart(raw={"secret": 1}),
         file("f", "text/plain", b"f"),
     ]
 )
 
 
-def histories_with(own: st.SearchStrategy) -> st.SearchStrategy[list[Message]]:
+def histories_with(own: st.SearchStrategy) -> st.SearchStrategy[list[h.Message]]:
     """Return histories with parts from `own`, the opaque ones of an API."""
     messages = st.builds(
-        lambda role, parts, origin, interrupted: Message(
+        lambda role, parts, origin, interrupted: h.Message(
             role=role,
             parts=tuple(parts),
             origin=origin if role == "assistant" else None,

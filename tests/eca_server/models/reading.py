@@ -16,27 +16,12 @@ from eca_protocol.http import Deadlines, HTTPClient
 from eca_protocol.testing.provider import Provider
 from eca_server.config.settings import Config
 from eca_server.config.settings import Provider as Settings
+from eca_server.models import events as ev
 from eca_server.models.access import Access, KeyAccess
 from eca_server.models.answer import Answer
 from eca_server.models.apis import APIS
 from eca_server.models.backend import Backend, BackendError, ModelInfo, Request, Tool
 from eca_server.models.encoding import encoded
-from eca_server.models.events import (
-    Event,
-    Finished,
-    Note,
-    ReasoningDelta,
-    ReasoningFinished,
-    ReasoningStarted,
-    RefusalDelta,
-    ServerTool,
-    Started,
-    TextDelta,
-    ToolCallArguments,
-    ToolCallFinished,
-    ToolCallStarted,
-    Usage,
-)
 from eca_server.models.facts import Capabilities
 from eca_server.models.history import BlockPart, CitationPart, ImagePart, Message
 from eca_server.models.http_backend import HTTPBackend
@@ -182,94 +167,94 @@ def new_keys(first: str = "k") -> Callable[[], str]:
     return map(f"{first}{{}}".format, itertools.count(1)).__next__
 
 
-def read(events: Iterable[Event]) -> Answer:
+def read(events: Iterable[ev.Event]) -> Answer:
     answer = Answer()
     for event in events:
         answer.feed(event)
     return answer
 
 
-def only(kind: Any, events: Iterable[Event]) -> list[Any]:
+def only(kind: Any, events: Iterable[ev.Event]) -> list[Any]:
     return [event for event in events if isinstance(event, kind)]
 
 
-def notes(events: Iterable[Event]) -> list[str]:
-    return [event.text for event in only(Note, events)]
+def notes(events: Iterable[ev.Event]) -> list[str]:
+    return [event.text for event in only(ev.Note, events)]
 
 
-def text_of(events: Iterable[Event]) -> str:
-    return "".join(event.text for event in only(TextDelta, events))
+def text_of(events: Iterable[ev.Event]) -> str:
+    return "".join(event.text for event in only(ev.TextDelta, events))
 
 
-def thoughts_of(events: Iterable[Event]) -> str:
-    return "".join(event.text for event in only(ReasoningDelta, events))
+def thoughts_of(events: Iterable[ev.Event]) -> str:
+    return "".join(event.text for event in only(ev.ReasoningDelta, events))
 
 
-def calls_of(events: Sequence[Event]) -> list[tuple[str, dict[str, Any] | None]]:
+def calls_of(events: Sequence[ev.Event]) -> list[tuple[str, dict[str, Any] | None]]:
     """Return the name and the arguments of each finished call."""
-    names = {event.key: event.name for event in only(ToolCallStarted, events)}
-    return [(names[event.key], event.arguments) for event in only(ToolCallFinished, events)]
+    names = {event.key: event.name for event in only(ev.ToolCallStarted, events)}
+    return [(names[event.key], event.arguments) for event in only(ev.ToolCallFinished, events)]
 
 
-def summary(events: Sequence[Event]) -> dict[str, Any]:
+def summary(events: Sequence[ev.Event]) -> dict[str, Any]:
     """Return what an answer holds, by name; tables list the members that a row is about."""
-    calls = only(ToolCallFinished, events)
+    calls = only(ev.ToolCallFinished, events)
     return {
         "text": text_of(events),
-        "thoughts": [event.text for event in only(ReasoningDelta, events)],
-        "opaques": [event.opaque for event in only(ReasoningFinished, events)],
+        "thoughts": [event.text for event in only(ev.ReasoningDelta, events)],
+        "opaques": [event.opaque for event in only(ev.ReasoningFinished, events)],
         "calls": calls_of(events),
         "call_errors": [event.error for event in calls],
         "call_opaques": [event.opaque for event in calls],
         "blocks": [event.raw for event in only(BlockPart, events)],
         "citations": only(CitationPart, events),
         "images": only(ImagePart, events),
-        "tools": [(event.kind, event.phase) for event in only(ServerTool, events)],
-        "refusal": "".join(event.text for event in only(RefusalDelta, events)),
-        "usage": [None, *only(Usage, events)][-1],
+        "tools": [(event.kind, event.phase) for event in only(ev.ServerTool, events)],
+        "refusal": "".join(event.text for event in only(ev.RefusalDelta, events)),
+        "usage": [None, *only(ev.Usage, events)][-1],
         "reason": events[-1].reason,
     }
 
 
-def holds(events: Sequence[Event], **expected: Any) -> None:
+def holds(events: Sequence[ev.Event], **expected: Any) -> None:
     result = summary(events)
     assert {name: result[name] for name in expected} == expected
 
 
-def check_grammar(events: Sequence[Event]) -> None:
+def check_grammar(events: Sequence[ev.Event]) -> None:
     """Check the rules for the events of every whole answer."""
-    assert only(Started, events) == [events[0]]
-    assert only(Finished, events) == [events[-1]]
+    assert only(ev.Started, events) == [events[0]]
+    assert only(ev.Finished, events) == [events[-1]]
     grown: dict[str, str] = {}
     open_blocks: set[str] = set()
     for event in events:
         match event:
-            case ReasoningStarted(key) | ToolCallStarted(key=key):
+            case ev.ReasoningStarted(key) | ev.ToolCallStarted(key=key):
                 assert key not in grown
                 grown[key] = ""
                 open_blocks.add(key)
-            case ReasoningDelta(key, piece) | ToolCallArguments(key, piece):
+            case ev.ReasoningDelta(key, piece) | ev.ToolCallArguments(key, piece):
                 assert key in open_blocks
                 assert piece
                 grown[key] += piece
-            case ReasoningFinished(key=key):
+            case ev.ReasoningFinished(key=key):
                 open_blocks.remove(key)
-            case ToolCallFinished(key=key, raw=raw):
+            case ev.ToolCallFinished(key=key, raw=raw):
                 open_blocks.remove(key)
                 assert raw == grown[key]
-            case TextDelta(piece):
+            case ev.TextDelta(piece):
                 assert piece
-            case Usage():
+            case ev.Usage():
                 counts = [event.input, event.output]
                 assert all(n is None or (n >= 0 and math.isfinite(n)) for n in counts)
     assert not open_blocks
 
 
-def check_one_answer_of_two_tries(events: Sequence[Event]) -> None:
+def check_one_answer_of_two_tries(events: Sequence[ev.Event]) -> None:
     """Check that a repeated request shows as one answer with a note and closed thoughts."""
-    assert len(only(Started, events)) == len(notes(events)) == 1
-    begun = [event.key for event in only(ReasoningStarted, events)]
-    assert begun == [event.key for event in only(ReasoningFinished, events)]
+    assert len(only(ev.Started, events)) == len(notes(events)) == 1
+    begun = [event.key for event in only(ev.ReasoningStarted, events)]
+    assert begun == [event.key for event in only(ev.ReasoningFinished, events)]
     assert len(set(begun)) == len(begun)
 
 

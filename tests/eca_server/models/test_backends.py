@@ -354,11 +354,8 @@ LISTS = [
 
 
 def listing_backend(api: str, http: HTTPClient) -> HTTPBackend:
-    backend = models_of({api: API[api].settings("http://h/v1")}, http=http).backend(
-        f"{api}/{API[api].model}"
-    )
-    assert isinstance(backend, HTTPBackend)
-    return backend
+    made = models_of({api: API[api].settings("http://h/v1")}, http=http)
+    return made.backend(f"{api}/{API[api].model}")
 
 
 @pytest.mark.parametrize(("api", "pages", "models"), LISTS)

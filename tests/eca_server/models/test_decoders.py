@@ -5,22 +5,9 @@ from typing import Any
 
 import pytest
 
+from eca_server.models import events as ev
 from eca_server.models.backend import BackendError
 from eca_server.models.error_kinds import TRANSIENT
-from eca_server.models.events import (
-    Event,
-    Finished,
-    Progress,
-    ReasoningDelta,
-    ReasoningFinished,
-    ReasoningStarted,
-    Started,
-    TextDelta,
-    ToolCallArguments,
-    ToolCallFinished,
-    ToolCallStarted,
-    Usage,
-)
 from eca_server.models.google.decoder import MODEL_ERRORS
 from eca_server.models.history import BlockPart
 from tests.eca_server.models.anthropic import scripted as anthropic
@@ -32,7 +19,7 @@ from tests.eca_server.models.openai_responses import scripted as responses
 from tests.eca_server.models.reading import new_keys, only, summary
 
 
-def play(api: str, objects: Iterable[Any], **options: Any) -> list[Event]:
+def play(api: str, objects: Iterable[Any], **options: Any) -> list[ev.Event]:
     if api == "openai-chat":  # with its mark of the end
         return chat.play(*objects, **options)
     return API[api].play(objects, **options)
@@ -47,36 +34,36 @@ PIECES, WHOLE_PIECES = [['{"n"', ": 1}"], ["{", "}"]], [['{"n":1}'], ["{}"]]
 SUMMARY = [{"type": "summary_text", "text": "Think"}]
 ITEM = {"type": "reasoning", "id": "rs_0", "summary": SUMMARY, "encrypted_content": "c2VjcmV0"}
 COUNTS = {
-    "openai-responses": Usage(input=30, cache_read=60, cache_write=10, output=20, reasoning=5)
+    "openai-responses": ev.Usage(input=30, cache_read=60, cache_write=10, output=20, reasoning=5)
 }
-COUNTS |= {"anthropic": Usage(input=60, cache_read=30, cache_write=10, output=20)}
-COUNTS |= {"google": Usage(input=100, output=20, reasoning=5)}
-EXACT: dict[str, tuple[Started, Any, tuple[Any, Any], list[list[str]]]] = {
+COUNTS |= {"anthropic": ev.Usage(input=60, cache_read=30, cache_write=10, output=20)}
+COUNTS |= {"google": ev.Usage(input=100, output=20, reasoning=5)}
+EXACT: dict[str, tuple[ev.Started, Any, tuple[Any, Any], list[list[str]]]] = {
     "openai-chat": (
-        Started(response_id="r1", model="m"),
+        ev.Started(response_id="r1", model="m"),
         {"field": "reasoning_content"},
         ("c0", "c1"),
         PIECES,
     ),
     "openai-responses": (
-        Started(response_id="resp_1", model="gpt-test"),
+        ev.Started(response_id="resp_1", model="gpt-test"),
         ITEM,
         ("call_0", "call_1"),
         PIECES,
     ),
     "anthropic": (
-        Started(response_id="msg_1", model="claude-test"),
+        ev.Started(response_id="msg_1", model="claude-test"),
         {"signature": "c2VjcmV0"},
         ("toolu_0", "toolu_1"),
         PIECES,
     ),
     "google": (
-        Started(response_id="resp_1", model="gemini-test"),
+        ev.Started(response_id="resp_1", model="gemini-test"),
         None,
         (None, None),
         WHOLE_PIECES,
     ),
-    "ollama": (Started(model="qwen3:8b"), None, (None, None), WHOLE_PIECES),
+    "ollama": (ev.Started(model="qwen3:8b"), None, (None, None), WHOLE_PIECES),
 }
 """By API: the start, the opaque data of the thoughts, ids and pieces of calls."""
 
@@ -89,28 +76,28 @@ def test_a_whole_answer_event_by_event(api):
     after = b"{}\n" if api.framing == "lines" else b"data: {}\n\n"
     events, error = api.decode([*pieces_before, last + after], decoder=decoder)
     assert error is None
-    [thought] = [event.key for event in only(ReasoningStarted, events)]
-    one, two = (event.key for event in only(ToolCallStarted, events))
+    [thought] = [event.key for event in only(ev.ReasoningStarted, events)]
+    one, two = (event.key for event in only(ev.ToolCallStarted, events))
     halves = ("Th", "ink") if api.name == "openai-responses" else WHOLE.thoughts
-    others = Usage | Progress | BlockPart | ToolCallFinished
+    others = ev.Usage | ev.Progress | BlockPart | ev.ToolCallFinished
     assert [event for event in events if not isinstance(event, others)] == [
         started,
-        ReasoningStarted(thought),
-        *(ReasoningDelta(thought, half) for half in halves),
-        ReasoningFinished(key=thought, opaque=opaque),
-        *map(TextDelta, WHOLE.text),
-        ToolCallStarted(key=one, name="f", provider_id=ids[0]),
-        *(ToolCallArguments(one, piece) for piece in pieces[0]),
-        ToolCallStarted(key=two, name="g", provider_id=ids[1]),
-        *(ToolCallArguments(two, piece) for piece in pieces[1]),
-        Finished(reason="tool_calls"),
+        ev.ReasoningStarted(thought),
+        *(ev.ReasoningDelta(thought, half) for half in halves),
+        ev.ReasoningFinished(key=thought, opaque=opaque),
+        *map(ev.TextDelta, WHOLE.text),
+        ev.ToolCallStarted(key=one, name="f", provider_id=ids[0]),
+        *(ev.ToolCallArguments(one, piece) for piece in pieces[0]),
+        ev.ToolCallStarted(key=two, name="g", provider_id=ids[1]),
+        *(ev.ToolCallArguments(two, piece) for piece in pieces[1]),
+        ev.Finished(reason="tool_calls"),
     ]
     assert one != two
-    assert only(ToolCallFinished, events) == [
-        ToolCallFinished(key=one, raw="".join(pieces[0]), arguments={"n": 1}),
-        ToolCallFinished(key=two, raw="{}", arguments={}),
+    assert only(ev.ToolCallFinished, events) == [
+        ev.ToolCallFinished(key=one, raw="".join(pieces[0]), arguments={"n": 1}),
+        ev.ToolCallFinished(key=two, raw="{}", arguments={}),
     ]
-    assert only(Usage, events)[-1] == COUNTS.get(api.name, Usage(input=100, output=20))
+    assert only(ev.Usage, events)[-1] == COUNTS.get(api.name, ev.Usage(input=100, output=20))
     assert decoder.done
     assert decoder.close() == list(decoder.feed_object({})) == []
 
@@ -155,7 +142,7 @@ REASONS = [
 @pytest.mark.parametrize(("api", "ours", "reasons"), REASONS)
 def test_a_reason_in_any_spelling_has_its_meaning(api, ours, reasons):
     for raw in reasons.split():
-        assert play(api, ANSWERS[api](raw))[-1] == Finished(reason=ours)
+        assert play(api, ANSWERS[api](raw))[-1] == ev.Finished(reason=ours)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +155,7 @@ def test_a_reason_in_any_spelling_has_its_meaning(api, ours, reasons):
 )
 def test_complete_calls_decide_whatever_the_reason_says(api, reasons):
     for raw in reasons:
-        assert play(api, CALLED[api](raw))[-1] == Finished(reason="tool_calls")
+        assert play(api, CALLED[api](raw))[-1] == ev.Finished(reason="tool_calls")
 
 
 def function(arguments: Any) -> dict[str, Any]:
@@ -216,7 +203,7 @@ def test_arguments_are_strict_json_or_an_error_for_the_model(api, raw, arguments
     assert result["calls"] == [("f", arguments)]
     assert (result["call_errors"] == [None]) == (arguments is not None)
     if isinstance(raw, str) and api != "google":
-        assert "".join(event.text for event in only(ToolCallArguments, events)) == raw
+        assert "".join(event.text for event in only(ev.ToolCallArguments, events)) == raw
 
 
 @pytest.mark.parametrize("api", CUT)
@@ -262,21 +249,21 @@ def of_responses(usage: dict[str, Any]) -> list[Any]:
     return responses.answer(responses.message("x"), usage=usage)
 
 
-GEMINI = Usage(input=40, cache_read=60, output=25, reasoning=5)
+GEMINI = ev.Usage(input=40, cache_read=60, output=25, reasoning=5)
 A = google.text_part("a")
 [UNCOUNTED] = google.answer(A)
 del UNCOUNTED["usageMetadata"]
 USAGES = [
     ("openai-chat", counted(), None),
-    ("openai-chat", counted(counts(1, 1), counts(2, 2), counts(3, 3)), Usage(input=3, output=3)),
-    ("openai-chat", counted({"choices": [counts(4, 5)]}), Usage(input=4, output=5)),
-    ("openai-chat", counted({"x_groq": counts(6, 7)}), Usage(input=6, output=7)),
-    ("openai-chat", counted({"choices": None, **counts(8, 9)}), Usage(input=8, output=9)),
-    ("openai-chat", counted(counts("many", None, completion_tokens_details=None)), Usage()),
+    ("openai-chat", counted(counts(1, 1), counts(2, 2), counts(3, 3)), ev.Usage(input=3, output=3)),
+    ("openai-chat", counted({"choices": [counts(4, 5)]}), ev.Usage(input=4, output=5)),
+    ("openai-chat", counted({"x_groq": counts(6, 7)}), ev.Usage(input=6, output=7)),
+    ("openai-chat", counted({"choices": None, **counts(8, 9)}), ev.Usage(input=8, output=9)),
+    ("openai-chat", counted(counts("many", None, completion_tokens_details=None)), ev.Usage()),
     (
         "openai-chat",
         counted(counts(10, 5, prompt_cache_hit_tokens=4)),
-        Usage(input=6, cache_read=4, output=5),
+        ev.Usage(input=6, cache_read=4, output=5),
     ),
     (  # LiteLLM
         "openai-chat",
@@ -289,7 +276,7 @@ USAGES = [
                 prompt_tokens_details={"cached_tokens": 4},
             )
         ),
-        Usage(input=3, cache_read=4, cache_write=3, output=5),
+        ev.Usage(input=3, cache_read=4, cache_write=3, output=5),
     ),
     (  # Portkey
         "openai-chat",
@@ -302,12 +289,12 @@ USAGES = [
                 prompt_tokens_details={"cached_tokens": 4},
             )
         ),
-        Usage(input=2, cache_read=4, cache_write=3, output=5),
+        ev.Usage(input=2, cache_read=4, cache_write=3, output=5),
     ),
     (
         "openai-chat",
         counted(counts(10, 5, total_tokens=18, completion_tokens_details={"reasoning_tokens": 3})),
-        Usage(input=10, output=8, reasoning=3),
+        ev.Usage(input=10, output=8, reasoning=3),
     ),
     (
         "openai-chat",
@@ -320,42 +307,42 @@ USAGES = [
                 cost=0.25,
             )
         ),
-        Usage(input=3, cache_read=6, cache_write=1, output=5, reasoning=2, cost=0.25),
+        ev.Usage(input=3, cache_read=6, cache_write=1, output=5, reasoning=2, cost=0.25),
     ),
     ("anthropic", of_anthropic(None, None), None),
     (
         "anthropic",
         of_anthropic(FIRST, {"output_tokens": 3}, LAST),
-        Usage(input=8, cache_read=5, output=9, reasoning=4),
+        ev.Usage(input=8, cache_read=5, output=9, reasoning=4),
     ),
     (
         "anthropic",
         of_anthropic(None, {"input_tokens": 2, "output_tokens": 3}),
-        Usage(input=2, output=3),
+        ev.Usage(input=2, output=3),
     ),
-    ("google", of_gemini(candidatesTokenCount=2), Usage(input=5, output=2)),
-    ("google", of_gemini(thoughtsTokenCount=3), Usage(input=5, output=3, reasoning=3)),
-    ("google", of_gemini(toolUsePromptTokenCount=7), Usage(input=12)),
-    ("google", of_gemini(cachedContentTokenCount=9), Usage(input=0, cache_read=9)),
-    ("google", of_gemini(promptTokenCount=True), Usage()),
+    ("google", of_gemini(candidatesTokenCount=2), ev.Usage(input=5, output=2)),
+    ("google", of_gemini(thoughtsTokenCount=3), ev.Usage(input=5, output=3, reasoning=3)),
+    ("google", of_gemini(toolUsePromptTokenCount=7), ev.Usage(input=12)),
+    ("google", of_gemini(cachedContentTokenCount=9), ev.Usage(input=0, cache_read=9)),
+    ("google", of_gemini(promptTokenCount=True), ev.Usage()),
     ("google", [google.response(A, counts=google.COUNTS), *google.answer(A)], GEMINI),
     ("google", [UNCOUNTED], None),
     ("google", [UNCOUNTED, {"usageMetadata": google.COUNTS}], GEMINI),
     ("google", [google.response(A), google.response(A, counts=google.COUNTS), UNCOUNTED], GEMINI),
-    ("openai-responses", of_responses({}), Usage()),
+    ("openai-responses", of_responses({}), ev.Usage()),
     (
         "openai-responses",
         of_responses({"input_tokens": 5, "input_tokens_details": None, "cost": 0.5}),
-        Usage(input=5, cost=0.5),
+        ev.Usage(input=5, cost=0.5),
     ),
     (
         "openai-responses",
         of_responses({"input_tokens": 5, "input_tokens_details": {"cached_tokens": 9}}),
-        Usage(input=0, cache_read=9),
+        ev.Usage(input=0, cache_read=9),
     ),
     ("ollama", ollama.answer(ollama.text("x"), counts=None), None),
-    ("ollama", ollama.answer(ollama.text("x"), counts={"eval_count": 3}), Usage(output=3)),
-    ("ollama", ollama.answer(ollama.text("x"), counts={"prompt_eval_count": 3}), Usage(input=3)),
+    ("ollama", ollama.answer(ollama.text("x"), counts={"eval_count": 3}), ev.Usage(output=3)),
+    ("ollama", ollama.answer(ollama.text("x"), counts={"prompt_eval_count": 3}), ev.Usage(input=3)),
     (
         "ollama",
         ollama.answer(ollama.text("x"), counts={"eval_count": True, "prompt_eval_count": "x"}),

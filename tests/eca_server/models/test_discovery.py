@@ -58,7 +58,6 @@ async def test_a_list_is_stored_for_the_next_start_and_announced_only_if_it_chan
     assert await ask(first, [B, A])
     second = Discovery(tmp_path)
     listing = second.listing(FAR)
-    assert listing is not None
     assert listing.models == (B, A)
     assert second.listing(Endpoint("q", FAR.url)) is None
     assert second.listing(Endpoint("p", f"{FAR.url}/")) is None
@@ -104,7 +103,6 @@ async def test_who_does_not_answer_in_time_is_shown_as_before(
     later.asked_at.clear()
     assert later.is_due(FAR)
     listing = later.listing(FAR)
-    assert listing is not None
     assert listing.models == (A,)
 
 

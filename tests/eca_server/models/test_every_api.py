@@ -186,7 +186,6 @@ async def test_a_compressed_answer_that_breaks_off_is_no_complete_one(api):
             if end == without_checksum:
                 assert read_answer(answer) == expected(ALL)
             else:
-                assert error is not None
                 assert (error.kind, error.retryable) == ("premature_stop", True)
 
 
@@ -265,7 +264,6 @@ async def test_an_empty_answer_behind_results_is_an_end_and_behind_a_prompt_an_e
     async with api.talking([api.reply(ScriptedAnswer())] * 2) as (_, backend):
         _, error = await ask_in_vain(backend)
         answer, _ = await ask(backend, AFTER_RESULTS)
-    assert error is not None
     assert (error.kind, error.retryable) == ("empty_response", True)
     assert ("STOP" if api.name == "google" else "context") in error.message
     assert (answer.text, answer.finished.reason) == ("", "stop")

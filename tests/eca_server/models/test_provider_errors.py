@@ -379,5 +379,4 @@ def test_an_error_object_as_the_text_of_a_streamed_error_is_read():
     cause = {"message": "Overloaded upstream", "type": "overloaded_error", "code": None}
     event = {"type": "error", "message": {"type": "api_error", "message": json.dumps(cause)}}
     error = error_in_payload(event, failed=True)
-    assert error is not None
     assert (error.kind, error.message) == ("overloaded", "Overloaded upstream")

@@ -9,18 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eca_server.models import history as h
 from eca_server.models.backend import Request
 from eca_server.models.encoding import encoded
-from eca_server.models.history import (
-    BlockPart,
-    Message,
-    ReasoningPart,
-    RefusalPart,
-    ServerToolPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-)
 from eca_server.models.openai_chat.profiles import PROFILES as CHAT_PROFILES
 from eca_server.models.openai_responses.profiles import PROFILES as RESPONSES_PROFILES
 from tests.eca_server.models import histories
@@ -46,37 +37,37 @@ PDF, PLAIN_TEXT, ZIP = "application/pdf", "text/plain", "application/zip"
 SEARCH = {"type": "server_tool_use", "id": "secret", "name": "web_search", "input": {}}
 RESULT = {"type": "web_search_tool_result", "tool_use_id": "secret", "content": []}
 CITED = {"type": "text", "text": "a", "citations": [citation("https://secret.example", "A")]}
-SEARCHED = ServerToolPart(kind="web_search", raw=RESULT)
-THOUGHT = ReasoningPart(text="hm", opaque={"signature": "secret"})
+SEARCHED = h.ServerToolPart(kind="web_search", raw=RESULT)
+THOUGHT = h.ReasoningPart(text="hm", opaque={"signature": "secret"})
 COMMON_PARTS = st.sampled_from(
-    [PICTURE, RefusalPart("no"), *(file("f", kind, b"f") for kind in (PLAIN_TEXT, PDF, ZIP))]
+    [PICTURE, h.RefusalPart("no"), *(file("f", kind, b"f") for kind in (PLAIN_TEXT, PDF, ZIP))]
 )
 OWN = {
     "anthropic": st.sampled_from(
         [
             THOUGHT,
-            ReasoningPart(opaque={"signature": "secret"}),
-            ReasoningPart(opaque={"data": "secret"}, redacted=True),
-            ReasoningPart(text="hm"),
-            BlockPart(raw=SEARCH),
+            h.ReasoningPart(opaque={"signature": "secret"}),
+            h.ReasoningPart(opaque={"data": "secret"}, redacted=True),
+            h.ReasoningPart(text="hm"),
+            h.BlockPart(raw=SEARCH),
             SEARCHED,
-            BlockPart(raw=CITED),
+            h.BlockPart(raw=CITED),
         ]
     ),
     "google": st.sampled_from(
         [
-            ReasoningPart(text="hm"),
-            ReasoningPart(opaque={"part": {"thoughtSignature": "c2VjcmV0"}}),
-            BlockPart(raw={"part": {"text": "b", **SIGNED}}),
-            BlockPart(raw={"part": {"text": "", **SIGNED}}),
-            BlockPart(raw={"picture": SIGNED}),
-            BlockPart(raw={"secret": 1}),
-            ServerToolPart(kind="web_search", raw={"secret": 1}),
+            h.ReasoningPart(text="hm"),
+            h.ReasoningPart(opaque={"part": {"thoughtSignature": "c2VjcmV0"}}),
+            h.BlockPart(raw={"part": {"text": "b", **SIGNED}}),
+            h.BlockPart(raw={"part": {"text": "", **SIGNED}}),
+            h.BlockPart(raw={"picture": SIGNED}),
+            h.BlockPart(raw={"secret": 1}),
+            h.ServerToolPart(kind="web_search", raw={"secret": 1}),
             tool_call("d", "9f", provider_id="p", opaque={"part": SIGNED}),
         ]
     ),
     "openai-responses": st.builds(
-        lambda number, secret: ReasoningPart(
+        lambda number, secret: h.ReasoningPart(
             opaque={"type": "reasoning", "id": f"rs_{number}", "summary": [], **secret}
         ),
         st.integers(0, 3),
@@ -89,11 +80,11 @@ OWN = {
     )
     | st.sampled_from(
         [
-            BlockPart(raw={"type": "message", "phase": "commentary"}),
-            BlockPart(raw={"type": "message"}),
-            BlockPart(raw={"type": "program", "id": "p", "code": "secret"}),
-            ServerToolPart(kind="web_search", raw={"type": "web_search_call", "id": "secret"}),
-            ServerToolPart(kind="web_search", raw=None),
+            h.BlockPart(raw={"type": "message", "phase": "commentary"}),
+            h.BlockPart(raw={"type": "message"}),
+            h.BlockPart(raw={"type": "program", "id": "p", "code": "secret"}),
+            h.ServerToolPart(kind="web_search", raw={"type": "web_search_call", "id": "secret"}),
+            h.ServerToolPart(kind="web_search", raw=None),
         ]
     ),
 }
@@ -103,7 +94,7 @@ EDGES = {
     "anthropic": [
         model(THOUGHT, "a", PICTURE, THOUGHT, THOUGHT),
         user(),
-        model("a", BlockPart(raw=SEARCH)),
+        model("a", h.BlockPart(raw=SEARCH)),
         user(),
         model("a", SEARCHED, interrupted=True),
     ]
@@ -165,11 +156,11 @@ ONE = {"raw": '{"n":1}', "arguments": {"n": 1}}
 FOREIGN = [
     user(),
     model(
-        ReasoningPart(text="secret", opaque={"type": "reasoning", "signature": "secret"}),
+        h.ReasoningPart(text="secret", opaque={"type": "reasoning", "signature": "secret"}),
         "Said \n",
-        ServerToolPart(kind="web_search", raw={"type": "web_search_call", "id": "secret"}),
+        h.ServerToolPart(kind="web_search", raw={"type": "web_search_call", "id": "secret"}),
         PICTURE,
-        BlockPart(raw={"type": "message", "phase": "secret"}),
+        h.BlockPart(raw={"type": "message", "phase": "secret"}),
         tool_call("c", provider_id="secret", opaque={"caller": "secret", "part": SIGNED}, **ONE),
         origin=THEIRS,
     ),
@@ -236,18 +227,18 @@ SENT = {
 """Outlines of a foreign answer, of the results of parallel calls, and of the user's files."""
 
 
-def outline(history: Sequence[Message]) -> list[list[str]]:
+def outline(history: Sequence[h.Message]) -> list[list[str]]:
     """Return each message as texts; a call has its name, as its result has."""
     names: dict[str, str] = {}
 
     def words(part: Any) -> str:
         match part:
-            case TextPart(text):
+            case h.TextPart(text):
                 return text
-            case ToolCallPart():
+            case h.ToolCallPart():
                 names[part.id] = part.name
                 return f"{part.name}{part.arguments}"
-            case ToolResultPart():
+            case h.ToolResultPart():
                 outcome = " failed" if part.is_error else ""
                 return f"{names[part.call_id]}{outcome}: {', '.join(map(words, part.parts))}"
         return f"<{part.media_type}>"

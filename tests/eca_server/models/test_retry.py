@@ -7,16 +7,8 @@ from email.utils import format_datetime
 import pytest
 import trio
 
+from eca_server.models import events as ev
 from eca_server.models.backend import BackendError
-from eca_server.models.events import (
-    Finished,
-    Note,
-    Progress,
-    ReasoningStarted,
-    Started,
-    TextDelta,
-    Usage,
-)
 from eca_server.models.history import Origin
 from eca_server.models.retry import RetryPolicy, Wait, stream_with_retries
 from eca_server.models.retry_after import LOADING_SECONDS, demanded_wait
@@ -48,7 +40,7 @@ def error(kind="overloaded", *, retryable=True, retry_after=None) -> BackendErro
     return BackendError(kind, "planted", retryable=retryable, retry_after=retry_after)
 
 
-GOOD = [Started(response_id="good"), TextDelta("Hi"), Finished(reason="stop")]
+GOOD = [ev.Started(response_id="good"), ev.TextDelta("Hi"), ev.Finished(reason="stop")]
 
 
 async def run(backend, policy=None) -> tuple[list, list[Wait]]:
@@ -62,10 +54,10 @@ async def run(backend, policy=None) -> tuple[list, list[Wait]]:
 
 
 async def test_a_failed_try_leaves_no_trace_but_its_wait(autojump_clock):
-    backend = Tries([error()], [Started(response_id="bad"), Progress("ping"), error()], GOOD)
+    backend = Tries([error()], [ev.Started(response_id="bad"), ev.Progress("ping"), error()], GOOD)
     began = trio.current_time()
     events, waits = await run(backend)
-    assert events == [Progress("ping"), *GOOD]
+    assert events == [ev.Progress("ping"), *GOOD]
     assert waits == [
         Wait(reason="overloaded", seconds=1, attempt=2, max_attempts=5),
         Wait(reason="overloaded", seconds=2, attempt=3, max_attempts=5),
@@ -73,30 +65,30 @@ async def test_a_failed_try_leaves_no_trace_but_its_wait(autojump_clock):
     assert trio.current_time() - began == pytest.approx(3)
 
 
-@pytest.mark.parametrize("event", [TextDelta("Hel"), ReasoningStarted("reasoning_1")])
+@pytest.mark.parametrize("event", [ev.TextDelta("Hel"), ev.ReasoningStarted("reasoning_1")])
 async def test_what_was_seen_is_never_asked_for_again(event):
-    backend = Tries([Started(), event, error()])
+    backend = Tries([ev.Started(), event, error()])
     with pytest.raises(BackendError):
         await run(backend)
     assert backend.count == 1
 
 
 async def test_counts_are_nothing_that_was_seen(autojump_clock):
-    events, _ = await run(Tries([Started(), Usage(input=1), error()], GOOD))
+    events, _ = await run(Tries([ev.Started(), ev.Usage(input=1), error()], GOOD))
     assert events[-3:] == GOOD
 
 
 async def test_a_note_allows_further_attempts_and_is_shown_once(autojump_clock):
-    failing = [Note("image refused"), error()]
-    backend = Tries(failing, failing, [Note("image refused"), Note("no reasoning"), *GOOD])
+    failing = [ev.Note("image refused"), error()]
+    backend = Tries(failing, failing, [ev.Note("image refused"), ev.Note("no reasoning"), *GOOD])
     events, waits = await run(backend)
-    assert events == [Note("image refused"), Note("no reasoning"), *GOOD]
+    assert events == [ev.Note("image refused"), ev.Note("no reasoning"), *GOOD]
     assert [wait.attempt for wait in waits] == [2, 3]
 
 
 async def test_an_empty_try_that_ends_well_still_has_its_start():
-    events, _ = await run(Tries([Started(), Finished(reason="stop")]))
-    assert events == [Started(), Finished(reason="stop")]
+    events, _ = await run(Tries([ev.Started(), ev.Finished(reason="stop")]))
+    assert events == [ev.Started(), ev.Finished(reason="stop")]
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from eca_server.models import events as ev
 from eca_server.models.anthropic.backend import read_model
 from eca_server.models.backend import Tool
-from eca_server.models.events import (
-    Finished,
-    ReasoningFinished,
-    ToolCallFinished,
-    ToolCallStarted,
-    Usage,
-)
 from eca_server.models.google.schema import openapi_schema
 from eca_server.models.ollama.models import read_details, read_installed
 from tests.eca_server.models.anthropic import scripted as anthropic
@@ -179,20 +173,20 @@ def check_that_anthropic_reads_the_same(stream: list[dict]) -> None:
 
     assert text_of(ours) == "".join(block.text for block in blocks("text"))
     assert thoughts_of(ours) == "".join(block.thinking for block in blocks("thinking"))
-    thoughts = [e for e in only(ReasoningFinished, ours) if not e.redacted]
+    thoughts = [e for e in only(ev.ReasoningFinished, ours) if not e.redacted]
     signatures = [block.signature for block in blocks("thinking")]
     assert [e.opaque["signature"] for e in thoughts] == signatures
-    names = {e.key: (e.name, e.provider_id) for e in only(ToolCallStarted, ours)}
-    assert [(*names[e.key], e.arguments) for e in only(ToolCallFinished, ours)] == [
+    names = {e.key: (e.name, e.provider_id) for e in only(ev.ToolCallStarted, ours)}
+    assert [(*names[e.key], e.arguments) for e in only(ev.ToolCallFinished, ours)] == [
         (block.name, block.id, block.input) for block in blocks("tool_use")
     ]
-    assert only(Usage, ours)[-1] == Usage(
+    assert only(ev.Usage, ours)[-1] == ev.Usage(
         input=theirs.usage.input_tokens,
         cache_read=theirs.usage.cache_read_input_tokens,
         cache_write=theirs.usage.cache_creation_input_tokens,
         output=theirs.usage.output_tokens,
     )
-    assert ours[-1] == Finished(reason=ours[-1].reason)
+    assert ours[-1] == ev.Finished(reason=ours[-1].reason)
 
 
 @slow_import
@@ -265,7 +259,7 @@ def test_google_reads_a_scripted_answer_as_we_do():
 def test_every_reason_that_google_knows_ends_an_answer():
     for reason in [each.value for each in google_types.FinishReason][1:]:
         answer = google.answer(google.call("f", {}), finish=reason)
-        assert isinstance(API["google"].play(answer)[-1], Finished), reason
+        assert isinstance(API["google"].play(answer)[-1], ev.Finished), reason
 
 
 @slow_import
@@ -284,13 +278,13 @@ def test_ollama_reads_every_answer_as_we_do(made, counts):
     ours = API["ollama"].play(stream, may_be_empty=True)
     assert text_of(ours) == "".join(each.message.content or "" for each in theirs)
     assert thoughts_of(ours) == "".join(each.message.thinking or "" for each in theirs)
-    assert [e.arguments for e in only(ToolCallFinished, ours)] == [
+    assert [e.arguments for e in only(ev.ToolCallFinished, ours)] == [
         each.function.arguments for part in theirs for each in part.message.tool_calls or ()
     ]
     last = theirs[-1]
-    counted = Usage(input=last.prompt_eval_count, output=last.eval_count)
-    assert [*only(Usage, ours), Usage()][0] == counted
-    assert isinstance(ours[-1], Finished)
+    counted = ev.Usage(input=last.prompt_eval_count, output=last.eval_count)
+    assert [*only(ev.Usage, ours), ev.Usage()][0] == counted
+    assert isinstance(ours[-1], ev.Finished)
     assert last.done
 
 

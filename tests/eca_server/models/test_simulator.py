@@ -6,18 +6,9 @@ from pathlib import Path
 import pytest
 import trio
 
+from eca_server.models import events as ev
 from eca_server.models import simulator
 from eca_server.models.backend import BackendError, Request
-from eca_server.models.events import (
-    Finished,
-    Progress,
-    ReasoningFinished,
-    ReasoningStarted,
-    Started,
-    TextDelta,
-    ToolCallFinished,
-    Usage,
-)
 from eca_server.models.history import CitationPart, Message
 from eca_server.models.simulator import Simulator
 from tests.eca_server.models.histories import model, tool, tool_result, user
@@ -33,10 +24,10 @@ async def play(text: str, *later: Message, name: str = "script", system: str = "
 async def test_echo_says_the_text_exactly_in_small_pieces(text):
     events = await play(text, name="echo")
     assert text_of(events) == text
-    assert isinstance(events[0], Started)
-    assert events[-1] == Finished(reason="stop")
-    pieces = only(TextDelta, events)
-    assert [event.output for event in only(Usage, events)] == [len(pieces)]
+    assert isinstance(events[0], ev.Started)
+    assert events[-1] == ev.Finished(reason="stop")
+    pieces = only(ev.TextDelta, events)
+    assert [event.output for event in only(ev.Usage, events)] == [len(pieces)]
     assert all(len(event.text.split()) <= 1 for event in pieces)
 
 
@@ -45,21 +36,25 @@ async def test_a_script_says_thinks_cites_and_counts():
         "think let me see\nsay Hel\\nlo\nrepeat 3 x\ncite http://a A title\nprogress\nusage 7 9"
     )
     kinds = [type(event) for event in events]
-    assert kinds.index(ReasoningStarted) < kinds.index(ReasoningFinished) < kinds.index(TextDelta)
+    assert (
+        kinds.index(ev.ReasoningStarted)
+        < kinds.index(ev.ReasoningFinished)
+        < kinds.index(ev.TextDelta)
+    )
     assert text_of(events) == "Hel\nloxxx"
     assert CitationPart(url="http://a", title="A title") in events
-    assert Progress("loading") in events
-    assert events[-2:] == [Usage(input=7, output=9), Finished(reason="stop")]
+    assert ev.Progress("loading") in events
+    assert events[-2:] == [ev.Usage(input=7, output=9), ev.Finished(reason="stop")]
 
 
 async def test_a_script_calls_tools_and_continues_behind_their_results():
     script = 'say first\ncall f {"n": 1}\ncall g\nsay second\ncall h {"bad\nsay third'
     step = [model(), tool(tool_result())]
     events = await play(script)
-    assert [call.arguments for call in only(ToolCallFinished, events)] == [{"n": 1}, {}]
+    assert [call.arguments for call in only(ev.ToolCallFinished, events)] == [{"n": 1}, {}]
     assert (text_of(events), events[-1].reason) == ("first", "tool_calls")
     events = await play(script, *step)
-    [bad] = only(ToolCallFinished, events)
+    [bad] = only(ev.ToolCallFinished, events)
     assert (text_of(events), bad.arguments) == ("second", None)
     assert bad.error
     events = await play(script, *step * 2)
@@ -77,7 +72,7 @@ async def test_a_script_fails_crashes_and_ends_on_demand():
     with pytest.raises(RuntimeError):
         await play("crash")
     assert (await play("say x\nfinish length\nsay y"))[-1].reason == "length"
-    assert not isinstance((await play("say x\ncut"))[-1], Finished)
+    assert not isinstance((await play("say x\ncut"))[-1], ev.Finished)
     assert text_of(await play("empty")) == ""
 
 

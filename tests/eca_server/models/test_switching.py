@@ -13,16 +13,9 @@ import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eca_server.models import history as h
 from eca_server.models.answer import Answer
 from eca_server.models.backend import BackendError, Request, Tool
-from eca_server.models.history import (
-    ImagePart,
-    Message,
-    Origin,
-    ReasoningPart,
-    TextPart,
-    ToolCallPart,
-)
 from tests.eca_server.models.every_api import (
     EVERY_API,
     ScriptedAnswer,
@@ -39,10 +32,10 @@ SECRETS = ("openai-responses", "anthropic", "google")
 """APIs that want opaque data back."""
 
 TOOLS = [Tool(name=name, description="d", parameters={"type": "object"}) for name in "fg"]
-PICTURE = ImagePart(media_type="image/png", data=b"\x89PNG")
+PICTURE = h.ImagePart(media_type="image/png", data=b"\x89PNG")
 FILE = file("f.txt", "text/plain", b"text of a file")
 
-Turn = Callable[[int], list[Message]]
+Turn = Callable[[int], list[h.Message]]
 """Makes the messages of the turn with a number."""
 
 
@@ -72,7 +65,7 @@ def turn_of(
     """
     origin = by.origin if own else attrs.evolve(by.origin, model="other")
 
-    def messages(number: int) -> list[Message]:
+    def messages(number: int) -> list[h.Message]:
         script = ScriptedAnswer(
             text=[f"text-{number}-{n}. " for n in range(texts)],
             thoughts=[f"thought-{number}-{n}. " for n in range(thoughts)],
@@ -86,7 +79,7 @@ def turn_of(
                 answer.feed(event)
         made = answer.message(origin, interrupted=answer.finished is None)
         prompt = user(*((PICTURE, FILE) if shows else ()), f"prompt-{number}.")
-        called = [part.id for part in made.parts if isinstance(part, ToolCallPart)][:results]
+        called = [part.id for part in made.parts if isinstance(part, h.ToolCallPart)][:results]
         picture = [PICTURE] if shows else []
         results_given = [tool_result(each, f"result-{number}.", *picture) for each in called]
         return [
@@ -120,7 +113,7 @@ turns = st.builds(
 @given(st.lists(turns, min_size=1, max_size=5), st.booleans())
 def test_any_answer_before_the_next_request_is_legal(api, chat, images):
     backend = backend_of(api.name, model=api.model, origin=api.origin, images=images)
-    history: list[Message] = []
+    history: list[h.Message] = []
     for number, turn in enumerate(chat):
         history += turn(number)
         after = [*history, user("And now?")]
@@ -132,13 +125,13 @@ def test_any_answer_before_the_next_request_is_legal(api, chat, images):
             assert "iVBORw" not in text
 
 
-def check_carried(text: str, history: Sequence[Message], reader: Origin) -> None:
+def check_carried(text: str, history: Sequence[h.Message], reader: h.Origin) -> None:
     """Check that the request has all content in order, without opaque data of other models."""
     content = [
         words
         for message in history
         for part in message.parts
-        if isinstance(part, TextPart)
+        if isinstance(part, h.TextPart)
         for words in TEXT.findall(part.text)
     ]
     assert TEXT.findall(text) == content
@@ -146,15 +139,15 @@ def check_carried(text: str, history: Sequence[Message], reader: Origin) -> None
         if answer.origin != reader:
             assert f"thought-{number}-" not in text
             assert secret_of(number) not in text
-        elif not answer.interrupted and reader.api in SECRETS and has(answer, ReasoningPart):
-            says_more = has(answer, TextPart) or has(answer, ToolCallPart)
+        elif not answer.interrupted and reader.api in SECRETS and has(answer, h.ReasoningPart):
+            says_more = has(answer, h.TextPart) or has(answer, h.ToolCallPart)
             assert (secret_of(number) in text) == says_more
         if not answer.interrupted:
             for call in answer.parts:
-                assert not isinstance(call, ToolCallPart) or call.arguments["n"] in text
+                assert not isinstance(call, h.ToolCallPart) or call.arguments["n"] in text
 
 
-def answers(history: Sequence[Message]) -> Iterator[tuple[int, Message]]:
+def answers(history: Sequence[h.Message]) -> Iterator[tuple[int, h.Message]]:
     """Yield each answer, and the number of its turn."""
     number = -1
     for message in history:
@@ -163,5 +156,5 @@ def answers(history: Sequence[Message]) -> Iterator[tuple[int, Message]]:
             yield number, message
 
 
-def has(message: Message, kind: type) -> bool:
+def has(message: h.Message, kind: type) -> bool:
     return any(isinstance(part, kind) for part in message.parts)

@@ -30,7 +30,7 @@ def test_without_threads_the_server_waits_for_some(start_server, tmp_path):
     )
     server.introduced(tmp_path / "project")
     server.send_prompt("early", model="simulator/echo")
-    server.expect_content("progress", "c", state="running")
+    server.until(lambda m: "does not answer" in str(m.get("params")))  # the store, for a while
     limit.unlink()
     assert "early" in text_of(server.expect_finished("c"))
     limit.touch()

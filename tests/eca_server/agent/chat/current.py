@@ -34,7 +34,6 @@ def current(
 
 def set_store_limits(ours: Editor, **limits: float) -> None:
     """Change how long the server waits for its stored chats."""
-    assert ours.connection.chats.memory is not None
     worker = ours.connection.chats.memory.store
     worker.limits = attrs.evolve(worker.limits, **limits)
 

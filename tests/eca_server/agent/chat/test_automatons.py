@@ -8,19 +8,8 @@ import trio.testing
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from eca_protocol import messages as m
 from eca_protocol.errors import LocalProtocolError
-from eca_protocol.messages import (
-    ChatContent,
-    ChatMetadataContent,
-    ChatProgressContent,
-    ChatReasonFinishedContent,
-    ChatReasonStartedContent,
-    ChatReasonTextContent,
-    ChatTextContent,
-    ChatUsageContent,
-    FileChangeDetails,
-    JsonOutputsDetails,
-)
 from eca_protocol.server.calls import TRANSITIONS as OF_CALLS
 from eca_protocol.server.calls import CallInput, Naming
 from eca_protocol.server.chat_states import ChatState
@@ -42,10 +31,10 @@ class Recorder:
 
     def __init__(self, profile: ClientProfile) -> None:
         self.profile = profile
-        self.contents: list[ChatContent] = []
+        self.contents: list[m.ChatContent] = []
         self.statuses: list[str] = []
 
-    def emit(self, chat_id: str, role: str, content: ChatContent) -> None:
+    def emit(self, chat_id: str, role: str, content: m.ChatContent) -> None:
         assert chat_id == "c"
         self.contents.append(content)
 
@@ -125,7 +114,7 @@ The number in what the model does picks one of the bodies that run.
 """
 
 
-TITLE = ChatMetadataContent(title="A title")
+TITLE = m.ChatMetadataContent(title="A title")
 
 
 @pytest.mark.requirement("W-20d", "W-22e", "W-23d", "W-23g", "W-24a", "W-24c", "W-25d", "W-26b")
@@ -207,38 +196,37 @@ async def play(actions: list[tuple[Any, ...]], finishes_deleted: bool) -> None:
         assert len(contents) == before
 
 
-def check(contents: list[ChatContent], deleted_at: int | None) -> tuple[int, int]:
+def check(contents: list[m.ChatContent], deleted_at: int | None) -> tuple[int, int]:
     """Count the started and finished turns; check that all contents are inside a turn, in order."""
     begun = finished = 0
     number: str | None = None
     is_told = False
     open_reasons: set[str] = set()
     for position, content in enumerate(contents, 1):
-        if isinstance(content, ChatMetadataContent):
+        if isinstance(content, m.ChatMetadataContent):
             continue
-        if isinstance(content, ChatProgressContent) and content.text == "Waiting model":
+        if isinstance(content, m.ChatProgressContent) and content.text == "Waiting model":
             assert begun == finished
             begun, number, is_told = begun + 1, None, False
             continue
         assert begun == finished + 1, f"{content} outside of a turn"
-        if isinstance(content, ChatProgressContent) and content.state == "finished":
+        if isinstance(content, m.ChatProgressContent) and content.state == "finished":
             finished += 1
             assert not open_reasons or position == deleted_at
         elif number is None:
-            assert isinstance(content, ChatTextContent)
             assert content.content_id
             number = content.text.removeprefix("prompt ")
-        elif isinstance(content, ChatTextContent) and content.text.startswith("text of"):
+        elif isinstance(content, m.ChatTextContent) and content.text.startswith("text of"):
             assert content.text == f"text of {number}"
             assert not is_told
-        elif isinstance(content, ChatReasonStartedContent):
+        elif isinstance(content, m.ChatReasonStartedContent):
             open_reasons.add(content.id)
-        elif isinstance(content, ChatReasonTextContent):
+        elif isinstance(content, m.ChatReasonTextContent):
             assert content.id in open_reasons
             assert content.text == f"thought of {number}"
-        elif isinstance(content, ChatReasonFinishedContent):
+        elif isinstance(content, m.ChatReasonFinishedContent):
             open_reasons.remove(content.id)
-        elif isinstance(content, ChatUsageContent):
+        elif isinstance(content, m.ChatUsageContent):
             assert not is_told
             is_told = True
     return begun, finished
@@ -248,7 +236,7 @@ NAMING = Naming(id="1", name="eca_read_file", server="eca", origin="native")
 DONE = ToolOutput(parts=(TextPart("done"),))
 USER = {CallInput.APPROVE, CallInput.REJECT}
 
-DIFF = FileChangeDetails(path="/p/a", diff="+a", lines_added=1, lines_removed=0)
+DIFF = m.FileChangeDetails(path="/p/a", diff="+a", lines_added=1, lines_removed=0)
 
 
 def give(call: ToolCall, call_input: CallInput) -> bool:
@@ -282,7 +270,7 @@ def test_any_sequence_closes_the_call_once_and_in_order(inputs):
 
 
 async def play_call(inputs: list[CallInput]) -> None:
-    contents: list[ChatContent] = []
+    contents: list[m.ChatContent] = []
     call = ToolCall(contents.append, NAMING)
     call.prepare("")
     for each in inputs:
@@ -311,7 +299,7 @@ async def play_call(inputs: list[CallInput]) -> None:
 
 
 async def test_of_a_call_that_never_began_on_the_wire_nothing_is_sent_by_a_stop():
-    contents: list[ChatContent] = []
+    contents: list[m.ChatContent] = []
     call = ToolCall(contents.append, NAMING)
     call.stop()
     assert contents == []
@@ -319,7 +307,7 @@ async def test_of_a_call_that_never_began_on_the_wire_nothing_is_sent_by_a_stop(
 
 
 async def test_a_result_says_how_long_it_took(autojump_clock):
-    contents: list[ChatContent] = []
+    contents: list[m.ChatContent] = []
     call = ToolCall(contents.append, NAMING)
     give(call, CallInput.ANNOUNCE)
     give(call, CallInput.START)
@@ -345,12 +333,12 @@ DEEP = "[" * 60 + "1" + "]" * 60
     ],
 )
 async def test_what_a_server_s_tool_says_in_json_is_laid_out(texts, shown):
-    contents: list[ChatContent] = []
+    contents: list[m.ChatContent] = []
     call = ToolCall(contents.append, Naming(id="1", name="list", server="git", origin="mcp"))
     call.announce({}, manual_approval=False)
     call.start()
     call.finish(ToolOutput(parts=tuple(map(TextPart, texts))))
-    assert contents[-1].details == (None if shown is None else JsonOutputsDetails(jsons=shown))
+    assert contents[-1].details == (None if shown is None else m.JsonOutputsDetails(jsons=shown))
 
 
 async def test_a_stop_moves_open_calls_only():

@@ -6,7 +6,7 @@ its stored chats, failing disks, races within the server, and what only this ser
 
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -44,12 +44,14 @@ RESTARTS = {
     "today.mcp_servers_are_added_changed_and_removed",
 }
 """Cases of two seconds each."""
+MOST_CASES = 8
+"""The most cases of one row, which takes about a second."""
 NOT_HERE = {"CTX-4"}
 """Rows that need a different machine: a page of this one is refused."""
 
 
-def row(edition: Revision, chapters: Sequence[str], *, restarts: bool = False) -> Any:
-    """Return a row that names the requirements of its chapters' cases in an edition."""
+def rows(edition: Revision, chapters: Sequence[str], *, restarts: bool = False) -> Iterator[Any]:
+    """Return rows that name the requirements of their cases of some chapters, in an edition."""
     cases = [
         case
         for name, case in server_cases().items()
@@ -58,32 +60,36 @@ def row(edition: Revision, chapters: Sequence[str], *, restarts: bool = False) -
         and name not in SLOW
         and (name in RESTARTS) is restarts
     ]
-    judged = {
-        each
-        for case in cases
-        for each in case.rows
-        if binds(each, edition)
-        and not each.startswith(("FIELD:", "VALUE:"))
-        and each not in NOT_HERE
-    }
-    repeated = {each for each, other in DUPLICATES.items() if other in judged}
-    marks = [pytest.mark.requirement(*sorted(judged | repeated))]
-    if restarts or edition is not Revision.CURRENT:
-        marks.append(pytest.mark.long)
-    name = f"{edition.value}-{'restarts' if restarts else chapters[0]}"
-    return pytest.param(edition, cases, judged, id=name, marks=marks)
+    slow = [pytest.mark.long] if restarts or edition is not Revision.CURRENT else []
+    for first in range(0, len(cases), MOST_CASES):
+        some = cases[first : first + MOST_CASES]
+        judged = {
+            each
+            for case in some
+            for each in case.rows
+            if binds(each, edition)
+            and not each.startswith(("FIELD:", "VALUE:"))
+            and each not in NOT_HERE
+        }
+        repeated = {each for each, other in DUPLICATES.items() if other in judged}
+        yield pytest.param(
+            edition,
+            some,
+            judged,
+            id=f"{edition.value}-{'restarts' if restarts else chapters[0]}-{first + 1}",
+            marks=[pytest.mark.requirement(*sorted(judged | repeated)), *slow],
+        )
 
 
 @pytest.mark.parametrize(
     ("edition", "cases", "judged"),
     [
-        *(
-            row(edition, each)
-            for edition in (Revision.R2025_10, Revision.CURRENT)
-            for each in CHAPTERS
-        ),
-        row(Revision.CURRENT, ("mcp", "today"), restarts=True),
-    ],
+        row
+        for edition in (Revision.R2025_10, Revision.CURRENT)
+        for chapters in CHAPTERS
+        for row in rows(edition, chapters)
+    ]
+    + [*rows(Revision.CURRENT, ("mcp", "today"), restarts=True)],
 )
 async def test_chats_keep_the_requirements(edition, cases, judged, tmp_path):
     homes = itertools.count()

@@ -15,15 +15,7 @@ from eca_server.agent.chat.exchange.reading import BadExport, read_export
 from eca_server.agent.chat.exchange.written import envelope, markdown
 from eca_server.agent.chat.flags import Flag
 from eca_server.agent.commands import exchange
-from eca_server.models.history import (
-    CompactionPart,
-    ImagePart,
-    Message,
-    ReasoningPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-)
+from eca_server.models import history as h
 from tests.eca_server.agent.chat.current import current, since
 from tests.eca_server.agent.chat.editor import SCRIPT
 
@@ -65,25 +57,25 @@ def test_what_upstream_writes_is_read() -> None:
     assert [*chat.flags.values()] == [Flag(after="c1", text="here")]
     assert chat.skipped == {"tool_call_output": 1, "server_tool_use": 1}
     first, answer, results, done, summary, last = chat.messages
-    assert first.parts == (TextPart('hello "there"\nü 😀 \\'),)
+    assert first.parts == (h.TextPart('hello "there"\nü 😀 \\'),)
     assert first.content_id == "c1"
     assert answer.parts == (
-        ReasoningPart(text="hm", id="r"),
-        TextPart("I look."),
-        ToolCallPart(
+        h.ReasoningPart(text="hm", id="r"),
+        h.TextPart("I look."),
+        h.ToolCallPart(
             id="t1", name="eca_read_file", raw='{"path":"/project/x","deep":[{"a":[1,2]}]}',
             arguments={"path": "/project/x", "deep": [{"a": [1, 2]}]},
             server="eca", tool="eca_read_file",
         ),
-        ToolCallPart(id="t2", name="srv_f", raw="{}", arguments={}, server="srv", tool="f"),
+        h.ToolCallPart(id="t2", name="srv_f", raw="{}", arguments={}, server="srv", tool="f"),
     )  # fmt: skip
     assert results.parts == (
-        ToolResultPart(call_id="t1", parts=(TextPart("x is 1"),)),
-        ToolResultPart(call_id="t2", parts=(TextPart("(no output)"),), is_error=True),
+        h.ToolResultPart(call_id="t1", parts=(h.TextPart("x is 1"),)),
+        h.ToolResultPart(call_id="t2", parts=(h.TextPart("(no output)"),), is_error=True),
     )
-    assert done.parts == (TextPart("Done."),)
-    assert summary.parts == (CompactionPart("short"),)
-    assert last.parts == (TextPart("go on"), ImagePart(media_type="image/png", data=b"hi"))
+    assert done.parts == (h.TextPart("Done."),)
+    assert summary.parts == (h.CompactionPart("short"),)
+    assert last.parts == (h.TextPart("go on"), h.ImagePart(media_type="image/png", data=b"hi"))
     assert last.content_id is None  # of two messages with one id the first has it
 
 
@@ -98,7 +90,7 @@ def test_what_is_written_is_read_again() -> None:
         assert again.title == "T"
         assert [*again.flags.values()] == [*chat.flags.values()]
         first, *rest = [each.parts for each in again.messages]
-        assert first == (TextPart('*** "there"\nü 😀 \\'),)
+        assert first == (h.TextPart('*** "there"\nü 😀 \\'),)
         assert rest == [each.parts for each in chat.messages[1:]]
     shown = markdown(chat.messages, "A \n title", hide=lambda text: text)
     assert shown.startswith("# A title\n\n## User\n\nhello")
@@ -107,8 +99,8 @@ def test_what_is_written_is_read_again() -> None:
 
 
 def test_a_key_is_hidden_in_an_argument_of_any_name() -> None:
-    call = ToolCallPart(id="1", name="f", raw="", arguments={"base64": "sk-1"})
-    message = Message(role="assistant", parts=(call,))
+    call = h.ToolCallPart(id="1", name="f", raw="", arguments={"base64": "sk-1"})
+    message = h.Message(role="assistant", parts=(call,))
     about = {"version": "1", "exported_at": 1, "flags": {}}
     whole = envelope([message], {}, **about, hide=lambda text: text.replace("sk", ""))
     assert "sk-1" not in edn.dumps(whole)

@@ -26,7 +26,6 @@ from eca_server.workspace.boundary import Workspace
 from eca_server.workspace.reading import Fingerprint
 from eca_server.workspace.writing import missing_parents
 from tests.eca_server.agent.chat.agent_session import ALLOW, calls, of_calls, older, order, results
-from tests.eca_server.agent.chat.editor import Content, Editor
 from tests.eca_server.agent.chat.store.keeping import before_images
 from tests.eca_server.agent.chat.test_rollback import tree
 
@@ -193,10 +192,6 @@ def shell(command: str) -> Call:
     return "eca_shell_command", {"command": command}
 
 
-def told_of(ours: Editor, call: Content) -> list[Content]:
-    return [each for each in of_calls(ours) if each["id"] == call["id"]]
-
-
 @pytest.mark.requirement("TOOL-14")
 async def test_a_call_is_asked_for_when_what_it_rests_on_was_done(tmp_path):
     (tmp_path / "other").write_text("one")
@@ -215,7 +210,8 @@ async def test_a_call_is_asked_for_when_what_it_rests_on_was_done(tmp_path):
         await ours.approve(second)
         await ours.expect_finished()
         for call in (first, second, third):
-            assert order(told_of(ours, call)) == ["Prepare", "Run", "Running", "ed"]
+            sent = [each for each in of_calls(ours) if each["id"] == call["id"]]
+            assert order(sent) == ["Prepare", "Run", "Running", "ed"]
         assert (tmp_path / "a").read_text() == "two\n"
         assert (tmp_path / "other").read_text() == "1"
         assert [text.split()[0] for text in results(provider)] == ["Created", "Edited", "Edited"]

@@ -10,20 +10,9 @@ from hypothesis import strategies as st
 from eca_protocol.testing.provider import reply
 from eca_server.agent.chat.compaction import transcript
 from eca_server.agent.chat.history import History, Page, page_of
+from eca_server.models import history as h
 from eca_server.models.backend import Request
 from eca_server.models.events import Usage
-from eca_server.models.history import (
-    CompactionPart,
-    FilePart,
-    ImagePart,
-    Message,
-    Origin,
-    ReasoningPart,
-    ServerToolPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-)
 from tests.eca_server.agent.chat.agent_session import conversation, older
 from tests.eca_server.models.test_history import histories
 
@@ -46,8 +35,8 @@ async def test_each_request_carries_the_one_before_as_it_was() -> None:
     ]
 
 
-def user(text: str) -> Message:
-    return Message(role="user", parts=(TextPart(text),))
+def user(text: str) -> h.Message:
+    return h.Message(role="user", parts=(h.TextPart(text),))
 
 
 @pytest.mark.parametrize(
@@ -60,17 +49,17 @@ def test_a_provider_that_does_not_count_is_not_believed(usage: Usage) -> None:
 
 
 def test_a_cut_takes_the_messages_that_belong_to_the_prompt_with_it() -> None:
-    def prompt(name: str) -> Message:
-        return Message(role="user", parts=(TextPart(name),), content_id=name)
+    def prompt(name: str) -> h.Message:
+        return h.Message(role="user", parts=(h.TextPart(name),), content_id=name)
 
-    answer = Message(role="assistant", parts=(TextPart("a"),), origin=Origin("a", "p", "m"))
+    answer = h.Message(role="assistant", parts=(h.TextPart("a"),), origin=h.Origin("a", "p", "m"))
     history = History()
     history.extend([prompt("one"), answer, user("of a server's prompt"), prompt("two"), answer])
     cut = history.cut_at("two")
     assert (cut.place, cut.named_by, cut.earlier) == (2, "two", 1)
     assert (cut.content_ids, cut.last_remaining) == (["two"], "one")
-    summary = Message(role="user", parts=(CompactionPart("summary"),))
-    result = Message(role="tool", parts=(TextPart("of a call"),))
+    summary = h.Message(role="user", parts=(h.CompactionPart("summary"),))
+    result = h.Message(role="tool", parts=(h.TextPart("of a call"),))
     for before in (summary, result, prompt("another")):
         history = History()
         history.extend([prompt("one"), before, prompt("two")])
@@ -81,14 +70,14 @@ ANSWERS = st.sampled_from([["assistant"], ["assistant", "tool"], []])
 TURNS = st.lists(st.tuples(st.booleans(), st.lists(ANSWERS, max_size=3)), max_size=5)
 
 
-def history_of(turns: list[tuple[bool, list[list[str]]]]) -> list[Message]:
+def history_of(turns: list[tuple[bool, list[list[str]]]]) -> list[h.Message]:
     messages = []
     for is_compacted, answers in turns:
-        part = CompactionPart("so far") if is_compacted else TextPart("hi")
+        part = h.CompactionPart("so far") if is_compacted else h.TextPart("hi")
         name = None if is_compacted else f"m{len(messages)}"
-        messages.append(Message(role="user", parts=(part,), content_id=name))
+        messages.append(h.Message(role="user", parts=(part,), content_id=name))
         roles = [role for answer in answers for role in answer]
-        messages += [Message(role=role, parts=(TextPart("a"),)) for role in roles]
+        messages += [h.Message(role=role, parts=(h.TextPart("a"),)) for role in roles]
     return messages
 
 
@@ -109,7 +98,7 @@ def test_pages_lose_nothing_and_part_no_call_from_its_result(turns, limit, backw
         if cursor is None:
             break
     messages = [message for page in pages for message in page.messages]
-    compacted = [n for n, each in enumerate(history) if isinstance(each.parts[0], CompactionPart)]
+    compacted = [n for n, each in enumerate(history) if isinstance(each.parts[0], h.CompactionPart)]
     first = 0 if backwards or not compacted else compacted[-1]
     assert messages == history[first:]
     for page in pages:
@@ -120,28 +109,28 @@ def test_pages_lose_nothing_and_part_no_call_from_its_result(turns, limit, backw
         assert not page.messages or page.messages[0].role != "tool"
 
 
-def with_result(output: str, raw: str = "{}") -> list[Message]:
-    call = ToolCallPart(id="1", name="eca_grep", raw=raw, arguments={})
-    result = ToolResultPart(call_id="1", parts=(TextPart(output),))
-    return [Message(role="assistant", parts=(call,)), Message(role="tool", parts=(result,))]
+def with_result(output: str, raw: str = "{}") -> list[h.Message]:
+    call = h.ToolCallPart(id="1", name="eca_grep", raw=raw, arguments={})
+    result = h.ToolResultPart(call_id="1", parts=(h.TextPart(output),))
+    return [h.Message(role="assistant", parts=(call,)), h.Message(role="tool", parts=(result,))]
 
 
 def test_it_names_the_author_of_each_message_and_the_results_of_calls() -> None:
     messages = [
-        Message(
+        h.Message(
             role="user",
             parts=(
-                TextPart("Find it."),
-                ImagePart(media_type="image/png", data=b"x"),
-                FilePart(name="a.pdf", media_type="application/pdf", data=b"x"),
+                h.TextPart("Find it."),
+                h.ImagePart(media_type="image/png", data=b"x"),
+                h.FilePart(name="a.pdf", media_type="application/pdf", data=b"x"),
             ),
         ),
-        Message(
+        h.Message(
             role="assistant",
             parts=(
-                ReasoningPart(text="a secret thought"),
-                TextPart("I look."),
-                ServerToolPart(kind="web_search", raw={}),
+                h.ReasoningPart(text="a secret thought"),
+                h.TextPart("I look."),
+                h.ServerToolPart(kind="web_search", raw={}),
             ),
         ),
         *with_result("found", '{"pattern": "it"}'),
@@ -155,7 +144,10 @@ def test_it_names_the_author_of_each_message_and_the_results_of_calls() -> None:
 
 
 def test_a_long_output_is_cut_before_what_people_say() -> None:
-    messages = [Message(role="user", parts=(TextPart("w" * 20_000),)), *with_result("o" * 20_000)]
+    messages = [
+        h.Message(role="user", parts=(h.TextPart("w" * 20_000),)),
+        *with_result("o" * 20_000),
+    ]
     text = transcript(messages, 100_000)
     assert text.count("w") >= 20_000
     assert text.count("o") < 5000
@@ -164,7 +156,7 @@ def test_a_long_output_is_cut_before_what_people_say() -> None:
 
 def test_of_a_conversation_that_is_too_long_beginning_and_end_stay() -> None:
     texts = [f"prompt {number} {'-' * 100}" for number in range(1000)]
-    text = transcript([Message(role="user", parts=(TextPart(text),)) for text in texts], 10_000)
+    text = transcript([h.Message(role="user", parts=(h.TextPart(text),)) for text in texts], 10_000)
     assert len(text) < 10_100
     assert "prompt 0 " in text
     assert "prompt 999 " in text
@@ -172,5 +164,5 @@ def test_of_a_conversation_that_is_too_long_beginning_and_end_stay() -> None:
 
 
 @given(histories, st.integers(1, 2000))
-def test_any_conversation_is_one_bounded_text(messages: Sequence[Message], size: int) -> None:
+def test_any_conversation_is_one_bounded_text(messages: Sequence[h.Message], size: int) -> None:
     assert len(transcript(messages, size).encode()) <= size + 100

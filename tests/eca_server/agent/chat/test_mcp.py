@@ -32,6 +32,8 @@ from tests.eca_server.agent.chat.mcp_session import (
 from tests.eca_server.agent.mcp.fake import ECHO
 
 SECRET = "not-a-real-secret-0123"
+WITH_TOKEN = {"git": {"command": "x", "env": {"TOKEN": SECRET}}}
+ECHOES = calls(("git__echo", {}))
 
 
 def offered(provider: Provider, request: int = -1) -> list[str]:
@@ -134,17 +136,16 @@ async def test_descriptions_of_tools_are_bounded(places, autojump_clock):
 
 
 async def test_no_secret_of_a_server_is_announced(places, autojump_clock):
-    secret = "not-a-real-secret-0123"
-    places["git"].refuses = MCPError(f"it said: wrong token {secret}", kind="start")
-    server = {"command": "x", "args": ["--token", secret], "env": {"TOKEN": secret}}
-    url = {"url": f"https://me:{secret}@x/mcp?key={secret}", "headers": {"X-Key": secret}}
+    places["git"].refuses = MCPError(f"it said: wrong token {SECRET}", kind="start")
+    server = {"command": "x", "args": ["--token", SECRET], "env": {"TOKEN": SECRET}}
+    url = {"url": f"https://me:{SECRET}@x/mcp?key={SECRET}", "headers": {"X-Key": SECRET}}
     async with with_servers({"git": server, "web": url}) as ours:
         await ours.until(lambda _: shown(ours) and statuses(ours, "web")[-1:] == ["running"])
         assert "wrong token ***" in shown(ours)[0][1]
         web = updates(ours, "web")[-1]
         assert (web["command"], web["args"], "url" in web) == ("https://x/mcp?key=***", [], False)
         assert updates(ours, "git")[-1]["args"] == ["--token", "***"]
-        assert secret not in str(ours.received)
+        assert SECRET not in str(ours.received)
 
 
 @pytest.mark.parametrize(
@@ -207,22 +208,18 @@ async def test_a_call_asks_runs_and_its_result_goes_to_the_model(tmp_path, place
 
 
 async def test_a_server_that_goes_in_the_middle_of_a_call_costs_the_call(tmp_path, places):
-    secret = "not-a-real-secret-0123"
-    servers = {"git": {"command": "x", "env": {"TOKEN": secret}}}
-    script = calls(("git__echo", {}))
-
     async def crash(_: str) -> ToolResult:
         places["git"].session.end("exit code 3")
-        raise MCPError(f"exit code 3 of {secret}", kind="closed")
+        raise MCPError(f"exit code 3 of {SECRET}", kind="closed")
 
-    async with session(tmp_path, script, servers=servers, **ALLOW) as (ours, provider):
+    async with session(tmp_path, ECHOES, servers=WITH_TOKEN, **ALLOW) as (ours, provider):
         places["git"].session.answers = crash
         await ours.turn("go")
         failure = "Error: The call of the MCP server git failed: exit code 3 of ***"
         assert results(provider) == [f"{failure}. The tool may have run."]
         assert statuses(ours, "git") == ["starting", "running", "starting"]
         assert ("warning", "The MCP server git is started again: exit code 3.") in shown(ours)
-        assert secret not in str(ours.received)
+        assert SECRET not in str(ours.received)
 
 
 @pytest.mark.parametrize(
@@ -239,9 +236,8 @@ async def test_an_error_that_quotes_the_key_of_its_server_is_masked(
     tmp_path, places, result, has_login
 ):
     headers = {} if has_login else {"headers": {"Authorization": f"Bearer {SECRET}"}}
-    script = calls(("git__echo", {}))
     servers = {"git": {"url": "https://x/mcp", **headers}}
-    async with session(tmp_path, script, servers=servers, **ALLOW) as (ours, provider):
+    async with session(tmp_path, ECHOES, servers=servers, **ALLOW) as (ours, provider):
         if has_login:
             await log_in(ours)
         places["git"].session.result = result
@@ -264,9 +260,7 @@ async def log_in(ours: Editor) -> None:
 
 
 async def test_a_result_of_a_call_that_succeeded_is_unchanged(tmp_path, places):
-    servers = {"git": {"command": "x", "env": {"TOKEN": SECRET}}}
-    script = calls(("git__echo", {}))
-    async with session(tmp_path, script, servers=servers, **ALLOW) as (ours, provider):
+    async with session(tmp_path, ECHOES, servers=WITH_TOKEN, **ALLOW) as (ours, provider):
         places["git"].session.result = ToolResult(content=(TextPart(f"TOKEN={SECRET}"),))
         await ours.turn("go")
         assert results(provider) == [f"TOKEN={SECRET}"]  # it may be written to a file

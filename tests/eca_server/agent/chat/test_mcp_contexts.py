@@ -9,7 +9,6 @@ import trio
 
 from eca_server.agent.mcp.messages import MCPTool, Resource, ResourceContents
 from tests.eca_server.agent.chat.agent_session import ALLOW, calls, hook, hooked, of_calls, results
-from tests.eca_server.agent.chat.editor import Editor
 from tests.eca_server.agent.chat.mcp_session import Places, running, session, status, updates
 from tests.eca_server.agent.chat.test_mcp import offered
 from tests.eca_server.agent.mcp.fake import FakeSession, Place
@@ -162,10 +161,6 @@ def tools(places: Places) -> None:
     places["git"].tools = (CHECKOUT, SHOW_LOG)
 
 
-def announced_native(ours: Editor) -> list[str]:
-    return [each["name"] for each in updates(ours, "ECA")[-1]["tools"]]
-
-
 async def test_schemas_come_with_a_search_and_the_tools_stay_the_same(tmp_path, tools, places):
     script = [calls(SEARCH), calls(call(branch="main"), ("git__checkout", {"branch": "own"}))]
     async with session(tmp_path, *script, mcpToolSearch=True, **ALLOW) as (ours, provider):
@@ -184,7 +179,8 @@ async def test_schemas_come_with_a_search_and_the_tools_stay_the_same(tmp_path, 
         last = of_calls(ours)[-1]  # a tool that was found may be called by its own name
         assert (last["server"], last["name"], last["error"]) == ("git", "checkout", False)
         assert len({json.dumps(each.body["tools"]) for each in provider.requests}) == 1
-        assert announced_native(ours)[-2:] == ["eca_search_tools", "eca_call_tool"]
+        native = [each["name"] for each in updates(ours, "ECA")[-1]["tools"]]
+        assert native[-2:] == ["eca_search_tools", "eca_call_tool"]
 
 
 BY_SIZE = {"deferAllWhenTotalTokensExceedPercentOfContext": 0.001}

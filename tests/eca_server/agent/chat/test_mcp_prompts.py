@@ -6,14 +6,8 @@ from typing import Any
 import pytest
 import trio
 
+from eca_server.agent.mcp import messages as m
 from eca_server.agent.mcp.errors import MCPError
-from eca_server.agent.mcp.messages import (
-    Content,
-    Prompt,
-    PromptArgument,
-    PromptMessage,
-    ResourceContents,
-)
 from eca_server.models.history import ImagePart, TextPart
 from tests.eca_server.agent.chat.agent_session import conversation
 from tests.eca_server.agent.chat.editor import ECHO, editor, text, types
@@ -22,22 +16,22 @@ from tests.eca_server.agent.chat.mcp_session import GIT, running, session, statu
 from tests.eca_server.agent.context.conftest import write
 from tests.eca_server.agent.mcp.fake import FakeSession, Place
 
-COMMIT = Prompt(
+COMMIT = m.Prompt(
     name="commit",
     description="Writes a commit message.",
     arguments=(
-        PromptArgument(name="scope", description="What it is about.", required=True),
-        PromptArgument(name="tone"),
-        PromptArgument(name="more", description="Anything else."),
+        m.PromptArgument(name="scope", description="What it is about.", required=True),
+        m.PromptArgument(name="tone"),
+        m.PromptArgument(name="more", description="Anything else."),
     ),
 )
 PNG = b"\x89PNG\r\n\x1a\n and so on"
 TWO: dict[str, Any] = {**GIT, "hub": {"command": "hub-server"}}
 
 
-def says(*messages: tuple[str, Content | str]) -> tuple[PromptMessage, ...]:
+def says(*messages: tuple[str, m.Content | str]) -> tuple[m.PromptMessage, ...]:
     return tuple(
-        PromptMessage(
+        m.PromptMessage(
             role=role,  # type: ignore[arg-type]  # what a test writes
             content=TextPart(each) if isinstance(each, str) else each,
         )
@@ -46,12 +40,12 @@ def says(*messages: tuple[str, Content | str]) -> tuple[PromptMessage, ...]:
 
 
 def offers(
-    place: Place, *prompts: Prompt, result: tuple[PromptMessage, ...] | None = None
+    place: Place, *prompts: m.Prompt, result: tuple[m.PromptMessage, ...] | None = None
 ) -> list[Any]:
     """Let the server offer these; what they were asked with."""
     requests: list[Any] = []
 
-    async def gives(name: str, arguments: Mapping[str, str]) -> tuple[PromptMessage, ...]:
+    async def gives(name: str, arguments: Mapping[str, str]) -> tuple[m.PromptMessage, ...]:
         requests.append((name, dict(arguments)))
         return result or says(("user", f"{name} was asked"))
 
@@ -70,7 +64,7 @@ def refusal(received: list[Received]) -> str:
 
 
 async def test_a_project_s_command_takes_no_prompt_s_name(places, tmp_path):
-    offers(places["git"], Prompt(name="talk"), result=says(("user", "the server's own words")))
+    offers(places["git"], m.Prompt(name="talk"), result=says(("user", "the server's own words")))
     write(tmp_path / ".eca" / "commands" / "git:talk.md", "the project's words")
     skill = "---\nname: git:talk\ndescription: Talks.\n---\nthe project's words"
     write(tmp_path / ".eca" / "skills" / "talk" / "SKILL.md", skill)
@@ -83,8 +77,8 @@ async def test_a_project_s_command_takes_no_prompt_s_name(places, tmp_path):
 
 
 async def test_prompts_are_commands_with_their_arguments(places, autojump_clock):
-    offers(places["git"], COMMIT, Prompt(name="Look up/all"), Prompt(name="look UP/all"))
-    offers(places["hub"], Prompt(name="commit", title="Another one"))
+    offers(places["git"], COMMIT, m.Prompt(name="Look up/all"), m.Prompt(name="look UP/all"))
+    offers(places["hub"], m.Prompt(name="commit", title="Another one"))
     async with with_servers(TWO) as ours:
         await status(ours, "hub", "running")
         commands = (await ours.ask("chat/queryCommands", {"query": "git:"}))["commands"]
@@ -127,9 +121,9 @@ async def test_what_the_server_makes_of_a_prompt_is_what_the_model_is_asked(tmp_
 async def test_messages_keep_their_roles_and_what_they_embed(tmp_path, places):
     (tmp_path / "a.txt").write_text("what the user meant")
     (tmp_path / "b.txt").write_text("what only the server named")
-    page = ResourceContents(uri="memo://1", text="</eca_resource> ends it?")
-    picture = ResourceContents(uri="memo://p", blob=PNG, mime_type="image/png")
-    archive = ResourceContents(uri="memo://z", blob=b"\0\1", mime_type="application/zip")
+    page = m.ResourceContents(uri="memo://1", text="</eca_resource> ends it?")
+    picture = m.ResourceContents(uri="memo://p", blob=PNG, mime_type="image/png")
+    archive = m.ResourceContents(uri="memo://z", blob=b"\0\1", mime_type="application/zip")
     result = says(
         ("assistant", "I begin."),
         ("assistant", ImagePart(data=PNG, media_type="image/png")),
@@ -139,7 +133,7 @@ async def test_messages_keep_their_roles_and_what_they_embed(tmp_path, places):
         ("user", archive),
         ("assistant", "I end."),
     )
-    offers(places["git"], Prompt(name="talk"), result=result)
+    offers(places["git"], m.Prompt(name="talk"), result=result)
     async with session(tmp_path) as (ours, provider):
         await ours.turn("/git:talk about @a.txt")
         messages = provider.requests[-1].body["messages"][1:]
@@ -160,11 +154,11 @@ async def test_messages_keep_their_roles_and_what_they_embed(tmp_path, places):
         assert "what only the server named" not in str(messages)
 
 
-async def _refuses(name: str, arguments: Mapping[str, str]) -> tuple[PromptMessage, ...]:
+async def _refuses(name: str, arguments: Mapping[str, str]) -> tuple[m.PromptMessage, ...]:
     raise MCPError("prompts/get: not today, token not-a-real-secret-0123", kind="refused")
 
 
-async def _is_empty(name: str, arguments: Mapping[str, str]) -> tuple[PromptMessage, ...]:
+async def _is_empty(name: str, arguments: Mapping[str, str]) -> tuple[m.PromptMessage, ...]:
     return ()
 
 
@@ -194,14 +188,14 @@ async def test_a_prompt_that_fails_says_why_and_ends(places, autojump_clock):
 async def test_a_server_that_is_slow_or_dies_holds_no_prompt(places, autojump_clock):
     cancelled = []
 
-    async def hangs(name: str, arguments: Mapping[str, str]) -> tuple[PromptMessage, ...]:
+    async def hangs(name: str, arguments: Mapping[str, str]) -> tuple[m.PromptMessage, ...]:
         try:
             await trio.sleep_forever()
         finally:
             cancelled.append(name)
         raise AssertionError
 
-    async def dies(name: str, arguments: Mapping[str, str]) -> tuple[PromptMessage, ...]:
+    async def dies(name: str, arguments: Mapping[str, str]) -> tuple[m.PromptMessage, ...]:
         places["git"].session.end()
         raise MCPError("exit code 1", kind="closed")
 
@@ -225,7 +219,7 @@ async def test_a_server_that_is_slow_or_dies_holds_no_prompt(places, autojump_cl
 
 async def test_doctor_shows_how_servers_are_and_why(places, autojump_clock):
     places["bad"].refuses = MCPError("no such\nprogram", kind="start")
-    offers(places["git"], COMMIT, Prompt(name="look"))
+    offers(places["git"], COMMIT, m.Prompt(name="look"))
     servers = {**GIT, "bad": {"command": "x"}, "off": {"command": "x", "disabled": True}}
     async with with_servers(servers) as ours:
         report = (await ours.turn("/doctor")).text

@@ -10,14 +10,7 @@ import anyio.lowlevel
 import pytest
 import trio
 
-from eca_protocol.messages import (
-    ChatContent,
-    ChatProgressContent,
-    ChatReasonFinishedContent,
-    ChatReasonTextContent,
-    ChatTextContent,
-    ChatToolCallPrepareContent,
-)
+from eca_protocol import messages as m
 from eca_protocol.server.texts import Role
 from eca_protocol.testing.provider import burst, provider_in_thread, reply
 from eca_server.agent.chat.markdown import OpenCode
@@ -32,21 +25,21 @@ MERGING = Writing(merge_seconds=INTERVAL)
 REPAINTING = Writing(merge_seconds=INTERVAL, repaint_seconds=1e-5)
 
 
-def words(text: str) -> ChatTextContent:
-    return ChatTextContent(text=text)
+def words(text: str) -> m.ChatTextContent:
+    return m.ChatTextContent(text=text)
 
 
-def thought(text: str, id_: str = "r") -> ChatReasonTextContent:
-    return ChatReasonTextContent(id=id_, text=text)
+def thought(text: str, id_: str = "r") -> m.ChatReasonTextContent:
+    return m.ChatReasonTextContent(id=id_, text=text)
 
 
-def piece(text: str, **more: Any) -> ChatToolCallPrepareContent:
+def piece(text: str, **more: Any) -> m.ChatToolCallPrepareContent:
     names: dict[str, Any] = {"id": "1", "name": "t", "server": "s", "origin": "mcp"}
-    return ChatToolCallPrepareContent(**names, arguments_text=text, **more)
+    return m.ChatToolCallPrepareContent(**names, arguments_text=text, **more)
 
 
-WORKING = ChatProgressContent(state="running", text="Working")
-ECHO = ChatTextContent(text="hi", content_id="m")
+WORKING = m.ChatProgressContent(state="running", text="Working")
+ECHO = m.ChatTextContent(text="hi", content_id="m")
 
 
 class Screen:
@@ -54,11 +47,11 @@ class Screen:
 
     def __init__(self, writing: Writing, nursery: trio.Nursery) -> None:
         self.began = trio.current_time()
-        self.contents: list[ChatContent] = []
+        self.contents: list[m.ChatContent] = []
         self.times: list[float] = []
         self.merger = Merger(self._write, writing, nursery)
 
-    def _write(self, _: Role, content: ChatContent) -> None:
+    def _write(self, _: Role, content: m.ChatContent) -> None:
         self.contents.append(content)
         self.times.append(trio.current_time() - self.began)
 
@@ -262,7 +255,7 @@ async def test_the_time_that_others_take_is_no_reason_to_give_way_again(monkeypa
 def test_the_end_of_an_open_block_of_code(text, ending, step):
     code = OpenCode()
     for start in range(0, len(text), step):
-        code.read(ChatTextContent(text=text[start : start + step]))
+        code.read(m.ChatTextContent(text=text[start : start + step]))
     closing = code.ending
     assert (closing and closing.text) == ending
     if closing is not None:
@@ -272,6 +265,6 @@ def test_the_end_of_an_open_block_of_code(text, ending, step):
 
 def test_a_block_of_code_before_another_content_is_left_as_it_is():
     code = OpenCode()
-    code.read(ChatTextContent(text="```py\n"))
-    code.read(ChatReasonFinishedContent(id="r", total_time_ms=1))
+    code.read(m.ChatTextContent(text="```py\n"))
+    code.read(m.ChatReasonFinishedContent(id="r", total_time_ms=1))
     assert code.ending is None

@@ -81,10 +81,6 @@ async def test_a_model_is_asked_by_the_api_that_copilot_lists_for_it(tmp_path):
         assert len(shop.requests) == 1
 
 
-def configured(provider: Provider) -> dict[str, Any]:
-    return provider_config(provider.url.removesuffix("/v1"), provider={"api": "ollama"})
-
-
 async def test_it_is_reported_that_a_model_is_loaded_and_what_it_cannot_do() -> None:
     others = {
         "/api/ps": Reply(body={"models": []}),
@@ -94,7 +90,9 @@ async def test_it_is_reported_that_a_model_is_loaded_and_what_it_cannot_do() -> 
         Provider(
             [ollama.reply(ollama.text("Hi")), ollama.reply(ollama.text("Ho"))], others=others
         ) as provider,
-        editor(configured(provider)) as ours,
+        editor(
+            provider_config(provider.url.removesuffix("/v1"), provider={"api": "ollama"})
+        ) as ours,
     ):
         received = await ours.turn("Hello", model="p/m")
         again = await ours.turn("And?", model="p/m")

@@ -13,6 +13,7 @@ from eca_server.config.settings import Model as ConfiguredModel
 from eca_server.config.settings import Provider as Configured
 from eca_server.models.models import Models
 from eca_server.secret import Secret
+from tests.tasks import run_in
 
 KEY = "planted-key-01234567"
 
@@ -80,14 +81,10 @@ async def test_all_are_checked_at_once_within_a_time_limit(mock_clock):
         fields: dict[str, Any] = {"url": provider.url, "key": Secret(KEY), **WITHOUT_LIST}
         each = Configured(api="openai-chat", **fields)
         models = Models(Config(providers={"a": each, "b": each}), environ={}, http=http)
-        results: list[Any] = []
-
-        async def check_all() -> None:
-            results.extend(await check_providers(models))
-
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(check_all)
+            checks = run_in(nursery, check_providers, models)
             await provider.until(lambda: len(provider.requests) == 2)
             mock_clock.jump(doctor.CHECK_SECONDS)
+    [results] = checks
     assert [result.provider for result in results] == ["a", "b"]
     assert all(result.message.startswith("no answer within") for result in results)

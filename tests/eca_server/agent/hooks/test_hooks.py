@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -19,6 +20,7 @@ from eca_server.config.hook_settings import Hook, HookAction, HookEvent
 from eca_server.config.tool_settings import ApprovalRule
 from tests.check_requirements import REPOSITORY
 from tests.eca_server.processes import assert_gone
+from tests.tasks import run_in
 
 HERE = {"PATH": os.environ["PATH"]}
 
@@ -182,13 +184,8 @@ async def test_an_action_reads_its_stdin_and_returns_its_result(tmp_path, monkey
 async def test_a_hanging_action_is_killed_in_time_with_its_children(tmp_path, mock_clock):
     ready = tmp_path / "ready"
     os.mkfifo(ready)
-    result: list[ActionResult] = []
-
-    async def hang() -> None:
-        result.append(await run(shell=f"sleep 60 & echo $! > {ready}; wait"))
-
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(hang)
+        result = run_in(nursery, partial(run, shell=f"sleep 60 & echo $! > {ready}; wait"))
         pid = int(await trio.to_thread.run_sync(ready.read_text, abandon_on_cancel=True))
         mock_clock.jump(5)
     assert result == [ActionResult(status=1, stderr="timed out after 5 s and was killed")]

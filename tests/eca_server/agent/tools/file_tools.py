@@ -66,7 +66,6 @@ def texts(output: ToolOutput) -> list[str]:
 
 def text_of(output: ToolOutput) -> str:
     (part,) = output.parts
-    assert isinstance(part, TextPart)
     return part.text
 
 

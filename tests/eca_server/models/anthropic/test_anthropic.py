@@ -6,23 +6,10 @@ import pytest
 
 from eca_protocol.sse import SSEvent
 from eca_protocol.testing.provider import Reply
+from eca_server.models import events as ev
 from eca_server.models.anthropic.backend import MAX_PAUSES
 from eca_server.models.anthropic.decoder import MessagesDecoder
 from eca_server.models.backend import BackendError, Request, Tool
-from eca_server.models.events import (
-    Finished,
-    Progress,
-    ReasoningDelta,
-    ReasoningFinished,
-    ReasoningStarted,
-    RefusalDelta,
-    ServerTool,
-    Started,
-    TextDelta,
-    ToolCallArguments,
-    ToolCallFinished,
-    Usage,
-)
 from eca_server.models.history import (
     BlockPart,
     CitationPart,
@@ -186,7 +173,7 @@ def test_a_loop_that_began_without_thinking_continues_without():
 def play_events(events) -> list:
     """Return our events for a stream of these events, without the counts."""
     counted = API["anthropic"].play(events)
-    return [event for event in counted if not isinstance(event, Usage | Progress)]
+    return [event for event in counted if not isinstance(event, ev.Usage | ev.Progress)]
 
 
 def play(*items, **fields) -> list:
@@ -197,17 +184,17 @@ def test_each_thought_keeps_its_signature_or_its_data():
     thoughts = [thinking("Hm", "m"), thinking(), redacted("ZGF0YQ=="), thinking("a", signature="")]
     events = play(*thoughts[:3], tool_use("f", "{}"), thoughts[3], text("x"))
     assert events[1:8] == [
-        ReasoningStarted("reasoning_1"),
-        ReasoningDelta("reasoning_1", "Hm"),
-        ReasoningDelta("reasoning_1", "m"),
-        ReasoningFinished(key="reasoning_1", opaque={"signature": "c2ln"}),
-        ReasoningStarted("reasoning_2"),
-        ReasoningFinished(key="reasoning_2", opaque={"signature": "c2ln"}),
-        ReasoningStarted("reasoning_3"),
+        ev.ReasoningStarted("reasoning_1"),
+        ev.ReasoningDelta("reasoning_1", "Hm"),
+        ev.ReasoningDelta("reasoning_1", "m"),
+        ev.ReasoningFinished(key="reasoning_1", opaque={"signature": "c2ln"}),
+        ev.ReasoningStarted("reasoning_2"),
+        ev.ReasoningFinished(key="reasoning_2", opaque={"signature": "c2ln"}),
+        ev.ReasoningStarted("reasoning_3"),
     ]
-    assert only(ReasoningFinished, events)[2:] == [
-        ReasoningFinished(key="reasoning_3", opaque={"data": "ZGF0YQ=="}, redacted=True),
-        ReasoningFinished(key="reasoning_4", opaque={"signature": ""}),
+    assert only(ev.ReasoningFinished, events)[2:] == [
+        ev.ReasoningFinished(key="reasoning_3", opaque={"data": "ZGF0YQ=="}, redacted=True),
+        ev.ReasoningFinished(key="reasoning_4", opaque={"signature": ""}),
     ]
 
 
@@ -222,9 +209,9 @@ def test_each_thought_keeps_its_signature_or_its_data():
 def test_arguments_are_the_pieces_or_else_what_the_start_says(item, arguments, raw):
     events = play(item, stop="tool_use")
     assert calls_of(events) == [("f", arguments)]
-    [call] = only(ToolCallFinished, events)
+    [call] = only(ev.ToolCallFinished, events)
     assert raw == call.raw
-    assert "".join(e.text for e in only(ToolCallArguments, events)) == call.raw
+    assert "".join(e.text for e in only(ev.ToolCallArguments, events)) == call.raw
 
 
 CITED = citation("https://a.example", "A")
@@ -235,10 +222,10 @@ def test_a_search_is_sent_and_stored_as_it_came():
     called = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search"}
     result = search_result(CITED["url"])(0)[0]["content_block"]
     assert events[1:-1] == [
-        ServerTool(kind="web_search", phase="started"),
+        ev.ServerTool(kind="web_search", phase="started"),
         BlockPart(raw={**called, "input": {"query": "q"}}),
-        ServerTool(kind="web_search", phase="finished", raw=result),
-        TextDelta("Says A."),
+        ev.ServerTool(kind="web_search", phase="finished", raw=result),
+        ev.TextDelta("Says A."),
         CitationPart(url=CITED["url"], title="A"),
         BlockPart(raw={"type": "text", "text": "Says A.", "citations": [CITED]}),
     ]
@@ -298,11 +285,11 @@ def test_pings_and_what_is_new_are_passed_over():
 def test_a_refusal_is_reported_with_its_reason():
     details = {"type": "refusal", "category": "bio", "explanation": "Too close to it."}
     assert play(text("Well"), stop="refusal", stop_details=details)[-2:] == [
-        RefusalDelta("\n\nThe model refused to answer (bio). Too close to it."),
-        Finished(reason="refusal"),
+        ev.RefusalDelta("\n\nThe model refused to answer (bio). Too close to it."),
+        ev.Finished(reason="refusal"),
     ]
     unexplained = play(stop="refusal", stop_details=None)
-    assert unexplained[-2] == RefusalDelta("The model refused to answer.")
+    assert unexplained[-2] == ev.RefusalDelta("The model refused to answer.")
 
 
 def test_done_as_other_apis_say_it_is_an_end_only_behind_a_reason():
@@ -319,8 +306,8 @@ def test_done_as_other_apis_say_it_is_an_end_only_behind_a_reason():
 def test_unclosed_blocks_are_ended():
     events = [e for e in answer(thinking("a"), text("x")) if e["type"] != "content_block_stop"]
     kinds = [type(event) for event in play_events(events)]
-    assert kinds.count(ReasoningFinished) == kinds.count(ReasoningStarted) == 1
-    assert kinds[-1] is Finished
+    assert kinds.count(ev.ReasoningFinished) == kinds.count(ev.ReasoningStarted) == 1
+    assert kinds[-1] is ev.Finished
 
 
 HI = reply(text("Hi"))
@@ -350,10 +337,10 @@ async def test_an_answer_that_pauses_continues_as_if_it_had_not():
         await ask(backend, after(HELLO, result, backend))
         _, second, third = provider.requests
     assert result.text == "I search.As A says."
-    assert len(only(Started, events)) == 1
+    assert len(only(ev.Started, events)) == 1
     assert result.finished.reason == "stop"
     assert [event.url for event in only(CitationPart, events)] == ["https://a.example"]
-    assert result.usage == Usage(input=20, cache_read=60, cache_write=40, output=10)
+    assert result.usage == ev.Usage(input=20, cache_read=60, cache_write=40, output=10)
     request, sent_back = second.body["messages"]
     assert [request["role"], sent_back["role"]] == ["user", "assistant"]
     kinds = [block["type"] for block in sent_back["content"]]

@@ -28,6 +28,7 @@ from eca_server.models.credentials.redirect import PortInUse, Redirect, redirect
 from eca_server.secret import Secret
 from tests.eca_server.models.credentials.login_server import DEVICE, LoginServer
 from tests.eca_server.models.credentials.login_server import server as server  # noqa: PLC0414
+from tests.tasks import run_in
 
 
 class User:
@@ -76,14 +77,9 @@ def browser_login(server: LoginServer) -> BrowserLogin:
 
 
 async def outcome(flow: Flow, user: User, meanwhile) -> Secret | TokenSet:
-    got: list[Secret | TokenSet] = []
-
-    async def run() -> None:
-        got.append(await flow.run(user.http, user.tell))
-
     try:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(run)
+            got = run_in(nursery, flow.run, user.http, user.tell)
             await meanwhile()
     except ExceptionGroup as group:
         raise group.exceptions[0] from None
@@ -104,7 +100,6 @@ async def test_a_browser_login_is_a_code_grant_with_pkce(user, server):
         assert "the-code" not in page
 
     tokens = await outcome(browser_login(server), user, meanwhile)
-    assert isinstance(tokens, TokenSet)
     assert tokens.access == Secret("access-1")
     assert tokens.client == client_of(server)
     [(path, request)] = server.requests
@@ -368,7 +363,6 @@ async def test_a_device_login_outlives_errors_and_stores_what_renews_it(
     monkeypatch.setattr(flows, "_SLOWER", 0)
     server.says = {"/device": [(200, DEVICE)], "/token": answers}
     tokens = await device_login(server).run(user.http, user.tell)
-    assert isinstance(tokens, TokenSet)
     assert tokens.refresh == Secret("refresh-1")
     lasts = tokens.expires_at and tokens.expires_at - tokens.obtained_at
     assert lasts == seconds

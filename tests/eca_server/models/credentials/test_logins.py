@@ -67,13 +67,11 @@ def test_a_damaged_file_is_reported_and_set_aside(logins, damaged):
     logins.path.write_bytes(damaged)
     stored = logins.read()
     assert stored.keys == {}
-    assert stored.problem is not None
     assert stored.problem.source == str(logins.path)
     with pytest.raises(LoginsError, match="expected"):
         logins.remove("openai")
     assert logins.path.read_bytes() == damaged
     aside = logins.store("openai", Secret(KEY))
-    assert aside is not None
     assert aside.read_bytes() == damaged
     assert logins.read().keys == OURS
     assert logins.store("openai", Secret(KEY)) is None
@@ -177,7 +175,6 @@ def test_a_link_to_the_file_stays_and_the_file_it_leads_to_is_replaced(
     }
     target.write_text("{")
     aside = logins.store("openai", Secret(KEY))
-    assert aside is not None
     assert (aside.parent, aside.read_text(), logins.path.is_symlink()) == (dotfiles, "{", True)
     assert {each.name for each in dotfiles.iterdir()} == {target.name, aside.name}
     shutil.rmtree(dotfiles)

@@ -4,7 +4,6 @@ import fcntl
 import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from tests.eca_server.models.credentials.login_server import (
     login_server,
     tokens_of,
 )
+from tests.tasks import run_in
 
 NOW = 1_000_000.0
 OLD, NEW = Secret("access-0"), Secret("access-1")
@@ -110,15 +110,9 @@ async def test_new_tokens_are_stored_and_hidden_and_used_from_then_on(world):
 
 async def test_many_tasks_and_servers_renew_once(world):
     servers = [world.tokens() for _ in range(5)]
-    got = []
-
-    async def ask(tokens: Tokens) -> None:
-        got.append(await tokens.current())
-
     async with trio.open_nursery() as nursery:
-        for tokens in servers * 3:
-            nursery.start_soon(ask, tokens)
-    assert set(got) == {NEW}
+        got = [run_in(nursery, tokens.current) for tokens in servers * 3]
+    assert got == [[NEW]] * 15
     assert len(world.server.requests) == 1
 
 
@@ -263,16 +257,9 @@ async def test_a_refused_token_without_another_gives_way_to_a_new_login(world):
 
 
 async def test_a_new_login_serves_every_task_that_asks_meanwhile(world):
-    async def at_once(ask: Callable[[], Awaitable[object]]) -> list[object]:
-        results: list[object] = []
-
-        async def one() -> None:
-            results.append(await ask())
-
+    async def at_once(ask: Callable[..., Awaitable[object]], *arguments: Any) -> list[list[object]]:
         async with trio.open_nursery() as tasks:
-            for _ in range(3):
-                tasks.start_soon(one)
-        return results
+            return [run_in(tasks, ask, *arguments) for _ in range(3)]
 
     world.server.says["/token"] = [(400, {"error": "invalid_grant"})]
     tokens = world.tokens()
@@ -280,9 +267,9 @@ async def test_a_new_login_serves_every_task_that_asks_meanwhile(world):
         await tokens.current()
     one, other = Secret("stored-1"), Secret("stored-2")
     world.change(access=one, refresh=None, expires_at=None)
-    assert await at_once(tokens.current) == [one] * 3
+    assert await at_once(tokens.current) == [[one]] * 3
     world.change(access=other)
-    assert await at_once(partial(tokens.replace_refused, one)) == [True] * 3
+    assert await at_once(tokens.replace_refused, one) == [[True]] * 3
     assert await tokens.current() == other
 
 

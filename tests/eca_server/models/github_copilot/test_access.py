@@ -21,6 +21,7 @@ from eca_server.secret import Secret
 from tests.eca_server.models.github_copilot.github import LOGIN, TOKEN, GitHub, github
 from tests.eca_server.models.histories import PICTURE, model, tool, tool_call, tool_result, user
 from tests.eca_server.models.reading import ask, backend_of, failure
+from tests.tasks import run_in
 
 TOKENS = [f"Bearer tid=planted{number};exp=1" for number in (1, 2)]
 ORIGIN = Origin(api="github-copilot", provider="github-copilot", model="m")
@@ -102,32 +103,19 @@ async def test_pictures_are_announced() -> None:
 
 async def test_many_tasks_buy_one_token() -> None:
     async with copilot([], url="https://own.example") as ours:
-        targets = []
-
-        async def look() -> None:
-            targets.append(await ours.access.target("/x"))
-
         async with trio.open_nursery() as nursery:
-            for _ in range(10):
-                nursery.start_soon(look)
-        assert {target.url for target in targets} == {"https://own.example/x"}
+            targets = [run_in(nursery, ours.access.target, "/x") for _ in range(10)]
+        assert {target.url for [target] in targets} == {"https://own.example/x"}
         assert len(ours.github.requests) == 1
 
 
-async def test_a_token_is_renewed_after_its_time_on_our_own_clock() -> None:
+@pytest.mark.parametrize(("seconds", "tokens"), [(0.0001, TOKENS), (10**400, TOKENS[:1] * 2)])
+async def test_a_token_is_renewed_after_its_time_on_our_own_clock(seconds, tokens) -> None:
     async with copilot([reply("Hi"), reply("Hi")]) as ours:
-        ours.github.lives = 0.0001
+        ours.github.lives = seconds
         await ours.ask()
         await ours.ask()
-        assert ours.sent("authorization") == TOKENS
-
-
-async def test_a_lifetime_beyond_measure_is_long() -> None:
-    async with copilot([reply("Hi"), reply("Hi")]) as ours:
-        ours.github.lives = 10**400
-        await ours.ask()
-        await ours.ask()
-        assert ours.sent("authorization") == TOKENS[:1] * 2
+        assert ours.sent("authorization") == tokens
 
 
 async def test_a_token_goes_to_no_host_without_tls() -> None:

@@ -17,20 +17,9 @@ from hypothesis import strategies as st
 from eca_protocol.http import HTTPClient
 from eca_protocol.sse import SSEvent
 from eca_protocol.testing.provider import Reply, reply
+from eca_server.models import events as ev
 from eca_server.models.access import join_url
 from eca_server.models.backend import BackendError, Request
-from eca_server.models.events import (
-    Finished,
-    Progress,
-    ReasoningDelta,
-    ReasoningFinished,
-    ReasoningStarted,
-    RefusalDelta,
-    TextDelta,
-    ToolCallArguments,
-    ToolCallFinished,
-    ToolCallStarted,
-)
 from eca_server.models.history import BlockPart, CitationPart, ImagePart, Message
 from tests.eca_server.models.every_api import API
 from tests.eca_server.models.histories import model, user
@@ -93,19 +82,19 @@ def test_a_model_that_shall_not_stream_gets_no_options_of_a_stream():
 
 
 def test_done_alone_or_a_finish_reason_alone_ends_an_answer_that_has_content():
-    assert play(delta(content="x"))[-1] == Finished(reason="other")
-    assert play(delta(content="x"), delta(""))[-1] == Finished(reason="other")
+    assert play(delta(content="x"))[-1] == ev.Finished(reason="other")
+    assert play(delta(content="x"), delta(""))[-1] == ev.Finished(reason="other")
     assert play(delta(content="x"), STOP, done=False)[-1].reason == "stop"
 
 
 def test_the_reason_that_gemini_adds_to_a_filters_is_passed_over():
     *_, end = play(delta(content="x"), delta("content_filter: RECITATION"))
-    assert end == Finished(reason="content_filter")
+    assert end == ev.Finished(reason="content_filter")
 
 
 @pytest.mark.parametrize("reason", ["length", "content_filter", "model_context_window_exceeded"])
 def test_a_call_that_is_cut_before_its_arguments_does_not_run(reason):
-    [call] = only(ToolCallFinished, played(labelled("", "f"), reason=reason))
+    [call] = only(ev.ToolCallFinished, played(labelled("", "f"), reason=reason))
     assert call.arguments is None
 
 
@@ -135,10 +124,10 @@ THINKING = [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]}]
 )
 def test_reasoning_is_one_block_with_its_text_once_whatever_the_field(fields, opaque):
     assert play(delta(**fields), delta(content="Hi"), STOP)[1:-1] == [
-        ReasoningStarted("reasoning_1"),
-        ReasoningDelta("reasoning_1", "Hm"),
-        ReasoningFinished(key="reasoning_1", opaque=opaque),
-        TextDelta("Hi"),
+        ev.ReasoningStarted("reasoning_1"),
+        ev.ReasoningDelta("reasoning_1", "Hm"),
+        ev.ReasoningFinished(key="reasoning_1", opaque=opaque),
+        ev.TextDelta("Hi"),
     ]
 
 
@@ -156,7 +145,7 @@ def test_details_of_reasoning_grow_by_index_and_come_back_whole():
         STOP,
     )
     whole = {**DETAILS[0], "format": "f", "signature": "s"}
-    finished = [event.opaque["details"] for event in only(ReasoningFinished, events)]
+    finished = [event.opaque["details"] for event in only(ev.ReasoningFinished, events)]
     assert finished == [[whole], [encrypted]]
     assert thoughts_of(events) == "Hm"
 
@@ -232,7 +221,7 @@ def test_refusals_citations_and_images_are_events_of_their_own():
     assert first == CitationPart(url="http://a", title="A")
     assert second.url == "http://b"
     assert ImagePart(media_type="image/png", data=b"hi") in events
-    assert RefusalDelta("No.") in events
+    assert ev.RefusalDelta("No.") in events
     assert events[-1].reason == "refusal"
 
 
@@ -304,9 +293,11 @@ def played(*fragments, reason="tool_calls") -> list:
 def test_two_calls_are_two_calls_however_they_are_labelled(pieces):
     events = played(*[labelled(*piece) for piece in pieces])
     assert calls_of(events) == [("f", {"n": 1}), ("f", {"n": 2})]
-    assert len({event.key for event in only(ToolCallStarted, events)}) == 2
-    for done in only(ToolCallFinished, events):
-        grown = [event.text for event in only(ToolCallArguments, events) if event.key == done.key]
+    assert len({event.key for event in only(ev.ToolCallStarted, events)}) == 2
+    for done in only(ev.ToolCallFinished, events):
+        grown = [
+            event.text for event in only(ev.ToolCallArguments, events) if event.key == done.key
+        ]
         assert "".join(grown) == done.raw
 
 
@@ -326,7 +317,7 @@ def test_a_different_name_starts_a_new_call(labels, arguments):
 def test_the_name_may_come_late():
     early = {"index": 0, "id": "a", "function": {"arguments": "{"}}
     events = played(early, labelled("}", "f"))
-    assert [type(event) for event in events[1:3]] == [ToolCallStarted, ToolCallArguments]
+    assert [type(event) for event in events[1:3]] == [ev.ToolCallStarted, ev.ToolCallArguments]
     assert calls_of(events) == [("f", {})]
 
 
@@ -347,7 +338,7 @@ def test_the_old_single_call_is_read():
 def test_a_signature_comes_back_with_its_call(sealed):
     call = tool(labelled("{}", "f", 0, "a"))
     events = play(call, tool({"index": 0, **sealed}), STOP)
-    [call] = only(ToolCallFinished, events)
+    [call] = only(ev.ToolCallFinished, events)
     assert call.opaque == sealed
 
 
@@ -456,8 +447,8 @@ async def test_calls_behind_the_finish_reason_of_text_are_waited_for(autojump_cl
 async def test_comments_are_progress_events_and_no_answer(autojump_clock):
     async with scripted(0, [PING, 1, ANSWER]) as http:
         _, events = await ask(backend_of("openai-chat", http=http))
-    assert events[0] == Progress("ping")
-    assert isinstance(events[-1], Finished)
+    assert events[0] == ev.Progress("ping")
+    assert isinstance(events[-1], ev.Finished)
 
 
 async def test_what_cannot_be_sent_is_an_error_of_the_configuration():

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from eca_protocol.sse import SSEvent
 from eca_protocol.testing.provider import Reply
+from eca_server.models import events as ev
 from eca_server.models.backend import Request
-from eca_server.models.events import Progress, Started, ToolCallFinished, ToolCallStarted
 from eca_server.models.history import CitationPart, ImagePart, Message
 from eca_server.models.openai_responses.decoder import ResponsesDecoder
 from tests.eca_server.models.every_api import API
@@ -268,7 +268,7 @@ def test_an_answer_holds_what_came(name):
     events, expected = ANSWERS[name]
     emitted = play(events)
     holds(emitted, **expected)
-    assert len(only(Started, emitted)) == 1
+    assert len(only(ev.Started, emitted)) == 1
 
 
 def test_calls_that_are_written_at_once_are_distinguished_by_their_place():
@@ -276,9 +276,9 @@ def test_calls_that_are_written_at_once_are_distinguished_by_their_place():
     pairs = zip(items[0](0), items[1](1), strict=True)
     whole = answer(*items)
     events = play([*whole[:2], *itertools.chain(*pairs), whole[-1]])
-    started = [(each.key, each.provider_id) for each in only(ToolCallStarted, events)]
+    started = [(each.key, each.provider_id) for each in only(ev.ToolCallStarted, events)]
     assert started == [("k1", "a"), ("k2", "b")], "not the ids of the items"
-    finished = [(each.key, each.arguments) for each in only(ToolCallFinished, events)]
+    finished = [(each.key, each.arguments) for each in only(ev.ToolCallFinished, events)]
     assert finished == [("k1", {"n": 1}), ("k2", {"n": 2})]
 
 
@@ -309,13 +309,13 @@ def test_items_are_distinguished_whatever_their_events_say(changed, repeated):
     events = changed(answer(message("a", "b"), call("f", "{}"), refusal("n"), message("c")))
     emitted = play(events if repeated else silent(events))
     holds(emitted, text="ab\n\nc", refusal="n", calls=[("f", {})])
-    assert len(only(ToolCallStarted, emitted)) == 1
+    assert len(only(ev.ToolCallStarted, emitted)) == 1
 
 
 def test_a_state_of_the_answer_is_progress():
     queued = {"type": "response.queued", "response": response("queued")}
     events = play([*answer(X)[:-1], queued, answer(X)[-1]])
-    assert only(Progress, events) == [Progress("queued")]
+    assert only(ev.Progress, events) == [ev.Progress("queued")]
 
 
 def test_the_name_of_an_event_replaces_its_type():

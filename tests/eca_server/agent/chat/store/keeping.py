@@ -18,14 +18,7 @@ from eca_server.agent.chat.store.rollbacks import decode_mode
 from eca_server.agent.chat.store.rows import BeforeImage, ChatRecord, ChatRow, StoredChat
 from eca_server.agent.chat.store.store import Store
 from eca_server.agent.chat.store.worker import Limits
-from eca_server.models.history import (
-    Message,
-    Origin,
-    ReasoningPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-)
+from eca_server.models import history as h
 
 WORKSPACE = "w"
 PATIENT = Limits(write=30.0, read=30.0, close=30.0, rewrite=30.0)
@@ -43,7 +36,7 @@ class OpenStore:
         self.store.limits = attrs.evolve(self.store.limits, **limits)
 
     async def append(
-        self, chat_id: str, *messages: Message, workspace: str = WORKSPACE, **more: Any
+        self, chat_id: str, *messages: h.Message, workspace: str = WORKSPACE, **more: Any
     ) -> bool:
         return await self.store.append(chat_id, workspace, ChatRecord(messages=messages, **more))
 
@@ -122,37 +115,38 @@ def opened_file(path: Path) -> Iterator[ChatFile]:
         file.close(lambda: True)
 
 
-def append(file: ChatFile, chat: str, *messages: Message, title: str | None = None) -> None:
+def append(file: ChatFile, chat: str, *messages: h.Message, title: str | None = None) -> None:
     row, record = ChatRow(chat, WORKSPACE, title, 1.0, 2.0), ChatRecord(messages=messages)
     ids = [f"{each.content_id}" for each in messages]
     query = partial(queries.append, chat=row, record=record, ids=ids, turn=f"{uuid4()}")
     assert file.write(chat, query)
 
 
-def messages_of(*texts: str) -> tuple[Message, ...]:
+def messages_of(*texts: str) -> tuple[h.Message, ...]:
     """One message of the user for each text; the text is its id, too."""
     return tuple(
-        Message(role="user", parts=(TextPart(text),), content_id=text[:60]) for text in texts
+        h.Message(role="user", parts=(h.TextPart(text),), content_id=text[:60]) for text in texts
     )
 
 
-def turn(name: str, *, filler: str = "") -> tuple[Message, ...]:
+def turn(name: str, *, filler: str = "") -> tuple[h.Message, ...]:
     """A turn in which the model calls a tool."""
-    origin = Origin(api="openai-chat", provider="p", model="m")
-    messages: Iterable[Message] = (
-        Message(role="user", parts=(TextPart(f"{name} asks {filler}"),)),
-        Message(
+    origin = h.Origin(api="openai-chat", provider="p", model="m")
+    messages: Iterable[h.Message] = (
+        h.Message(role="user", parts=(h.TextPart(f"{name} asks {filler}"),)),
+        h.Message(
             role="assistant",
             parts=(
-                ReasoningPart(text="hm", opaque={"signature": "s"}),
-                ToolCallPart(id=f"call-{name}", name="f", raw="{}", arguments={}),
+                h.ReasoningPart(text="hm", opaque={"signature": "s"}),
+                h.ToolCallPart(id=f"call-{name}", name="f", raw="{}", arguments={}),
             ),
             origin=origin,
         ),
-        Message(
-            role="tool", parts=(ToolResultPart(call_id=f"call-{name}", parts=(TextPart("done"),)),)
+        h.Message(
+            role="tool",
+            parts=(h.ToolResultPart(call_id=f"call-{name}", parts=(h.TextPart("done"),)),),
         ),
-        Message(role="assistant", parts=(TextPart(f"{name} answered"),), origin=origin),
+        h.Message(role="assistant", parts=(h.TextPart(f"{name} answered"),), origin=origin),
     )
     return tuple(
         attrs.evolve(message, content_id=f"{name}-{number}")
@@ -169,5 +163,5 @@ def texts_of(chat: StoredChat | None) -> list[str]:
         part.text
         for each in (chat.messages if chat is not None else ())
         for part in each.parts
-        if isinstance(part, TextPart)
+        if isinstance(part, h.TextPart)
     ]

@@ -11,24 +11,7 @@ from eca_protocol import json
 from eca_protocol.messages import FileChangeDetails, JsonOutputsDetails, SubagentDetails
 from eca_server.agent.chat.store.coding import decode_message, decode_settings, encode_message
 from eca_server.agent.chat.store.rows import ChatSettings, UnreadableRow
-from eca_server.models.history import (
-    BlockPart,
-    CallView,
-    CitationPart,
-    CompactionPart,
-    FilePart,
-    ImagePart,
-    Message,
-    Origin,
-    Part,
-    ReasoningPart,
-    RefusalPart,
-    ServerToolPart,
-    Subagent,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-)
+from eca_server.models import history as h
 
 texts = st.text(max_size=20)
 values: st.SearchStrategy[Any] = st.recursive(
@@ -40,16 +23,16 @@ values: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
     max_leaves=6,
 )
-parts_of_text = st.builds(TextPart, texts)
-images = st.builds(ImagePart, media_type=texts, data=st.binary(max_size=20))
+parts_of_text = st.builds(h.TextPart, texts)
+images = st.builds(h.ImagePart, media_type=texts, data=st.binary(max_size=20))
 DONE = (
-    Message(role="user", parts=(TextPart("go"),), content_id="u"),
-    Message(
+    h.Message(role="user", parts=(h.TextPart("go"),), content_id="u"),
+    h.Message(
         role="assistant",
-        parts=(ToolCallPart(id="1", name="f", raw="{}", arguments={"a": [1]}, opaque={"b": 2}),),
-        origin=Origin(api="a", provider="p", model="m"),
+        parts=(h.ToolCallPart(id="1", name="f", raw="{}", arguments={"a": [1]}, opaque={"b": 2}),),
+        origin=h.Origin(api="a", provider="p", model="m"),
     ),
-    Message(role="tool", parts=(ToolResultPart(call_id="1", parts=(TextPart("x"),)),)),
+    h.Message(role="tool", parts=(h.ToolResultPart(call_id="1", parts=(h.TextPart("x"),)),)),
 )
 DETAILS = (
     FileChangeDetails(path="/a", diff="@@ -1 +1 @@\n-a\n+b", lines_added=1, lines_removed=1),
@@ -57,25 +40,25 @@ DETAILS = (
     SubagentDetails(subagent_chat_id="s", model="p/m", agent_name="scout", step=2),
 )
 views = st.builds(
-    CallView,
+    h.CallView,
     summary=st.none() | texts,
     details=st.none() | st.sampled_from(DETAILS),
     total_time_ms=st.none() | st.integers(1, 10**9),
     reason=st.none() | st.sampled_from(["user-choice", "user-config", "hookRejected"]),
 )
 PARTS: dict[type, st.SearchStrategy[Any]] = {
-    TextPart: parts_of_text,
-    ImagePart: images,
-    FilePart: st.builds(FilePart, name=texts, media_type=texts, data=st.binary(max_size=20)),
-    ReasoningPart: st.builds(
-        ReasoningPart,
+    h.TextPart: parts_of_text,
+    h.ImagePart: images,
+    h.FilePart: st.builds(h.FilePart, name=texts, media_type=texts, data=st.binary(max_size=20)),
+    h.ReasoningPart: st.builds(
+        h.ReasoningPart,
         text=texts,
         opaque=values,
         redacted=st.booleans(),
         total_time_ms=st.none() | st.integers(1, 10**9),
     ),
-    ToolCallPart: st.builds(
-        ToolCallPart,
+    h.ToolCallPart: st.builds(
+        h.ToolCallPart,
         id=texts,
         name=texts,
         raw=texts,
@@ -83,61 +66,60 @@ PARTS: dict[type, st.SearchStrategy[Any]] = {
         provider_id=st.none() | texts,
         opaque=values,
     ),
-    ToolResultPart: st.builds(
-        ToolResultPart,
+    h.ToolResultPart: st.builds(
+        h.ToolResultPart,
         call_id=texts,
         parts=st.lists(parts_of_text | images, max_size=3).map(tuple),
         is_error=st.booleans(),
-        subagent=st.none() | st.builds(Subagent, name=texts, model=texts, messages=st.just(DONE)),
+        subagent=st.none() | st.builds(h.Subagent, name=texts, model=texts, messages=st.just(DONE)),
         view=st.none() | views,
     ),
-    ServerToolPart: st.builds(ServerToolPart, kind=texts, raw=values),
-    RefusalPart: st.builds(RefusalPart, texts),
-    CitationPart: st.builds(CitationPart, url=texts, title=texts),
-    BlockPart: st.builds(BlockPart, raw=values),
-    CompactionPart: st.builds(CompactionPart, texts),
+    h.ServerToolPart: st.builds(h.ServerToolPart, kind=texts, raw=values),
+    h.RefusalPart: st.builds(h.RefusalPart, texts),
+    h.CitationPart: st.builds(h.CitationPart, url=texts, title=texts),
+    h.BlockPart: st.builds(h.BlockPart, raw=values),
+    h.CompactionPart: st.builds(h.CompactionPart, texts),
 }
 parts = st.one_of(*PARTS.values())
 messages = st.builds(
-    Message,
+    h.Message,
     role=st.sampled_from(["user", "assistant", "tool"]),
     parts=st.lists(parts, max_size=5).map(tuple),
-    origin=st.none() | st.builds(Origin, api=texts, provider=texts, model=texts),
+    origin=st.none() | st.builds(h.Origin, api=texts, provider=texts, model=texts),
     interrupted=st.booleans(),
 )
 
 
 @given(messages)
-def test_any_message_comes_back_as_it_was(message: Message) -> None:
+def test_any_message_comes_back_as_it_was(message: h.Message) -> None:
     back = decode_message(encode_message(message))
     assert back == message
     assert repr(back) == repr(message)
 
 
 def test_no_kind_of_part_is_left_out() -> None:
-    assert PARTS.keys() == {*get_args(Part)}
+    assert PARTS.keys() == {*get_args(h.Part)}
 
 
 def test_a_result_outlives_details_that_cannot_be_read() -> None:
-    view = CallView(summary="s", details=DETAILS[0])
-    part = ToolResultPart(call_id="1", parts=(TextPart("x"),), view=view)
-    body = encode_message(Message(role="tool", parts=(part,)))
+    view = h.CallView(summary="s", details=DETAILS[0])
+    part = h.ToolResultPart(call_id="1", parts=(h.TextPart("x"),), view=view)
+    body = encode_message(h.Message(role="tool", parts=(part,)))
     [back] = decode_message(body.replace(b'\\"/a\\"', b"7")).parts
-    assert isinstance(back, ToolResultPart)
-    assert (back.parts, back.view) == (part.parts, CallView(summary="s"))
+    assert (back.parts, back.view) == (part.parts, h.CallView(summary="s"))
 
 
 def test_json_of_a_provider_nests_as_deep_as_json_may() -> None:
     deep: Any = "bottom"
     for _ in range(json.MAX_DEPTH):
         deep = [deep]
-    call = ToolCallPart(id="1", name="f", raw="", arguments={"a": deep[0]}, opaque=deep)
-    message = Message(role="assistant", parts=(call, BlockPart(raw=deep)))
+    call = h.ToolCallPart(id="1", name="f", raw="", arguments={"a": deep[0]}, opaque=deep)
+    message = h.Message(role="assistant", parts=(call, h.BlockPart(raw=deep)))
     assert decode_message(encode_message(message)) == message
 
 
 def test_a_field_with_its_default_is_not_written_and_its_absence_is_read() -> None:
-    message = Message(role="user", parts=(TextPart("hi"),))
+    message = h.Message(role="user", parts=(h.TextPart("hi"),))
     body = encode_message(message)
     assert json.loads(body) == {"role": "user", "parts": [{"type": "text", "text": "hi"}]}
 
@@ -147,7 +129,7 @@ def test_a_damaged_row_is_a_message_or_unreadable(body: bytes, data: st.DataObje
     place = data.draw(st.integers(0, max(0, len(body) - 1)))
     damaged = body[:place] + data.draw(st.binary(max_size=3)) + body[place + 1 :]
     with suppress(UnreadableRow):
-        assert isinstance(decode_message(damaged), Message)
+        assert isinstance(decode_message(damaged), h.Message)
 
 
 @pytest.mark.parametrize(
