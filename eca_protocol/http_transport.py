@@ -145,7 +145,7 @@ async def _connect_tunnel(
     proxy, where = HTTPConnection(stream, None), _address(host, port)
     head = _head("CONNECT", where, {"Host": where, "Accept": "*/*", **headers})
     if not proxy.start("CONNECT", head, b"", closes=False):
-        await proxy.send(b"", math.inf)
+        await proxy.send(math.inf)
     await proxy.receive_head()
     if proxy.status == 407:
         raise HTTPError("config", f"the proxy requires a login: {PROXY_LOGIN}")
@@ -196,7 +196,7 @@ class ConnectionPool:
                     is_sent = connection.start(request.method, head, request.content, closes=closes)
                     if not is_sent:
                         scope.deadline = math.inf  # each write has its own limit
-                        await connection.send(request.content, limits.write)
+                        await connection.send(limits.write)
                     if not is_sent or not connection.is_reused:
                         scope.deadline = anyio.current_time() + limits.first_byte
                     await connection.receive_head()
