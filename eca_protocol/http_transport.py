@@ -134,7 +134,7 @@ def _proxy(address: str) -> _Proxy:
     host, port = proxy.url.raw_host.decode("ascii"), proxy.url.port or 1080
     if not host or port not in range(65536):
         raise ValueError(port)
-    with_login = functools.partial(open_tunnel, login=proxy.auth)
+    with_login = functools.partial(open_tunnel, name=_address(host, port), login=proxy.auth)
     return _Proxy(_Server(False, host, port), None, with_login)
 
 

@@ -17,6 +17,7 @@ import trustme
 
 from eca_protocol.errors import HTTPError
 from eca_protocol.http import Deadlines, HTTPClient
+from eca_protocol.proxies import PROXY_LOGIN
 from tests.eca_protocol.http_peers import (
     Traffic,
     join,
@@ -38,6 +39,12 @@ CONNECTED = b"\5\0\0\1\0\0\0\0\0\0"
 HELLO = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
 INVALID = ("proxy", "the SOCKS proxy's reply is not valid: Malformed reply")
 LOGIN = "us%40r:p%20w"
+LOGIN_REQUIRED = ("config", f"requires a login: {PROXY_LOGIN}")
+WRONG_LOGIN = ("config", f"refused the user name or the password: {PROXY_LOGIN}")
+NO_LOGIN = (
+    "config",
+    "takes no user name and password: remove them from the proxy variable (HTTPS_PROXY)",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -163,35 +170,31 @@ async def test_a_reply_may_come_in_pieces_and_name_any_address(monkeypatch, addr
 @pytest.mark.parametrize(
     ("login", "replies", "expected"),
     [
-        (LOGIN, [b"\5\2", b"\1\1"], "Invalid username/password"),
-        (LOGIN, [b"\5\2", b"\1"], "Invalid username/password"),
-        (
-            LOGIN,
-            [b"\5\xff"],
-            "Requested USERNAME/PASSWORD from proxy server, but got NO ACCEPTABLE METHODS.",
-        ),
-        (
-            "",
-            [b"\5\2"],
-            "Requested NO AUTHENTICATION REQUIRED from proxy server, but got USERNAME/PASSWORD.",
-        ),
+        (LOGIN, [b"\5\2", b"\1\1"], WRONG_LOGIN),
+        (LOGIN, [b"\5\2", b"\1"], WRONG_LOGIN),
+        (LOGIN, [b"\5\xff"], NO_LOGIN),
+        (LOGIN, [b"\5\0"], NO_LOGIN),
+        ("", [b"\5\2"], LOGIN_REQUIRED),
+        ("", [b"\5\xff"], LOGIN_REQUIRED),
         (
             "",
             [b"\5\0", b"\5\1" + CONNECTED[2:]],
-            "Proxy Server could not connect: General SOCKS server failure.",
+            ("proxy", "could not connect: general SOCKS server failure"),
         ),
         (
             "",
             [b"\5\0", b"\5\4" + CONNECTED[2:]],
-            "Proxy Server could not connect: Host unreachable.",
+            ("proxy", "could not connect: host unreachable"),
         ),
-        ("", [b"\5\0", b"\5\6" + CONNECTED[2:]], "Proxy Server could not connect: TTL expired."),
+        ("", [b"\5\0", b"\5\6" + CONNECTED[2:]], ("proxy", "could not connect: TTL expired")),
     ],
 )
-async def test_a_refusal_is_named(monkeypatch, login, replies, expected):
+async def test_a_refusal_is_named_with_the_proxy(monkeypatch, login, replies, expected):
+    kind, refusal = expected
     async with scripted(*replies) as way, HTTPClient() as client:
         monkeypatch.setenv("ALL_PROXY", f"socks5://{login}@127.0.0.1:{way.port}")
-        assert await failure(client) == ("proxy", f"the proxy refused: {expected}")
+        text = f"the SOCKS proxy 127.0.0.1:{way.port} {refusal}"
+        assert await failure(client) == (kind, text)
 
 
 @pytest.mark.parametrize(
