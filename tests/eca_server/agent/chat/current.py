@@ -36,7 +36,7 @@ def set_store_limits(ours: Editor, **limits: float) -> None:
     """Change how long the server waits for its stored chats."""
     assert ours.connection.chats.memory is not None
     worker = ours.connection.chats.memory.store
-    worker.limits = attrs.evolve(worker.limits, **limits)
+    worker._thread.limits = attrs.evolve(worker.limits, **limits)
 
 
 async def reaction(ours: Editor, method: str, params: Any = None) -> list[tuple[str, Any]]:
