@@ -137,6 +137,7 @@ async def test_a_failed_connection_is_named_by_its_address_and_the_systems_reaso
         ("WSS://127.0.0.1:{free_port}/", "config"),
         ("http://127.0.0.1:65536/", "config"),
         ("http://127.0.0.1:-1/", "config"),
+        ("http://127.0.0.1:0/", "config"),
         ("http://[::1/", "config"),
         ("http://xn--a/", "config"),
         ("http://user:pass/word@127.0.0.1/", "config"),

@@ -278,7 +278,7 @@ async def test_names_that_socks_cannot_send_are_an_error_of_the_configuration(
 
 
 @pytest.mark.parametrize(
-    "address", ["socks5://", "socks5://:1080", "socks5h://h:99999", "socks4://h"]
+    "address", ["socks5://", "socks5://:1080", "socks5h://h:99999", "socks5://h:0", "socks4://h"]
 )
 async def test_an_address_that_is_not_a_socks_proxys_is_named(monkeypatch, address):
     monkeypatch.setenv("ALL_PROXY", address)
