@@ -48,6 +48,9 @@ CLOSE_DEADLINE = 2.0
 EXCERPT_DEADLINE = 10.0
 """The limit for the body of a refusal, in seconds."""
 
+OTHER_LOOP = (
+    "the HTTP client was used in a different event loop: make a client in each, and leave it there"
+)
 CUT = "the connection was lost: the compressed body ended before its end mark"
 
 
@@ -133,6 +136,8 @@ class _Chunks:
 class HTTPClient:
     """An HTTP client that reuses connections; enter it, then call `stream` from any task.
 
+    It belongs to the event loop of its first request.
+
     Proxies are read from the environment at the first request (`HTTPS_PROXY`, `HTTP_PROXY`,
     `ALL_PROXY`, `NO_PROXY`, in either case), certificates from `SSL_CERT_FILE` or `SSL_CERT_DIR`.
     The constructor is cheap: httpx is imported at the first request, certificates are loaded at
@@ -159,6 +164,7 @@ class HTTPClient:
         self.client_certificate: ClientCertificate | None = None
         self._environment: Mapping[str, str] | None = None
         self._pools: dict[ConnectionConfig, ConnectionPool] = {}
+        self._loop: object = None
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -166,6 +172,8 @@ class HTTPClient:
 
     async def __aexit__(self, *_: object) -> None:
         self._closed = True
+        if self._pools and anyio.lowlevel.current_token() != self._loop:
+            return  # an event loop that has ended closes no connection
         with anyio.move_on_after(CLOSE_DEADLINE, shield=True):
             for pool in self._pools.values():
                 await pool.aclose()
@@ -234,6 +242,10 @@ class HTTPClient:
         """Return the connections for requests to this URL, and its proxy."""
         if self._closed:
             raise HTTPError("config", "the HTTP client is closed")
+        loop = anyio.lowlevel.current_token()
+        self._loop = self._loop or loop
+        if loop != self._loop:
+            raise HTTPError("config", OTHER_LOOP)
         with file_errors_explained():
             if self._environment is None:
                 self._environment = await anyio.to_thread.run_sync(

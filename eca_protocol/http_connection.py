@@ -27,7 +27,7 @@ from anyio.streams.tls import TLSAttribute, TLSStream
 
 from eca_protocol.errors import HTTPError
 from eca_protocol.http_errors import CLOSED_UNANSWERED, explained, timed_out
-from eca_protocol.http_network import is_readable
+from eca_protocol.http_network import is_readable, receive_only
 from eca_protocol.tls import TLSObject
 
 __all__ = ["HTTPConnection"]
@@ -50,7 +50,12 @@ SENT_PIECE = 64 * 1024
 _NEXT_CHUNK = re.compile(rb"\r\n([0-9A-Fa-f]{1,8})\r\n")
 """The end of a chunk and the size of the next one."""
 
-_BROKEN = (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
+_BROKEN = (
+    anyio.BrokenResourceError,
+    anyio.BusyResourceError,  # TLS 1.2 must read to send, and the head is being received
+    anyio.ClosedResourceError,
+    OSError,
+)
 _END = h11.EndOfMessage()
 
 
@@ -91,8 +96,9 @@ class HTTPConnection:
         # Trio's socket takes a short request without waiting, which saves a deadline and a
         # checkpoint; asyncio's transport may have unsent bytes.
         self._is_plain = not self._tls and isinstance(self._socket, socket.socket)
-        self._unsent = b""
+        self._unsent = self._content = b""
         self._is_sent = self._is_complete = False
+        self._early_error: HTTPError | None = None
 
     def start(self, method: str, head: bytes, content: bytes, *, closes: bool) -> bool:
         """Begin a request; return True if it was sent at once."""
@@ -104,25 +110,53 @@ class HTTPConnection:
             with suppress(OSError):  # it comes again in `send`, or the socket is full
                 self._unsent = self._unsent[self._socket.send(self._unsent) :]
         self._is_sent = not self._unsent and len(content) <= SENT_PIECE
+        self._content = b"" if self._is_sent else content
         self._is_complete = self.is_answered = False
+        self.status, self._early_error = 0, None
         return self._is_sent
 
-    async def send(self, content: bytes, seconds: float) -> None:
-        """Send the rest of a request with this content, unless the server closes the connection.
+    async def send(self, seconds: float) -> None:
+        """Send the rest of a request, until the server refuses it or closes.
 
-        It may have answered before.
+        A server that refuses a large body answers before it has read it, and closes.
 
         Raises:
             HTTPTimeout: a piece was not sent within the seconds.
         """
-        with suppress(*_BROKEN):
-            for start in range(0, len(content) or 1, SENT_PIECE):
-                piece = content[start : start + SENT_PIECE] if start else self._unsent
-                with anyio.move_on_after(seconds) as scope:
-                    await self._stream.send(piece)
-                if scope.cancelled_caught:
-                    raise timed_out("write", seconds)
-            self._unsent, self._is_sent = b"", True
+        is_late, sending, receiving = False, anyio.CancelScope(), anyio.CancelScope()
+        async with anyio.create_task_group() as tasks:
+            if len(self._content) > SENT_PIECE:
+                tasks.start_soon(self._receive_early, receiving, sending)
+            with sending, suppress(*_BROKEN):
+                is_late = not await self._send_pieces(seconds)
+            self._content = b""
+            receiving.cancel()
+        if is_late:
+            raise timed_out("write", seconds)
+
+    async def _send_pieces(self, seconds: float) -> bool:
+        """Send the rest of a request; return False if a piece takes longer than the seconds."""
+        content = self._content
+        for start in range(0, len(content) or 1, SENT_PIECE):
+            piece = content[start : start + SENT_PIECE] if start else self._unsent
+            with anyio.move_on_after(seconds) as scope:
+                await self._stream.send(piece)
+            if scope.cancelled_caught:
+                return False
+        self._unsent, self._is_sent = b"", True
+        return True
+
+    async def _receive_early(
+        self, receiving: anyio.CancelScope, sending: anyio.CancelScope
+    ) -> None:
+        """Receive the head while the request is sent; end the sending if the request has failed."""
+        with receiving:
+            try:
+                await self.receive_head()
+            except HTTPError as error:
+                self._early_error = error
+            if self.status not in range(200, 300):
+                sending.cancel()
 
     async def receive_head(self) -> None:
         """Receive the status and the headers, for any time.
@@ -130,6 +164,10 @@ class HTTPConnection:
         Raises:
             HTTPError: there is no response.
         """
+        if self._early_error is not None:
+            raise self._early_error
+        if self.status:  # it was received early
+            return
         while not isinstance(event := self._next_event(), h11.Response):
             if event is h11.NEED_DATA:
                 received = await self._receive(math.inf)
@@ -170,10 +208,12 @@ class HTTPConnection:
 
     async def _receive(self, seconds: float) -> bytes:
         try:
-            if seconds == math.inf:
+            if self._is_sent and seconds == math.inf:
                 return await self._stream.receive(READ_SIZE)
             with anyio.CancelScope(deadline=anyio.current_time() + seconds):
-                return await self._stream.receive(READ_SIZE)
+                if self._is_sent:
+                    return await self._stream.receive(READ_SIZE)
+                return await receive_only(self._stream, READ_SIZE)
         except anyio.EndOfStream:
             return b""
         except _BROKEN as error:

@@ -87,7 +87,7 @@ def invalid_url(error: Exception) -> HTTPError:
     """
     text = str(error)
     if text.startswith(("Invalid port", "Port ", "netloc")):
-        text = "expected a port up to 65535; a / or # in a password is written %2F or %23"
+        text = "expected a port from 1 to 65535; a / or # in a password is written %2F or %23"
     return HTTPError("config", f"not a valid URL: {text}")
 
 

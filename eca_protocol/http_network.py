@@ -13,13 +13,21 @@ from typing import Any
 
 import anyio
 import anyio.abc
-from anyio.streams.tls import TLSStream
+from anyio.streams.tls import TLSAttribute, TLSStream
 
 from eca_protocol import platforms
 from eca_protocol.errors import HTTPError
 from eca_protocol.http_errors import explained, timed_out
+from eca_protocol.tls import TLSObject
 
-__all__ = ["SleepDetector", "add_tls", "connect", "is_readable", "socket_options"]
+__all__ = [
+    "SleepDetector",
+    "add_tls",
+    "connect",
+    "is_readable",
+    "receive_only",
+    "socket_options",
+]
 
 PROBED_AFTER, PROBED_EVERY, PROBES = 60, 10, 3
 """Seconds of silence before the first probe of a peer, seconds between probes, their number."""
@@ -114,6 +122,23 @@ async def add_tls(
             server_side=False,
             standard_compatible=False,
         )
+
+
+async def receive_only(stream: anyio.abc.ByteReceiveStream, size: int) -> bytes:
+    """Receive up to `size` bytes, although a TLS stream is sending or has failed to send.
+
+    `TLSStream.receive` also sends, and refuses to receive after a failed or cancelled `send`.
+    """
+    if not isinstance(stream, TLSStream):
+        return await stream.receive(size)
+    transport: Any = stream.transport_stream
+    tls_object: Any = stream.extra_attributes[TLSAttribute.ssl_object]()
+    if not isinstance(tls_object, TLSObject):
+        return await stream.receive(size)
+    while True:
+        with suppress(ssl.SSLWantReadError):
+            return tls_object.read(size)
+        tls_object.add(await receive_only(transport, size))
 
 
 @contextmanager

@@ -21,35 +21,31 @@ from socksio import (
     SOCKS5UsernamePasswordRequest,
 )
 
-from eca_protocol.errors import HTTPError
+from eca_protocol.errors import HTTPError, HTTPErrorKind
 from eca_protocol.http_errors import explained
+from eca_protocol.proxies import PROXY_LOGIN
 
 __all__ = ["open_tunnel"]
 
-_METHODS = {
-    SOCKS5AuthMethod.NO_AUTH_REQUIRED: "NO AUTHENTICATION REQUIRED",
-    SOCKS5AuthMethod.GSSAPI: "GSSAPI",
-    SOCKS5AuthMethod.USERNAME_PASSWORD: "USERNAME/PASSWORD",
-    SOCKS5AuthMethod.NO_ACCEPTABLE_METHODS: "NO ACCEPTABLE METHODS",
-}
-
 _REASONS = {
-    SOCKS5ReplyCode.GENERAL_SERVER_FAILURE: "General SOCKS server failure",
+    SOCKS5ReplyCode.GENERAL_SERVER_FAILURE: "general SOCKS server failure",
     SOCKS5ReplyCode.TTL_EXPIRED: "TTL expired",
 }
 """The reasons that their names do not say."""
 
+_NO_LOGIN = "takes no user name and password: remove them from the proxy variable (HTTPS_PROXY)"
+
 
 async def open_tunnel(
-    stream: ByteStream, host: str, port: int, *, login: tuple[str, str] | None
+    stream: ByteStream, host: str, port: int, *, name: str, login: tuple[str, str] | None
 ) -> None:
-    """Let the proxy connect its end of a stream to a server.
+    """Let the proxy connect its end of a stream to a server; `name` is the proxy's in errors.
 
     Raises:
         HTTPError: it refuses, its reply is not valid, or the connection broke.
     """
     try:
-        refusal = await _refusal(stream, host, port, login)
+        kind, refusal = await _refusal(stream, host, port, login)
     except ProtocolError as error:
         raise HTTPError("proxy", f"the SOCKS proxy's reply is not valid: {error}") from error
     except OverflowError as error:
@@ -57,14 +53,14 @@ async def open_tunnel(
         raise HTTPError("config", text) from error
     except anyio.BrokenResourceError as error:
         raise explained(error, "broken") from error
-    if refusal is not None:
-        raise HTTPError("proxy", f"the proxy refused: {refusal}")
+    if refusal:
+        raise HTTPError(kind, f"the SOCKS proxy {name} {refusal}")
 
 
 async def _refusal(
     stream: ByteStream, host: str, port: int, login: tuple[str, str] | None
-) -> str | None:
-    """Return why the proxy refuses; None: it has connected."""
+) -> tuple[HTTPErrorKind, str]:
+    """Return the kind of a refusal of the proxy, and why; without a reason it has connected."""
     socks = SOCKS5Connection()
 
     async def ask(request: Any, size: int) -> Any:
@@ -79,17 +75,17 @@ async def _refusal(
     method = SOCKS5AuthMethod.USERNAME_PASSWORD if login else SOCKS5AuthMethod.NO_AUTH_REQUIRED
     chosen = (await ask(SOCKS5AuthMethodsRequest([method]), 2)).method
     if chosen != method:
-        return f"Requested {_METHODS[method]} from proxy server, but got {_METHODS[chosen]}."
+        return "config", f"requires a login: {PROXY_LOGIN}" if login is None else _NO_LOGIN
     if login is not None:
         user, password = (each.encode() for each in login)
         if not (await ask(SOCKS5UsernamePasswordRequest(user, password), 2)).success:
-            return "Invalid username/password"
+            return "config", f"refused the user name or the password: {PROXY_LOGIN}"
     target = SOCKS5CommandRequest.from_address(SOCKS5Command.CONNECT, (host, port))
     code: SOCKS5ReplyCode = (await ask(target, 5)).reply_code
     if code == SOCKS5ReplyCode.SUCCEEDED:
-        return None
-    reason = _REASONS.get(code, code.name.capitalize().replace("_", " "))
-    return f"Proxy Server could not connect: {reason}."
+        return "proxy", ""
+    reason = _REASONS.get(code, code.name.lower().replace("_", " "))
+    return "proxy", f"could not connect: {reason}"
 
 
 async def _receive(stream: ByteStream, size: int) -> bytes:

@@ -42,6 +42,9 @@ IDLE_SECONDS = 30
 MAX_IDLE = 20
 """The number of connections above which idle ones are closed."""
 
+PORTS = range(1, 65536)
+"""The ports that a URL may name; 0 is none."""
+
 STALE = 1.0
 """Seconds within which a reused connection fails if the server had closed it before."""
 
@@ -103,7 +106,7 @@ def _target(text: str) -> _Target:
     try:
         url = httpx.URL(text)
         fault = "" if url.host else "has no host."
-        if (url.port or 0) not in range(65536):
+        if url.port is not None and url.port not in PORTS:
             raise invalid_url(ValueError("Invalid port"))
         if url.scheme not in {"http", "https"}:
             fault = f"has an unsupported protocol '{url.scheme}://'."
@@ -131,10 +134,11 @@ def _proxy(address: str) -> _Proxy:
         return _Proxy(target.server, headers, functools.partial(_connect_tunnel, headers))
     from eca_protocol.http_socks import open_tunnel  # noqa: PLC0415 - its package is optional
 
-    host, port = proxy.url.raw_host.decode("ascii"), proxy.url.port or 1080
-    if not host or port not in range(65536):
+    host, port = proxy.url.raw_host.decode("ascii"), proxy.url.port
+    port = 1080 if port is None else port
+    if not host or port not in PORTS:
         raise ValueError(port)
-    with_login = functools.partial(open_tunnel, login=proxy.auth)
+    with_login = functools.partial(open_tunnel, name=_address(host, port), login=proxy.auth)
     return _Proxy(_Server(False, host, port), None, with_login)
 
 
@@ -145,7 +149,7 @@ async def _connect_tunnel(
     proxy, where = HTTPConnection(stream, None), _address(host, port)
     head = _head("CONNECT", where, {"Host": where, "Accept": "*/*", **headers})
     if not proxy.start("CONNECT", head, b"", closes=False):
-        await proxy.send(b"", math.inf)
+        await proxy.send(math.inf)
     await proxy.receive_head()
     if proxy.status == 407:
         raise HTTPError("config", f"the proxy requires a login: {PROXY_LOGIN}")
@@ -196,7 +200,7 @@ class ConnectionPool:
                     is_sent = connection.start(request.method, head, request.content, closes=closes)
                     if not is_sent:
                         scope.deadline = math.inf  # each write has its own limit
-                        await connection.send(request.content, limits.write)
+                        await connection.send(limits.write)
                     if not is_sent or not connection.is_reused:
                         scope.deadline = anyio.current_time() + limits.first_byte
                     await connection.receive_head()

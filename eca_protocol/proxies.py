@@ -19,7 +19,7 @@ _PROXY = re.compile(r"https?://[^/\s]+")
 PROXY_LOGIN = (
     "put the right user name and password before the host in the proxy variable (HTTPS_PROXY)"
 )
-"""The advice for a refusal with status 407."""
+"""The advice for a refusal with status 407, or of a SOCKS proxy."""
 
 
 def proxy_for(url: str, proxies: Mapping[str, str]) -> str | None:

@@ -48,7 +48,7 @@ class ClientCertificate:
 
 
 class TLSObject(ssl.SSLObject):
-    """A TLS connection that knows if received bytes are unread."""
+    """A TLS connection that knows if received bytes are unread, and takes more of them."""
 
     _received: ssl.MemoryBIO
 
@@ -62,6 +62,10 @@ class TLSObject(ssl.SSLObject):
     def has_unread_bytes(self) -> bool:
         """True if bytes of the peer, decrypted or not, were received and not read."""
         return self.pending() > 0 or self._received.pending > 0
+
+    def add(self, received: bytes) -> None:
+        """Add bytes that were received from the peer."""
+        self._received.write(received)
 
 
 def make_context(

@@ -34,6 +34,7 @@ class TurnWriter:
         self.continues_text: bool = True
         self.blocks: CodeBlocks = CodeBlocks()
         self._chat_id = chat_id
+        self._is_running = False
         self._tokens = 0
         self._descriptions: dict[str, str] = {}
         self._delayed: str | None = None
@@ -51,6 +52,8 @@ class TurnWriter:
             case m.ChatProgressContent(state="finished"):
                 yield self._closing()
             case m.ChatProgressContent():
+                if not self._is_running:  # what came before was no part of the turn
+                    self._is_running, self._tokens = True, 0
                 yield from self._write_delayed()
             case (
                 m.ChatToolCallRunContent()

@@ -26,9 +26,8 @@ from eca_server.version import version
 
 if TYPE_CHECKING:
     from eca_protocol.client import Client
-    from eca_protocol.client.options import InProcessServer
     from eca_protocol.messages import ChatOpenResponse
-    from eca_server.acp.session import Session
+    from eca_server.acp.session import Session, SessionServer
 
 _EMPTY: Final = acp.Empty()
 
@@ -49,8 +48,8 @@ class Agent:
         self,
         transport: Transport,
         *,
-        server: Callable[[], InProcessServer] | None = None,
-        answering: Callable[[], InProcessServer] | None = None,
+        server: Callable[[], SessionServer] | None = None,
+        answering: Callable[[], SessionServer] | None = None,
         command: Sequence[str] | None = None,
     ) -> None:
         self._server = server
@@ -213,10 +212,11 @@ class Agent:
             self._client_capabilities.elicitation is not None
             and self._client_capabilities.elicitation.form is not None
         )
+        session.server = None if self._server is None else self._server()
         options = eca.InitializationOptions(extras={"mcpServers": servers} if servers else {})
         connection = connect(
             command=self._command,
-            server=None if self._server is None else self._server(),
+            server=session.server,
             cwd=folders[0] if self._command else None,
             workspace_folders=folders,
             client_info=eca.ClientInfo(name="eca-server acp", version=version()),
@@ -286,7 +286,7 @@ class Agent:
         self,
         cwd: str | None,
         act: Callable[[Any], Awaitable[Any]],
-        server: Callable[[], InProcessServer] | None,
+        server: Callable[[], SessionServer] | None,
     ) -> Any:
         """Call a function with the connection of a session in a folder, or of one made for it."""
         from eca_protocol.client import connect  # noqa: PLC0415

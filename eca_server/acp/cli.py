@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -13,6 +14,7 @@ from eca_server.acp.agent import Agent
 from eca_server.system.signals import run_until_a_signal
 
 if TYPE_CHECKING:
+    from eca_server.agent.chat.store.worker import FileThreads
     from eca_server.connection.features.host import Options
     from eca_server.connection.server import Server
 
@@ -25,13 +27,7 @@ def run(options: Callable[[], Options], command: Sequence[str]) -> int:
     `command` starts any ECA server; without one each session has a server with these
     `options` in this process.
     """
-
-    def server(**changes: Any) -> Server:
-        import attrs  # noqa: PLC0415 - the answer to `initialize` needs no server
-
-        from eca_server.connection.server import Server  # noqa: PLC0415
-
-        return Server(attrs.evolve(options(), keeps_chats=True, **changes))
+    server = server_maker(options)
 
     def make(transport: Transport) -> Agent:
         if command:
@@ -47,6 +43,26 @@ def run(options: Callable[[], Options], command: Sequence[str]) -> int:
     except StartFailed as error:
         os.write(2, f"eca-server: {error}\n".encode())
         return 1
+
+
+def server_maker(options: Callable[[], Options]) -> Callable[..., Server]:
+    """Return a function that makes the server of a session; all share the file of chats."""
+
+    @functools.cache
+    def threads() -> FileThreads:
+        from eca_server.agent.chat.store.worker import FileThreads  # noqa: PLC0415 - as below
+
+        return FileThreads()
+
+    def server(**changes: Any) -> Server:
+        import attrs  # noqa: PLC0415 - the answer to `initialize` needs no server
+
+        from eca_server.connection.server import Server  # noqa: PLC0415
+
+        changes |= {"keeps_chats": True, "chat_threads": threads()}
+        return Server(attrs.evolve(options(), **changes))
+
+    return server
 
 
 async def _serve(make: Callable[[Transport], Agent], read_fd: int, write_fd: int) -> int:

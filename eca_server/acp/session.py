@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import logging
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 import attrs
 import trio
@@ -15,6 +15,7 @@ from eca_protocol import messages as eca
 from eca_protocol.acp import messages as acp
 from eca_protocol.client import Chat, Client, Turn
 from eca_protocol.client.approvals import ApprovalDecision
+from eca_protocol.client.options import InProcessServer
 from eca_protocol.client.turn_queue import answer_call
 from eca_protocol.errors import ECAError, RequestFailed, RPCError
 from eca_protocol.jsonrpc import ErrorCode
@@ -40,10 +41,23 @@ _OPTIONS: Final = tuple(
 )
 
 
-def _options_for(call: eca.ChatToolCallRunContent) -> tuple[acp.PermissionOption, ...]:
-    """Return the user's choices, without an approval for the session that would have no effect."""
+class SessionServer(InProcessServer, Protocol):
+    """An ECA server in this process that knows which approvals for the session it stores."""
+
+    def remembers(self, chat_id: str, call_id: str) -> bool:
+        """Return whether an approval for the session of a waiting call would be stored."""
+        ...
+
+
+def _options_for(
+    call: eca.ChatToolCallRunContent, *, is_stored: bool
+) -> tuple[acp.PermissionOption, ...]:
+    """Return the user's choices, without an approval for the session that would have no effect.
+
+    `is_stored`: the server would store it; each part of a command also needs a key.
+    """
     commands = call.details.commands if isinstance(call.details, eca.ShellCommandDetails) else ()
-    if all(command.approval_key is not None for command in commands):
+    if is_stored and all(command.approval_key is not None for command in commands):
         return _OPTIONS
     return tuple(option for option in _OPTIONS if option.kind != "allow_always")
 
@@ -97,6 +111,7 @@ class Session:
         client: the connection to the ECA server.
         closing: set to end the session.
         closed: set when its server has ended.
+        server: the server, if it is in this process.
     """
 
     def __init__(self, session_id: str, cwd: str, peer: Peer) -> None:
@@ -104,6 +119,7 @@ class Session:
         self.cwd = cwd
         self.closing = trio.Event()
         self.closed = trio.Event()
+        self.server: SessionServer | None = None
         self._peer = peer
         self.client: Client
         self._chat: Chat
@@ -199,8 +215,11 @@ class Session:
         """Ask about a call that needs approval, while the contents behind it are shown."""
         match received.content:
             case eca.ChatToolCallRunContent(manual_approval=True) as call if self._may_ask:
+                server = self.server
+                is_stored = server is None or server.remembers(received.chat_id, call.id)
+                options = _options_for(call, is_stored=is_stored)
                 request = acp.RequestPermissionRequest(
-                    session_id=self.id, tool_call=shown_call(call), options=_options_for(call)
+                    session_id=self.id, tool_call=shown_call(call), options=options
                 )
                 self._questions[received.chat_id, call.id] = trio.CancelScope()
                 self._peer.start_soon(partial(self._decide, received.chat_id, call.id, request))

@@ -26,6 +26,7 @@ from eca_server.agent.chat.store.inspection import newer_version_of
 from eca_server.agent.chat.store.place import store_path, workspace_key
 from eca_server.agent.chat.store.rows import StoredChat
 from eca_server.agent.chat.store.schema import TABLES
+from eca_server.agent.chat.store.view import ServerView
 from eca_server.printable import printable_json, printable_line
 from eca_server.system.command_line import fail
 from eca_server.version import version
@@ -67,7 +68,7 @@ def read_chat(
         return fail(_PROGRAM, f"there is no file of chats: {printable_line(str(file))}")
     if (why := _obstacle(file, is_named=path is not None)) is not None:
         return fail(_PROGRAM, f"{printable_line(str(file))} {why}")
-    chats = ChatFile(file, _warn)
+    chats = ChatFile(file).serve(ServerView(_warn))
     try:
         if selection.chat_id is None:
             key = workspace_key(workspace) if workspace else None

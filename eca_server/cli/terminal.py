@@ -38,7 +38,7 @@ from eca_server.printable import printable_json, printable_line, printable_lines
 from eca_server.system.signals import run_until_a_signal
 
 if TYPE_CHECKING:
-    from eca_server.agent.tools.approval import Memo
+    from eca_server.agent.chat.tool_call import ToolCall
 
 _Outcome = Literal["well", "failed", "stopped", "left"]
 _EXIT_CODES: dict[_Outcome, int] = {"well": 0, "failed": 1, "stopped": 130, "left": 130}
@@ -140,7 +140,7 @@ async def _chat(options: Options, command: ChatCommand, contexts: Sequence[m.Cha
             model = conversation.model or local.client.config.select_model
             reader = _make_reader(nursery, conversation, options, command, model)
             questions.read_line, approvals.reader = reader.answer, reader
-            approvals.memos_of = partial(_memos_of, local)
+            approvals.find_call = partial(_find_call, local)
             if is_terminal and local.connection.settings.loaded.withheld:
                 await local.connection.parts.get().trust.ask(questions.ask, questions.say)
             talk = _Conversation(
@@ -156,11 +156,11 @@ async def _chat(options: Options, command: ChatCommand, contexts: Sequence[m.Cha
     return _EXIT_CODES[outcome]
 
 
-def _memos_of(local: LocalPair, call_id: str) -> tuple[Memo, ...]:
-    """Return what an approval for the session of a waiting call would store."""
+def _find_call(local: LocalPair, call_id: str) -> ToolCall | None:
+    """Return the server's part of a waiting call, or None."""
     turns = [chat.turn for chat in local.connection.parts.get().chats.get() if chat.turn]
     calls = (turn.call(call_id) for turn in turns)
-    return next((call.memos for call in calls if call is not None), ())
+    return next(filter(None, calls), None)
 
 
 def _can_work(local: LocalPair, command: ChatCommand) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import shutil
 import sys
-from collections.abc import Awaitable, Callable, Collection, Container
+from collections.abc import Awaitable, Callable, Container
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Final
@@ -22,6 +22,7 @@ from eca_protocol.client import ApprovalDecision, Rejection, Turn
 from eca_protocol.draft import codec_for
 from eca_protocol.methods import CHAT_CONTENT_RECEIVED
 from eca_protocol.revisions import Revision
+from eca_server.agent.chat.tool_call import UNASKED
 from eca_server.agent.tools.output import Cap, cut_middle
 from eca_server.cli.approval_view import call_rows, change_rows, question_of, remembered_by
 from eca_server.cli.reading import Reader
@@ -29,7 +30,7 @@ from eca_server.cli.screen import fitted, is_capable, make_output, write_rows
 from eca_server.printable import printable_json, printable_line, printable_lines
 
 if TYPE_CHECKING:
-    from eca_server.agent.tools.approval import Memo
+    from eca_server.agent.chat.tool_call import ToolCall
 
 _OTHER_ANSWER: Final = "  any other answer rejects the call, and is sent to the model\n"
 _LONGEST_LINE: Final = 10_000  # characters of a question
@@ -62,13 +63,13 @@ class Approvals:
     Attributes:
         approves: approve every call.
         reader: asks the user.
-        memos_of: returns what an approval for the session of a call, named by its id, would store.
+        find_call: returns the server's part of a waiting call, named by its id.
         end_line: completes the last line of the answer, before a question.
     """
 
     approves: bool
     reader: Reader | None = None
-    memos_of: Callable[[str], Collection[Memo]] = lambda _id: ()
+    find_call: Callable[[str], ToolCall | None] = lambda _id: None
     end_line: Callable[[], None] = lambda: None
     _has_explained: bool = attrs.field(default=False, init=False)
 
@@ -77,6 +78,7 @@ class Approvals:
         if self.approves:
             return "allow"
         self.end_line()
+        waiting = self.find_call(call.id)
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             note = (
                 f"{call.summary or call.name}: rejected; it needs your approval, and there is no "
@@ -84,9 +86,11 @@ class Approvals:
                 "with `toolCall.approval` in the configuration."
             )
             sys.stderr.write(f"[{printable_line(note)}]\n")
+            if waiting is not None:
+                waiting.rejection = UNASKED
             return "reject"
         directory = next(iter(workspace()), None)
-        remembered = remembered_by(call, self.memos_of(call.id))
+        remembered = "" if waiting is None else remembered_by(call, waiting.memos)
         width = _width()
         write_rows(call_rows(call, directory=directory, width=width, remembered=remembered))
         assert self.reader is not None

@@ -57,6 +57,7 @@ class Server:
     ) -> None:
         self._options = options or Options(environ=os.environ)
         self._on_connection = on_connection
+        self._connection: Connection | None = None
 
     async def serve(self, transport: Transport) -> int:
         """Serve one client, and return the exit code.
@@ -71,7 +72,18 @@ class Server:
                 "the server in this process needs trio: run the program with trio.run, or start "
                 "the server with command=eca_protocol.SERVER_COMMAND"
             ) from None
-        return await serve(transport, self._options, on_connection=self._on_connection)
+        return await serve(transport, self._options, on_connection=self._take)
+
+    def _take(self, connection: Connection) -> None:
+        self._connection = connection
+        self._on_connection(connection)
+
+    def remembers(self, chat_id: str, call_id: str) -> bool:
+        """Return whether an approval for the session of a waiting call would be stored."""
+        if self._connection is None:
+            return False
+        call = self._connection.parts.get().chats.get().call(chat_id, call_id)
+        return call is not None and bool(call.memos)
 
 
 async def serve(

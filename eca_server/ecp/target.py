@@ -131,9 +131,11 @@ def _check_script(target: Target) -> None:
 def _url(url: str) -> str:
     try:
         parts = urlsplit(url)
-        _ = parts.port
+        is_port = parts.port != 0
     except ValueError as fault:
         raise Unusable(f"expected a URL, got {url!r}: {str(fault).lower()}") from None
+    if not is_port:
+        raise Unusable(f"expected a URL with a port from 1 to 65535, got {url!r}")
     if not url.isprintable() or " " in url or not parts.hostname:
         raise Unusable(f"expected a URL with a host, got {url!r}")
     if parts.username is not None or parts.password is not None:

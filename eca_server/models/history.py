@@ -195,6 +195,8 @@ class Message:
             wrote it, after a turn that failed, was stopped, or ended with the server.
         content_id: the id of the content by which the client showed a user's message.
         shown: the text that the client showed, if it differs from the last text part.
+        context_tokens: the provider's count of a request and its answer, which this message ends;
+            None: it did not count.
     """
 
     role: Literal["user", "assistant", "tool"]
@@ -203,6 +205,7 @@ class Message:
     interrupted: bool = False
     content_id: str | None = None
     shown: str | None = None
+    context_tokens: int | None = None
 
     @property
     def shown_text(self) -> str:

@@ -128,6 +128,7 @@ async def test_a_failed_connection_is_named_by_its_address_and_the_systems_reaso
         ("WSS://127.0.0.1:{free_port}/", "config"),
         ("http://127.0.0.1:65536/", "config"),
         ("http://127.0.0.1:-1/", "config"),
+        ("http://127.0.0.1:0/", "config"),
         ("http://[::1/", "config"),
         ("http://xn--a/", "config"),
         ("http://user:pass/word@127.0.0.1/", "config"),
@@ -508,6 +509,21 @@ async def test_a_client_that_is_closed_while_a_request_begins_keeps_nothing_open
             pass
         closed.set()
     assert made.is_closed
+
+
+@pytest.mark.parametrize("backends", [("asyncio", "asyncio"), ("trio", "trio", "asyncio")])
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_a_client_is_for_one_event_loop(backends, free_port):
+    first, *others = backends
+    client, url = HTTPClient(), f"http://127.0.0.1:{free_port}/"
+
+    async def use() -> str:
+        return (await failure(client, url)).kind
+
+    assert anyio.run(use, backend=first) == "connect"
+    for backend in others:
+        assert anyio.run(use, backend=backend) == "config"
+        anyio.run(client.__aexit__, backend=backend)
 
 
 def test_neither_the_module_nor_a_client_loads_httpx():

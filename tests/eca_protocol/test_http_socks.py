@@ -15,6 +15,7 @@ import pytest
 import trustme
 
 from eca_protocol.http import Deadlines, HTTPClient
+from eca_protocol.proxies import PROXY_LOGIN
 from tests.eca_protocol.http_peers import (
     Traffic,
     ask,
@@ -38,6 +39,12 @@ CONNECTED = b"\5\0\0\1\0\0\0\0\0\0"
 HELLO = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
 INVALID = ("proxy", "the SOCKS proxy's reply is not valid: Malformed reply")
 LOGIN = "us%40r:p%20w"
+LOGIN_REQUIRED = ("config", f"requires a login: {PROXY_LOGIN}")
+WRONG_LOGIN = ("config", f"refused the user name or the password: {PROXY_LOGIN}")
+NO_LOGIN = (
+    "config",
+    "takes no user name and password: remove them from the proxy variable (HTTPS_PROXY)",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -158,35 +165,30 @@ async def test_a_reply_may_come_in_pieces_and_name_any_address(monkeypatch, addr
 @pytest.mark.parametrize(
     ("login", "replies", "expected"),
     [
-        (LOGIN, [b"\5\2", b"\1\1"], "Invalid username/password"),
-        (LOGIN, [b"\5\2", b"\1"], "Invalid username/password"),
-        (
-            LOGIN,
-            [b"\5\xff"],
-            "Requested USERNAME/PASSWORD from proxy server, but got NO ACCEPTABLE METHODS.",
-        ),
-        (
-            "",
-            [b"\5\2"],
-            "Requested NO AUTHENTICATION REQUIRED from proxy server, but got USERNAME/PASSWORD.",
-        ),
+        (LOGIN, [b"\5\2", b"\1\1"], WRONG_LOGIN),
+        (LOGIN, [b"\5\2", b"\1"], WRONG_LOGIN),
+        (LOGIN, [b"\5\xff"], NO_LOGIN),
+        (LOGIN, [b"\5\0"], NO_LOGIN),
+        ("", [b"\5\2"], LOGIN_REQUIRED),
+        ("", [b"\5\xff"], LOGIN_REQUIRED),
         (
             "",
             [b"\5\0", b"\5\1" + CONNECTED[2:]],
-            "Proxy Server could not connect: General SOCKS server failure.",
+            ("proxy", "could not connect: general SOCKS server failure"),
         ),
         (
             "",
             [b"\5\0", b"\5\4" + CONNECTED[2:]],
-            "Proxy Server could not connect: Host unreachable.",
+            ("proxy", "could not connect: host unreachable"),
         ),
-        ("", [b"\5\0", b"\5\6" + CONNECTED[2:]], "Proxy Server could not connect: TTL expired."),
+        ("", [b"\5\0", b"\5\6" + CONNECTED[2:]], ("proxy", "could not connect: TTL expired")),
     ],
 )
-async def test_a_refusal_is_named(monkeypatch, login, replies, expected):
+async def test_a_refusal_is_named_with_the_proxy(monkeypatch, login, replies, expected):
+    kind, reason = expected
     async with scripted(*replies) as way:
-        refused = "proxy", f"the proxy refused: {expected}"
-        assert await refusal(way, monkeypatch, login) == refused
+        text = f"the SOCKS proxy 127.0.0.1:{way.port} {reason}"
+        assert await refusal(way, monkeypatch, login) == (kind, text)
 
 
 @pytest.mark.parametrize(

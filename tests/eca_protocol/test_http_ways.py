@@ -220,7 +220,8 @@ async def test_a_connection_through_a_proxy_serves_the_next_request(authority, m
 
 
 @pytest.mark.parametrize(
-    "address", ["http://", "socks5://", "socks5://:1080", "socks5h://h:99999", "socks4://h"]
+    "address",
+    ["http://", "socks5://", "socks5://:1080", "socks5h://h:99999", "socks5://h:0", "socks4://h"],
 )
 async def test_an_address_that_is_no_proxys_is_named(monkeypatch, address):
     monkeypatch.setenv("ALL_PROXY", address)

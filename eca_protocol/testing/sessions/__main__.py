@@ -1,8 +1,9 @@
 """`python -m eca_protocol.testing.sessions -- COMMAND...`: test a server with random sessions.
 
 Exit codes: 0 no violation was found, 1 one was found (a script that replays it is printed, or
-written to `--replay FILE`), 2 usage error, 3 the command could not be started, 130 Ctrl-C before a
-violation was found. Ctrl-C after that ends the shrinking: the script has all steps then.
+written to `--replay FILE`), 2 usage error, 3 the command could not be started, or not within the
+time, so that no step was judged, 130 Ctrl-C before a violation was found. Ctrl-C after that ends
+the shrinking: the script has all steps then.
 """
 
 from __future__ import annotations
@@ -31,6 +32,11 @@ except ModuleNotFoundError as error:
 
 SHRINK_SECONDS = 60.0
 """The time in which a violation's steps are shrunk."""
+
+_NO_STEP = (
+    "No step was made within {:.1f} s, so nothing was judged: the server was not ready. Allow more "
+    "--seconds (or --steps).\n"
+)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -64,6 +70,9 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
     finally:
         progress.clear()
+    if outcome.failure is None and not outcome.steps:
+        sys.stderr.write(_NO_STEP.format(outcome.seconds))
+        return 3
     replay = None if outcome.failure is None else _write_script(outcome.script, options.replay)
     sys.stderr.write(_summary(outcome, replay, command))
     return 0 if outcome.failure is None else 1

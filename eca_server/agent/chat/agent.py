@@ -252,7 +252,7 @@ class Agent:
         )
         self.record_request(turn, request)
         if answer is not None and answer.usage is not None:
-            turn.outlet.history.record(answer.usage, len(turn.messages))
+            turn.outlet.history.record(answer.usage, turn.messages)
         return answer
 
     def compactor(self, turn: Turn, opening: Message | None = None) -> Compactor:

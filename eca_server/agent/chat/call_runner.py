@@ -19,7 +19,7 @@ import trio
 from eca_protocol import json
 from eca_protocol.server.calls import CallState, Naming
 from eca_server.agent.chat.steps import PendingChanges, Step, in_order
-from eca_server.agent.chat.tool_call import ToolCall
+from eca_server.agent.chat.tool_call import UNANSWERED, ToolCall
 from eca_server.agent.chat.turn import Turn
 from eca_server.agent.tools.approval import BUILT_IN, Decision
 from eca_server.agent.tools.files import LARGEST, checkpoint, in_thread
@@ -214,6 +214,7 @@ async def wait_for_approval(call: ToolCall, turn: Turn) -> None:
     if not call.decided.is_set():
         with trio.move_on_after(turn.session.profile.approval_seconds):
             await call.decided.wait()
+        call.rejection = UNANSWERED
         call.reject()  # ignored unless it waits still
 
 

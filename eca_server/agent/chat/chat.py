@@ -22,6 +22,7 @@ from eca_protocol.messages import (
 from eca_protocol.server.chat_states import STATUSES, ChatState
 from eca_protocol.server.mailbox import Mailbox
 from eca_server.agent.chat.flags import flags_within
+from eca_server.agent.chat.history import context_used
 from eca_server.agent.chat.memory import Memory, RestoreState, Storage
 from eca_server.agent.chat.outlet import ChatServices, Outlet, Selection
 from eca_server.agent.chat.replay import Replayer
@@ -29,7 +30,7 @@ from eca_server.agent.chat.store.rows import ChatRecord, ChatSettings, StoredCha
 from eca_server.agent.chat.title import MakeTitle, Titling
 from eca_server.agent.chat.tool_call import ToolCall
 from eca_server.agent.chat.turn import STOP_SECONDS, Prompt, Turn
-from eca_server.agent.chat.usage import SessionUsage
+from eca_server.agent.chat.usage import SessionUsage, with_use
 from eca_server.agent.tools.files import Ledger
 from eca_server.models.history import Message
 
@@ -177,7 +178,8 @@ class Chat(Outlet):
         """Keep the first `messages` of the history; the usage of the removed ones still counts."""
         self.history.truncate(messages)
         self.ledger = Ledger()
-        self.set(flags=flags_within(self.settings.flags, self.history), context={})
+        context = with_use(self.settings.context, context_used(self.history[:]))
+        self.set(flags=flags_within(self.settings.flags, self.history), context=context)
         if not self.history and not self.settings.is_named_by_user:
             self.titling.rename(None)
 

@@ -114,12 +114,14 @@ class History(Sequence[Message]):
     def _change(self, messages: list[Message]) -> None:
         self._messages = messages
         self.model_context = effective_history(messages)
-        self.had_room, self._counted = True, (0, 0)
+        self.had_room, self._counted = True, _last_count(messages)
 
-    def record(self, usage: Usage, running: int) -> None:
+    def record(self, usage: Usage, running: list[Message]) -> None:
         """Record the provider's count of a request, whose answer is the last running message."""
         if usage.input or (usage.input is not None and (usage.cache_read or usage.cache_write)):
-            self._counted = tokens_of(usage), len(self) + running
+            tokens = tokens_of(usage)
+            running[-1] = attrs.evolve(running[-1], context_tokens=tokens)
+            self._counted = tokens, len(self) + len(running)
 
     def tokens(self, request: Request, running: int = 0) -> int:
         """Return the estimated tokens of a request.
@@ -166,6 +168,24 @@ class History(Sequence[Message]):
         raise UnknownMessage
 
 
+def _last_count(messages: Sequence[Message]) -> tuple[int, int]:
+    """Return the last count of a provider, and how many of the messages it covers."""
+    for place in range(len(messages), 0, -1):
+        if (tokens := messages[place - 1].context_tokens) is not None:
+            return tokens, place
+    return 0, 0
+
+
+def context_used(messages: Sequence[Message]) -> int | None:
+    """Return the tokens of a model's context with the messages of a chat; None: unknown.
+
+    Messages behind the last request that a provider has counted are estimated.
+    """
+    sent, (tokens, counted) = effective_history(messages), _last_count(messages)
+    first = len(messages) - len(sent)
+    return tokens + tokens_in(sent[counted - first :]) if counted > first else None
+
+
 def _content_ids(messages: Collection[Message]) -> Sequence[str]:
     return [each.content_id for each in messages if each.content_id is not None]
 
@@ -210,7 +230,8 @@ def appendable(messages: Sequence[Message]) -> list[Message]:
         case _:
             shown = first.shown
     copies = [_renamed(each) if each.content_id else each for each in rest]
-    return [attrs.evolve(_renamed(first), shown=shown), *copies]
+    appended = [attrs.evolve(_renamed(first), shown=shown), *copies]
+    return [attrs.evolve(each, context_tokens=None) for each in appended]  # of a different chat
 
 
 def _renamed(message: Message) -> Message:

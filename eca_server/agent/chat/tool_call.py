@@ -60,6 +60,7 @@ class ToolCall(Call):
         result: the result for the model, once the call has ended.
         asked_at: the time, by trio's clock, since which it waits for the user.
         memos: the rules that an approval for the session would remember.
+        rejection: the text for the model if the call is rejected while it waits.
         worker: returns the subagent that works in the call, with its progress; None: no subagent.
     """
 
@@ -73,6 +74,7 @@ class ToolCall(Call):
         self.result: ToolOutput | None = None
         self.asked_at = math.inf
         self.memos: tuple[Memo, ...] = ()
+        self.rejection = REJECTED
         self.is_refused_by_user = False
         self.worker: Callable[[], Subagent] | None = None
 
@@ -86,7 +88,7 @@ class ToolCall(Call):
         """Take the user's rejection; return False if the call does not wait."""
         if self.state is CallState.WAITING:
             self.is_refused_by_user = True
-            self.result = _failure(REJECTED)
+            self.result = _failure(self.rejection)
         return super().reject()
 
     def deny(self, reason_text: str, *, reason: Reason = "user-config") -> None:
@@ -203,5 +205,13 @@ def _failure(text: str) -> ToolOutput:
 
 REJECTED = (
     "The user rejected this call. Do not repeat it: try a different approach, or ask the user."
+)
+UNASKED = (
+    "This call needs the user's approval, and there is no terminal to ask the user, so it did not "
+    "run. Do not repeat it: try a different approach, or name what the user should allow."
+)
+UNANSWERED = (
+    "This call needs the user's approval, and the user did not answer in time, so it did not run. "
+    "Do not repeat it: try a different approach, or ask the user."
 )
 NOT_RUN = "This call did not run: the turn ended before it started."

@@ -96,6 +96,11 @@ class SessionUsage:
         return attrs.evolve(usage, session_tokens=context["used"]) if is_gauge else usage
 
 
+def with_use(context: Mapping[str, int], used: int | None) -> Mapping[str, int]:
+    """Return the use of the context with a changed number of tokens; see `ChatSettings`."""
+    return {} if used is None else {**context, "used": used}
+
+
 def _is_cost(amount: float | None) -> bool:
     """Return whether a provider's value is a possible cost: not negative, infinite or NaN."""
     return amount is not None and 0 <= amount < math.inf

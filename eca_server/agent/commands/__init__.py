@@ -25,7 +25,7 @@ from eca_server.agent.commands.context import (
     show_repo_map,
 )
 from eca_server.agent.commands.custom import CommandFiles, CustomCommand, TooLong
-from eca_server.agent.commands.doctor import check_setup
+from eca_server.agent.commands.doctor import doctor_command
 from eca_server.agent.commands.exchange import export_chat, import_file
 from eca_server.agent.commands.help import help_command
 from eca_server.agent.commands.login import LOGIN, log_out
@@ -87,7 +87,7 @@ COMMANDS: tuple[Command, ...] = (
     export_chat,
     import_file,
     show_config,
-    check_setup,
+    doctor_command(_load_all),
     show_prompt,
     show_repo_map,
     skills_command(hidden_skill_notes),
@@ -164,7 +164,7 @@ async def _read(
     A project's command is dropped if its name is that of a user's command, or could be that of an
     MCP server's prompt, even if that server does not run.
     """
-    custom, skills = await files.read(taken=_NAMES), await skill_files.read()
+    custom, skills = await files.read(native=_NAMES), await skill_files.read()
     taken = _NAMES | {each.name for each in custom.items if not each.is_of_project}
     taken |= {each.command for each in skills.items if not each.is_of_project}
     prefixes = _server_prefixes(mcp)
@@ -180,7 +180,7 @@ async def _read(
         for each in map(SkillCommand.of, skills.items)
         if each.name not in names and is_free(each)
     ]
-    notes = limit_notes((*custom.notes, *skills.notes))
+    notes = limit_notes((*custom.notes, *hidden_skill_notes(skills.items), *skills.notes))
     return Definitions(items=(*commands, *more), notes=notes)
 
 

@@ -190,11 +190,11 @@ def _described(arguments: Iterable[Mapping[str, str]]) -> Iterator[CommandArgume
 class CommandFiles(DefinitionPlaces):
     """The places of custom commands; the usual one is `.eca/commands` of each root."""
 
-    async def read(self, *, taken: Iterable[str]) -> Definitions[CustomCommand]:
-        """Search for commands, except those whose names are `taken`."""
+    async def read(self, *, native: Iterable[str]) -> Definitions[CustomCommand]:
+        """Search for commands; a file with the name of a `native` one gets a note."""
 
         def work() -> Definitions[CustomCommand]:
-            reading = _Reading(workspace=self.workspace, taken=frozenset(taken))
+            reading = _Reading(workspace=self.workspace, native=frozenset(native))
             own, of_workspace = reading.configured(self)
             for path in (str(self.user_directory / "commands"), *own):
                 reading.add(path)
@@ -208,7 +208,7 @@ class CommandFiles(DefinitionPlaces):
 
 @attrs.define(kw_only=True, eq=False)
 class _Reading(DefinitionFiles[CustomCommand]):
-    taken: frozenset[str]
+    native: frozenset[str]
 
     def names(self, folder: Place, *, from_workspace: bool) -> Iterator[str]:
         """Yield the Markdown files below a directory."""
@@ -216,9 +216,11 @@ class _Reading(DefinitionFiles[CustomCommand]):
         return (path for path in paths if path.endswith(".md"))
 
     def add_file(self, place: Place, *, from_workspace: bool) -> None:
-        """Add a command, unless its name is taken."""
+        """Add a command, unless there is one of its name."""
         name = re.sub(r"\s+", "-", place.path.stem.strip()).lower()
-        if name in self.items or name in self.taken:
+        if name in self.native:
+            raise InvalidDefinition(f"`/{name}` is a built-in command: rename the file to use it")
+        if name in self.items:
             return
         command = parse_command(name, self.text_of(place))
         if command is None:

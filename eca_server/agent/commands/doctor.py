@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -19,7 +19,13 @@ from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn
 from eca_server.agent.chat.store.inspection import describe as describe_store
 from eca_server.agent.chat.store.place import STORE_NAME
-from eca_server.agent.commands.command import CommandContext, command, mask_keys, source_lines
+from eca_server.agent.commands.command import (
+    Command,
+    CommandContext,
+    command,
+    mask_keys,
+    source_lines,
+)
 from eca_server.agent.commands.network_report import describe_network
 from eca_server.agent.commands.setup_warnings import setup_warnings
 from eca_server.agent.commands.trust import report_trust
@@ -68,7 +74,7 @@ def report(
     *,
     about: Iterable[str],
     sources: Iterable[Source],
-    problems: Iterable[Problem],
+    problems: Iterable[Problem | str],
     providers: Sequence[Provider],
     selected_model: str | None,
     logins: Iterable[str] = (),
@@ -178,17 +184,31 @@ def _server(server: Server) -> str:
     return f"{summary}: {reason[:_MAX_REASON]}.{link}"
 
 
-@command(
-    "doctor",
-    CommandArgument(name=ONLINE, description=f"`{ONLINE}` also sends a request to each provider."),
-    steering="between requests",
-)
-async def check_setup(turn: Turn, context: CommandContext) -> None:
-    """Check the configuration, providers, keys, MCP servers and the sandbox."""
+def doctor_command(
+    load: Callable[[CommandContext], Awaitable[tuple[object, Sequence[str]]]],
+) -> Command:
+    """Return the command that reports the setup; `load` returns notes about files of commands."""
+
+    @command(
+        "doctor",
+        CommandArgument(
+            name=ONLINE, description=f"`{ONLINE}` also sends a request to each provider."
+        ),
+        steering="between requests",
+    )
+    async def check_setup(turn: Turn, context: CommandContext) -> None:
+        """Check the configuration, providers, keys, MCP servers and the sandbox."""
+        _, notes = await load(context)
+        await _check_setup(turn, context, notes)
+
+    return check_setup
+
+
+async def _check_setup(turn: Turn, context: CommandContext, notes: Iterable[str]) -> None:
     stored = await trio.to_thread.run_sync(context.logins.read)
     warnings = await trio.to_thread.run_sync(setup_warnings, context.loaded.config)
     ours = [*context.models.problems, *([stored.problem] if stored.problem else [])]
-    problems = [*context.loaded.problems, *ours, *warnings]
+    problems: list[Problem | str] = [*context.loaded.problems, *ours, *warnings, *notes]
     text = report(
         about=[
             f"ECA for Python {version()}",

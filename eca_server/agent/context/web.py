@@ -155,6 +155,8 @@ async def _checked(url: str, allow_private: bool) -> _Hop:
         raise PageError(f"expected a URL of at most {_LONGEST_URL} characters, got {len(url)}")
     try:
         parts = urlsplit(url)
+        if parts.port == 0:
+            raise PageError("expected a URL with a port from 1 to 65535, got port 0")
         port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
         is_ipv6 = ":" in (parts.hostname or "")
         name = "" if is_ipv6 else (parts.hostname or "").encode("idna").decode()

@@ -19,10 +19,11 @@ from eca_protocol.server.calls import Naming
 from eca_protocol.server.chat_states import STATUSES
 from eca_server.agent.chat import Chat
 from eca_server.agent.chat.flags import flags_within
-from eca_server.agent.chat.history import Page, page_of
+from eca_server.agent.chat.history import Page, context_used, page_of
 from eca_server.agent.chat.replay import ReplayedContent, replayed
 from eca_server.agent.chat.store.rows import ChatSettings
 from eca_server.agent.chat.title import title_of_fork
+from eca_server.agent.chat.usage import with_use
 from eca_server.agent.tools.approval import policy_of
 from eca_server.agent.tools.schemas import check_arguments
 from eca_server.agent.tools.tasks import Tasks, lists_in, reserved_for
@@ -89,7 +90,7 @@ class ChatViews(Feature):
             is_named_by_user=True,
             kind=None,
             acp_session=None,
-            context=chat.settings.context if len(messages) == len(chat.history) else {},
+            context=with_use(chat.settings.context, context_used(messages)),
         )
         title = title or title_of_fork(chat.title, await self.chats.titles())
         return await self.begin_chat(messages, title, settings)

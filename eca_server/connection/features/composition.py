@@ -195,8 +195,9 @@ class Composition:
     def _make_memory(self) -> Memory:
         """Return the storage of this workspace's chats."""
         warn = partial(self.session.show, "warning")
-        store = Store(store_path(self.host.options.environ), on_problem=warn)
-        gallery = Gallery(data_directory(self.host.options.environ))
+        options = self.host.options
+        store = Store(store_path(options.environ), on_problem=warn, threads=options.chat_threads)
+        gallery = Gallery(data_directory(options.environ))
         self.session.link = gallery.link
         return Memory(
             store,

@@ -17,6 +17,7 @@ from eca_server.secret import Secret
 
 if TYPE_CHECKING:
     from eca_protocol.http import HTTPClient
+    from eca_server.agent.chat.store.worker import FileThreads
 
 
 @attrs.frozen(kw_only=True)
@@ -38,6 +39,8 @@ class Options:
         runs_hooks: whether hooks of the configuration run; a diagnosis has no side effects.
         trusts_workspace: whether the settings of workspace folders apply in this session, except
             those that use variables or files of the user's.
+        chat_threads: the threads of the files of chats, which the servers of a process share; None:
+            this server has its own.
     """
 
     environ: Mapping[str, str]
@@ -51,6 +54,7 @@ class Options:
     only_answers: bool = False
     runs_hooks: bool = True
     trusts_workspace: bool = False
+    chat_threads: FileThreads | None = None
 
 
 class Host:

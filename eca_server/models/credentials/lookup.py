@@ -133,9 +133,11 @@ def url_problem(url: str) -> str | None:
     expected = "expected a url like https://host:8080/v1, got one"
     try:
         parts = urlsplit(url.strip())
-        _ = parts.port
+        is_port = parts.port != 0
     except ValueError:
         return f"{expected} whose host or port cannot be read"
+    if not is_port:
+        return f"{expected} with port 0 (a port is 1 to 65535)"
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         return f"{expected} that does not begin with http:// or https:// and a host"
     return None

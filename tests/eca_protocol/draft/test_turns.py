@@ -90,6 +90,15 @@ def test_a_turn_is_deltas_without_echo_and_a_closing_text_with_its_tokens():
     assert [raw.get("metadata") for raw in written] == [None, None, {"tokensUsed": 12}]
 
 
+@pytest.mark.parametrize("of_turn", [[], [m.ChatUsageContent(session_tokens=912, tokens_used=7)]])
+def test_the_tokens_of_a_replay_are_not_those_of_the_turn_behind_it(of_turn):
+    replay = (says("hello", "user"), says("Hi."))
+    usage = m.ChatUsageContent(session_tokens=905, tokens_used=12)
+    contents = (*replay, usage, RUNNING, says("go on", "user"), *of_turn, RUNNING, FINISHED)
+    closing = write(DraftCodec(), *contents)[-1]
+    assert closing["metadata"] == {"tokensUsed": 7 if of_turn else 0}
+
+
 BROKE = says("It broke off.", "system")
 
 

@@ -12,6 +12,7 @@ from eca_protocol import Peer, memory_pair
 from eca_protocol.acp import messages as m
 from eca_protocol.acp import open_peer
 from eca_server.acp.agent import Agent
+from eca_server.agent.chat.store.worker import FileThreads
 from eca_server.connection.features.host import Options
 from eca_server.connection.server import Server
 
@@ -90,7 +91,7 @@ async def editing(
     """Run an agent with an editor that has sent `initialize`."""
     here, there = memory_pair()
     environ = {"HOME": str(cwd / "home"), "ECA_CONFIG": config, "PATH": "/usr/bin:/bin"}
-    options = Options(environ=environ, keeps_chats=True)
+    options = Options(environ=environ, keeps_chats=True, chat_threads=FileThreads())
     agent = Agent(there, command=command)
     if not command:
         answering = attrs.evolve(options, only_answers=True)

@@ -45,12 +45,23 @@ async def test_a_cancelled_request_for_permission_cancels_its_prompt(tmp_path: P
         assert await editor.prompt(session, "say more") == "end_turn"
 
 
-@pytest.mark.parametrize(("command", "is_offered"), [("make x", True), ("python3 x.py", False)])
-async def test_the_session_is_offered_where_it_has_an_effect(tmp_path, command, is_offered):
-    async with editing(tmp_path, SCRIPT, choice="reject") as editor:
+@pytest.mark.parametrize(
+    ("tool", "arguments", "is_offered"),
+    [
+        ("shell_command", {"command": "make x"}, True),
+        ("shell_command", {"command": "python3 x.py"}, False),
+        ("write_file", {"path": "inside.txt", "content": "x"}, True),
+        ("write_file", {"path": "../outside.txt", "content": "x"}, False),
+        ("write_file", {"path": ".git/hooks/pre-commit", "content": "x"}, False),
+        ("read_file", {"path": "../outside.txt"}, False),
+    ],
+)
+async def test_the_session_is_offered_where_it_has_an_effect(tmp_path, tool, arguments, is_offered):
+    (tmp_path / "outside.txt").write_text("text")
+    (work := tmp_path / "work").mkdir()
+    async with editing(work, SCRIPT, choice="reject") as editor:
         session = (await editor.new()).session_id
-        call = json.dumps({"command": command})
-        await editor.prompt(session, f"call eca_shell_command {call}")
+        await editor.prompt(session, f"call eca_{tool} {json.dumps(arguments)}")
         (permission,) = editor.of(m.RequestPermissionRequest)
         kinds = [option.kind for option in permission.options]
         assert kinds == ["allow_once", *["allow_always"] * is_offered, "reject_once"]

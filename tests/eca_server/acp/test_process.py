@@ -13,6 +13,8 @@ import trio
 
 from eca_protocol.acp import messages as m
 from eca_protocol.errors import RPCError
+from eca_server.acp.cli import server_maker
+from eca_server.connection.features.host import Options
 from tests.eca_server import fork_server
 from tests.eca_server.acp.bench import editing
 
@@ -69,6 +71,13 @@ async def test_a_conversation_over_pipes(tmp_path: Path, has_command: bool) -> N
         await process.stdin.aclose()
         with trio.fail_after(20):
             assert await process.wait() == 0
+
+
+def test_the_servers_of_all_sessions_share_the_threads_of_files(tmp_path: Path) -> None:
+    make = server_maker(lambda: Options(environ={"HOME": str(tmp_path)}))
+    shared = {make(discovers=True)._options.chat_threads for _ in range(3)}
+    assert shared == {make(only_answers=True)._options.chat_threads}
+    assert None not in shared
 
 
 async def test_only_a_session_starts_hooks_and_mcp_servers(tmp_path: Path) -> None:

@@ -217,6 +217,7 @@ CHTA = {"api": "openai-chta", "url": "http://127.0.0.1:1/v1", "models": {"m": {}
     [
         (json.dumps({"providers": {"x": CHTA}}), "x.api: there is no API 'openai-chta'; did you"),
         ('{"providers": {"x": {"url": "localhost:1"}}}', "x.url: expected a url like https://"),
+        ('{"providers": {"x": {"url": "http://h:0"}}}', "8080/v1, got one with port 0 (a port is"),
         ('{"welcomeMessage": "${cmd:sleep 2.1; exit 3}"}', "`sleep 2.1; exit 3` failed with exit"),
         ("{oops", "ECA_CONFIG:1:2: expected JSON"),
         ('{"defaultModel": "no/such"}', "defaultModel: 'no/such' cannot be used: there is no mod"),

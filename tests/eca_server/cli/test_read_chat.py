@@ -71,6 +71,20 @@ def test_wrong_options_are_named(tmp_path: Path, arguments: list[str], code: int
     assert why in done.stderr
 
 
+def test_a_newer_server_that_has_the_file_open_is_reported_too(tmp_path: Path) -> None:
+    assert eca(tmp_path, "chat", "hi").returncode == 0
+    (file,) = tmp_path.rglob("chats.sqlite")
+    with closing(sqlite3.connect(file, isolation_level=None)) as database:
+        assert database.execute("PRAGMA journal_mode = WAL").fetchone() == ("wal",)
+        for version, is_reported in ((1000, True), (1, False)):
+            database.execute(f"PRAGMA user_version = {version}")
+            reported = f"{file}: a newer server has written it (version 1000, expected "
+            assert (reported in eca(tmp_path, "doctor").stdout) is is_reported
+        database.execute("BEGIN")
+        database.execute("PRAGMA user_version = 1000")
+        assert f"{file}: present" in eca(tmp_path, "doctor").stdout
+
+
 def test_a_file_of_a_newer_server_is_reported_by_read_chat_and_doctor(tmp_path: Path) -> None:
     assert eca(tmp_path, "chat", "hi").returncode == 0
     before = eca(tmp_path, "doctor")

@@ -186,6 +186,14 @@ def test_the_calls_of_a_subagent_are_the_users_decision(editor: Terminal, tmp_pa
     assert "rejected; it needs your approval" in done.stderr
 
 
+def test_without_a_terminal_the_model_reads_that_no_one_was_asked(tmp_path) -> None:
+    call = json.dumps({"command": "touch made"})
+    eca(tmp_path, "chat", *SCRIPT, stdin=f"call eca_shell_command {call}\n/export out.json\n")
+    exported = (tmp_path / "out.json").read_text()
+    assert "and there is no terminal to ask the user, so it did not run." in exported
+    assert "The user rejected" not in exported
+
+
 def painted(pieces: list[str]) -> str:
     """Return what a terminal gets of an answer that arrives in pieces."""
     file = io.StringIO()

@@ -69,6 +69,7 @@ REFUSED = {
     "http://": "expected a URL with a host, got 'http://'",
     "https:///x": "expected a URL with a host",
     "http://[::1": "expected a URL, got 'http://[::1': invalid ipv6 url",
+    "http://host:0/": "expected a URL with a port from 1 to 65535, got 'http://host:0/'",
     "http://host:99999/": "expected a URL, got 'http://host:99999/': port out of range",
     "http://host/a b": "expected a URL with a host, got",
     "HTTP://me:word@host/": "the URL contains a user or a password",

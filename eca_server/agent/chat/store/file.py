@@ -12,7 +12,6 @@ Everything here waits for the disk and for other processes.
 from __future__ import annotations
 
 import logging
-import math
 import os
 import sqlite3
 import time
@@ -26,7 +25,6 @@ from typing import TypeVar
 from eca_server.agent.chat.store.place import (
     BUSY_SECONDS,
     Damage,
-    Owner,
     Presence,
     StoreFault,
     make_private_file,
@@ -35,6 +33,7 @@ from eca_server.agent.chat.store.place import (
 )
 from eca_server.agent.chat.store.salvage import salvage_all
 from eca_server.agent.chat.store.schema import check_header, code_of, decode_text, is_damage, set_up
+from eca_server.agent.chat.store.view import ServerView
 from eca_server.agent.chat.store.wal import repair_log
 from eca_server.workspace.errors import reason_of
 
@@ -63,32 +62,35 @@ Result = TypeVar("Result")
 
 
 class ChatFile:
-    """The chats of one user, on disk or queued for it.
+    """The chats of one user, on disk or queued for it, for the servers of a process.
 
     Attributes:
-        last: by chat, the number and the id of its last message as this server knows it.
+        view: the view of the server for which the current work is done; see `serve`.
         rewrite_is_due: something was deleted since the open file was last rewritten.
         log_is_due: data may be only in the log, where a damaged byte loses all that follows it.
     """
 
-    def __init__(self, path: Path, on_problem: Callable[[str], None]) -> None:
-        """Open nothing yet; `on_problem` is called with a sentence for the user."""
+    def __init__(self, path: Path) -> None:
+        """Open nothing yet."""
         self.path = path
         self._log_path = Path(f"{path}-wal")
-        self.last: dict[str, tuple[int, str]] = {}
+        self.view = ServerView(_log.warning)
         self.rewrite_is_due = self.log_is_due = False
-        self._on_problem = on_problem
-        self._reported: set[str] = set()
-        self._last_error = -math.inf
+        self._views: set[ServerView] = set()
         self._logged_reason: str | None = None
         self._presence: Presence | None = None
         self._connection: sqlite3.Connection | None = None
         self._opened: os.stat_result | None = None
         self._opened_log: os.stat_result | None = None
-        self._unwritten: deque[tuple[str, Callable[[ChatFile], object]]] = deque()
+        self._unwritten: deque[tuple[ServerView, str, Callable[[ChatFile], object]]] = deque()
         self._deleted = 0
         self._may_salvage = True
-        self._owner: Owner | None = None
+
+    def serve(self, view: ServerView) -> ChatFile:
+        """Work for this server from now on; return this file."""
+        self.view = view
+        self._views.add(view)
+        return self
 
     @property
     def is_behind(self) -> bool:
@@ -108,8 +110,8 @@ class ChatFile:
         `deletes`: drop the waiting writes of the chat.
         """
         if deletes:
-            self._unwritten = deque(each for each in self._unwritten if each[0] != chat)
-        self._unwritten.append((chat, query))
+            self._unwritten = deque(each for each in self._unwritten if each[1] != chat)
+        self._unwritten.append((self.view, chat, query))
         return self._flush()
 
     def write_once(self, query: Callable[[ChatFile], object]) -> bool:
@@ -126,7 +128,7 @@ class ChatFile:
 
     def transact(self, query: Callable[[ChatFile], object]) -> bool:
         """Run a query in a transaction, inside one that reads."""
-        last, self._deleted = dict(self.last), 0
+        last, self._deleted = dict(self.view.last), 0
         try:
             self.execute("BEGIN IMMEDIATE")
             self.log_is_due = True
@@ -135,7 +137,7 @@ class ChatFile:
                 self.execute("INSERT INTO rewrite_due VALUES (?)", (time.time(),))
             self.execute("COMMIT")
         except BaseException:
-            self.last = last
+            self.view.last = last
             raise
         if self._deleted:
             self.rewrite_is_due = True
@@ -162,19 +164,6 @@ class ChatFile:
         """Delete rows without a trace, inside a query that writes."""
         self._deleted += self.execute(statement, values).rowcount
 
-    def owner(self) -> str | None:
-        """Return the name under which this server's turns run, or None if none can be taken."""
-        if self._owner is None:
-            with suppress(OSError):  # without a name a killed turn has no mark
-                self._owner = Owner(self.path)
-        return None if self._owner is None else self._owner.token
-
-    def report_once(self, sentence: str) -> None:
-        """Report something to the user, unless it was reported before."""
-        if sentence not in self._reported:
-            self._reported.add(sentence)
-            self._on_problem(sentence)
-
     def tidy(self, should_end: Callable[[], bool], *, idle_seconds: float = 0.0) -> None:
         """Rewrite the file if that is due; give up when `should_end` returns true.
 
@@ -190,29 +179,35 @@ class ChatFile:
             self._maintain(lambda: self._checkpoint(seconds=0))
 
     def close(self, should_end: Callable[[], bool]) -> bool:
-        """Finish writing, tidy, and close; return whether everything is on disk."""
+        """Finish writing, and end a server's use of the file; return whether all is on disk.
+
+        The last server tidies and closes the file.
+        """
         self._flush()
-        self.tidy(should_end)
-        self._drop()
-        if self._owner is not None:
-            self._owner.leave()
-            self._owner = None
-        return not self._unwritten
+        if self._views <= {self.view}:
+            self.tidy(should_end)
+            self._drop()
+        self.view.leave()
+        self._views.discard(self.view)
+        return all(view is not self.view for view, _, _ in self._unwritten)
 
     def _flush(self) -> bool:
+        current = self.view
         while self._unwritten:
-            chat, query = self._unwritten[0]
+            self.view, chat, query = self._unwritten[0]
             try:
                 self._attempt(partial(self.transact, query))
             except Exception as fault:  # noqa: BLE001 - one bad write must not hold up the others
                 if _is_of_the_disk(fault):
+                    self.view = current
                     self._report(fault)
                     return False
                 _log.error("chat %s cannot be stored", chat, exc_info=fault)
-                self.report_once(
+                self.view.report_once(
                     f"A part of chat {chat} could not be stored: {type(fault).__name__}."
                 )
             self._unwritten.popleft()
+        self.view = current
         return True
 
     def _try(self, action: Callable[[], Result]) -> Result | None:
@@ -232,7 +227,8 @@ class ChatFile:
             if not is_damage(fault):
                 raise
         if _set_damaged_aside(self.path):
-            self.last.clear()
+            for view in self._views:
+                view.last.clear()
             self._may_salvage = True
         return self._on_open_file(action)
 
@@ -251,22 +247,21 @@ class ChatFile:
 
     def _leave_replaced(self) -> None:
         """Leave a file that was removed or replaced; what follows is written to the new one."""
-        self.report_once(
-            f"{self.path} was removed or replaced while it was in use: earlier messages of open "
-            "chats are not in the new file."
-        )
         is_own_log = _leads_to(self._log_path, self._opened_log)  # or that of a restored backup
         self._drop()
         if is_own_log:
             remove_log(self.path)
-        self.last.clear()
-        if self._owner is not None:
-            self._owner.leave()
-            self._owner = None
+        for view in self._views:
+            view.report_once(
+                f"{self.path} was removed or replaced while it was in use: earlier messages of "
+                "open chats are not in the new file."
+            )
+            view.last.clear()
+            view.leave()
 
     def _open(self) -> None:
         for sentence in repair_log(self.path):
-            self.report_once(sentence)
+            self.view.report_once(sentence)
         make_private_file(self.path)
         self._presence = Presence(self.path)
         check_header(self.path)
@@ -274,7 +269,7 @@ class ChatFile:
         self._connection.text_factory = decode_text
         self._opened = self.path.stat()
         if repaired := set_up(self._connection):
-            self.report_once(
+            self.view.report_once(
                 f"{self.path} had {repaired} damaged values, which were repaired or left out."
             )
         self.rewrite_is_due = any(self.execute("SELECT 1 FROM rewrite_due LIMIT 1"))
@@ -284,7 +279,7 @@ class ChatFile:
         if self._may_salvage:
             self._may_salvage = False  # once: it may take long
             for sentence in salvage_all(self._connection, self.path):
-                self.report_once(sentence)
+                self.view.report_once(sentence)
 
     def _drop(self) -> None:
         connection, presence = self._connection, self._presence
@@ -347,10 +342,12 @@ class ChatFile:
         if reason != self._logged_reason:  # each write tries again
             self._logged_reason = reason
             _log.warning("%s: %s", place, reason)
-        is_new = time.monotonic() - self._last_error > EPISODE_SECONDS
-        self._last_error = time.monotonic()
+        is_new = time.monotonic() - self.view.last_error > EPISODE_SECONDS
+        self.view.last_error = time.monotonic()
         if is_new:
-            self._on_problem(f"Chats are not stored, and stay only in memory: {place}: {reason}.")
+            self.view.on_problem(
+                f"Chats are not stored, and stay only in memory: {place}: {reason}."
+            )
 
 
 def _is_of_the_disk(fault: Exception) -> bool:

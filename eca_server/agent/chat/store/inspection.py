@@ -1,4 +1,7 @@
-"""The state of the file of chats for `doctor`: its header is read, no database is opened."""
+"""The state of the file of chats for `doctor`: its header is read, no database is opened.
+
+While a server has the file open, its newest header may be in the log.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from eca_server.agent.chat.store.schema import MIGRATIONS
+from eca_server.agent.chat.store.wal import first_page_in_log
 
 _MAGIC: Final = b"SQLite format 3\0"
 _VERSION: Final = slice(60, 64)
@@ -46,7 +50,8 @@ def _header(path: Path) -> bytes:
     if not stat.S_ISREG(path.stat().st_mode):  # to open a named pipe may take for ever
         raise OSError(errno.EINVAL, "not a regular file")
     with path.open("rb") as file:
-        return file.read(_VERSION.stop)
+        header = file.read(_VERSION.stop)
+    return first_page_in_log(path)[: _VERSION.stop] or header
 
 
 def _newer_version(header: bytes) -> str | None:

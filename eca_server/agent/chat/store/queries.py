@@ -76,7 +76,7 @@ def append(
     before, _ = last_message(file, chat.id)
     running, usage = record.running, record.usage
     if running is not None and _is_deleted(file, chat.id, running.turn, ids):
-        file.report_once(
+        file.view.report_once(
             f"The prompt of a turn of the chat {chat.title or chat.id} was deleted, probably by "
             "another server. The rest of this turn is not stored."
         )
@@ -102,7 +102,7 @@ def append(
         update_running(file, chat.id, running)
     _compare(file, chat, before)
     if ids and not _is_shortened(file, chat.id):
-        file.last[chat.id] = last_message(file, chat.id)
+        file.view.last[chat.id] = last_message(file, chat.id)
 
 
 def _is_deleted(file: ChatFile, chat: str, turn: str, added: Sequence[str]) -> bool:
@@ -138,7 +138,7 @@ def load(file: ChatFile, chat_id: str) -> LoadResult:
     last = last_message(file, chat_id)
     _compare_indexes(file, chat_id, len(messages))
     if not _is_shortened(file, chat_id):
-        file.last[chat_id] = last
+        file.view.last[chat_id] = last
     file.execute("COMMIT")
     if chat is None:
         return LoadResult(None, last=last)
@@ -179,7 +179,7 @@ def load_shortened(file: ChatFile, chat_id: str) -> LoadResult | None:
 
 
 def _is_shortened(file: ChatFile, chat_id: str) -> bool:
-    number, name = file.last.get(chat_id, (0, ""))
+    number, name = file.view.last.get(chat_id, (0, ""))
     is_stored = file.execute("SELECT 1 FROM message WHERE chat = ? AND id = ?", (chat_id, name))
     return bool(number) and is_stored.fetchone() is None
 
@@ -187,7 +187,7 @@ def _is_shortened(file: ChatFile, chat_id: str) -> bool:
 def note_last(file: ChatFile, chat_id: str, last: tuple[int, str]) -> None:
     """Note the last message of a chat that has what was loaded, if messages were deleted."""
     if _is_shortened(file, chat_id):
-        file.last[chat_id] = last
+        file.view.last[chat_id] = last
 
 
 def emptied(file: ChatFile, chat_ids: Collection[str]) -> frozenset[str]:
@@ -195,7 +195,7 @@ def emptied(file: ChatFile, chat_ids: Collection[str]) -> frozenset[str]:
     return frozenset(
         each
         for each in chat_ids
-        if file.last.get(each, (0, ""))[0]
+        if file.view.last.get(each, (0, ""))[0]
         and not last_message(file, each)[0]
         and not file.is_behind
     )
@@ -227,7 +227,7 @@ def latest(
         try:
             row = _readable_row(file, ChatRow(*columns))
         except UnreadableRow as fault:
-            file.report_once(f"A chat of {file.path} cannot be listed: {fault}.")
+            file.view.report_once(f"A chat of {file.path} cannot be listed: {fault}.")
             continue
         settings = decode_settings(settings_body)
         summaries.append(
@@ -250,7 +250,7 @@ def clear(file: ChatFile, chat: str, record: ChatRecord) -> None:
     for table in _MESSAGE_TABLES:
         file.erase(f"DELETE FROM {table} WHERE chat = ?", (chat,))  # noqa: S608
     set_title_and_settings(file, chat, record)
-    file.last.pop(chat, None)
+    file.view.last.pop(chat, None)
 
 
 def delete(file: ChatFile, chat: str) -> None:
@@ -258,7 +258,7 @@ def delete(file: ChatFile, chat: str) -> None:
     for table in (*_MESSAGE_TABLES, "usage", "settings"):
         file.erase(f"DELETE FROM {table} WHERE chat = ?", (chat,))  # noqa: S608
     file.erase("DELETE FROM chat WHERE id = ?", (chat,))
-    file.last.pop(chat, None)
+    file.view.last.pop(chat, None)
 
 
 def set_title_and_settings(file: ChatFile, chat: str, record: ChatRecord) -> None:
@@ -283,15 +283,15 @@ def last_message(file: ChatFile, chat: str) -> tuple[int, str]:
 
 def _compare(file: ChatFile, chat: ChatRow, before: int) -> None:
     """Report that another server has written to a chat since our last write."""
-    expected, _ = file.last.get(chat.id, (before, ""))
+    expected, _ = file.view.last.get(chat.id, (before, ""))
     name = chat.title or chat.id
     if before > expected:
-        file.report_once(
+        file.view.report_once(
             f"Another server also wrote to the chat {name}. The messages of both servers are "
             "stored, in the order of time."
         )
     elif before < expected:
-        file.report_once(
+        file.view.report_once(
             f"Another server deleted messages of the chat {name}. New messages are still stored."
         )
 
@@ -317,7 +317,7 @@ def _readable_row(file: ChatFile, row: ChatRow) -> ChatRow:
     row_id = read_text(row.id)
     readable, damaged = repair_row(row)
     for column in damaged:
-        file.report_once(f"The column {column} of chat {row_id} is damaged and was left out.")
+        file.view.report_once(f"The column {column} of chat {row_id} is damaged and was left out.")
     return readable
 
 
@@ -335,7 +335,7 @@ def _readable_messages(
                 else attrs.evolve(message, content_id=name)
             )
         except UnreadableRow as fault:
-            file.report_once(f"A message of chat {chat} cannot be read: {fault}.")
+            file.view.report_once(f"A message of chat {chat} cannot be read: {fault}.")
 
 
 def _readable_usages(
@@ -345,7 +345,7 @@ def _readable_usages(
         try:
             yield read_usage(tokens, cost)
         except UnreadableRow as fault:
-            file.report_once(f"The usage of a turn of chat {chat} cannot be read: {fault}.")
+            file.view.report_once(f"The usage of a turn of chat {chat} cannot be read: {fault}.")
             if isinstance(tokens, int):
                 yield TurnUsage(tokens=tokens)
 

@@ -183,7 +183,7 @@ def finish_rollback(file: ChatFile, rollback: Rollback, record: ChatRecord) -> N
                 (chat,),
             )
     set_title_and_settings(file, chat, record)
-    file.last[chat] = last_message(file, chat)
+    file.view.last[chat] = last_message(file, chat)
 
 
 def _steps(file: ChatFile, chat: str) -> Iterator[UndoStep]:

@@ -56,7 +56,7 @@ def update(file: ChatFile, chat: str, running: Running) -> None:
     """Note that a turn runs, or has ended; in the transaction that stores messages of it."""
     if running.is_over:
         _forget(file, chat, running.turn)
-    elif (owner := file.owner()) is not None:
+    elif (owner := file.view.owner(file.path)) is not None:
         row = (chat, running.turn, owner)
         file.execute("INSERT OR IGNORE INTO running_turn VALUES (?, ?, ?)", row)
         file.execute(

@@ -17,7 +17,14 @@ import attrs
 import trio
 
 from eca_server.agent.chat.store import queries, rollbacks, rows, running
-from eca_server.agent.chat.store.worker import LIMITS, Call, Limits, Worker
+from eca_server.agent.chat.store.worker import (
+    LIMITS,
+    Call,
+    FileThread,
+    FileThreads,
+    Limits,
+    Worker,
+)
 from eca_server.models.estimate import BYTES_PER_TOKEN, tokens_in
 
 if TYPE_CHECKING:
@@ -31,7 +38,12 @@ class Store(Worker):
     """
 
     def __init__(
-        self, path: Path, *, on_problem: Callable[[str], None], limits: Limits = LIMITS
+        self,
+        path: Path,
+        *,
+        on_problem: Callable[[str], None],
+        limits: Limits = LIMITS,
+        threads: FileThreads | None = None,
     ) -> None:
         """Open nothing before the first call.
 
@@ -39,8 +51,10 @@ class Store(Worker):
             path: the file; see `store_path`.
             on_problem: called with a sentence for the user, once for each kind of problem.
             limits: the seconds to wait for the disk, and its backlog.
+            threads: the threads that the servers of this process share; None: one of its own.
         """
-        super().__init__(path, on_problem, limits)
+        thread = FileThread(path, limits) if threads is None else threads.get(path)
+        super().__init__(thread, on_problem)
         self._backlog: list[Call[bool]] = []
 
     async def append(self, chat_id: str, workspace: str, record: rows.ChatRecord) -> bool:

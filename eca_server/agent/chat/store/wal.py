@@ -190,6 +190,22 @@ def repair_log(path: Path) -> Iterator[str]:
     yield f"The log of stored chats was damaged; a copy was saved as {aside.name}. {words}"
 
 
+def first_page_in_log(path: Path) -> bytes:
+    """Return the content of the file's first page in its log; empty: it is not in the log.
+
+    Transactions count once they are complete. Raises OSError if the log cannot be read.
+    """
+    place = Path(f"{path}-wal")
+    log = _read(path, place) if _has_frames(place) else None
+    newest = written = b""
+    for frame in log.frames if log is not None and log.is_readable else ():
+        if log is None or frame.salts != log.salts:
+            break
+        written = frame.content if frame.page == 1 else written
+        newest = written if frame.commit else newest
+    return newest
+
+
 def _has_frames(place: Path) -> bool:
     try:
         return _LOG_HEADER < place.stat().st_size <= LARGEST_LOG

@@ -12,11 +12,14 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 import attrs
 import trio
+
+from eca_server.agent.chat.store.view import ServerView
 
 if TYPE_CHECKING:
     from eca_server.agent.chat.store.file import ChatFile
@@ -63,35 +66,161 @@ Query: TypeAlias = "Callable[[ChatFile], Result]"
 
 
 class Call(Generic[Result]):
-    """Work for the thread, and its result; `size`: about how many bytes it writes."""
+    """Work of a server for the thread, and its result; `size`: about how many bytes it writes."""
 
-    def __init__(self, work: Query[Result], size: int) -> None:
+    def __init__(
+        self, work: Query[Result], size: int, view: ServerView, on_done: Callable[[], None]
+    ) -> None:
         self.work = work
         self.size = size
+        self.view = view
+        self.on_done = on_done
         self.done = trio.Event()
         self.result: Result | None = None
 
 
-class Worker:
+class FileThread:
     """The thread of one file, and its queue.
+
+    Attributes:
+        path: the file.
+        limits: the limits of all servers that use the file.
+        servers: the number of servers that use the file; the last one ends the thread.
+        queued_bytes: about how many bytes wait to be written.
+        is_started: True if the thread runs.
+    """
+
+    def __init__(
+        self, path: Path, limits: Limits = LIMITS, on_end: Callable[[], object] = lambda: None
+    ) -> None:
+        """Start nothing before the first call."""
+        self.path = path
+        self.limits = limits
+        self.servers = 0
+        self.queued_bytes = 0
+        self.is_started = False
+        self._on_end = on_end
+        self._calls: queue.SimpleQueue[Call[Any] | None] = queue.SimpleQueue()
+        self._token: trio.lowlevel.TrioToken | None = None
+
+    def queue(self, call: Call[Any]) -> None:
+        """Queue a call; if no thread can be started now, the next call tries again."""
+        self.queued_bytes += call.size
+        self._calls.put(call)
+        if self.is_started:
+            return
+        self._token = trio.lowlevel.current_trio_token()
+        try:
+            threading.Thread(target=self._serve, name="eca-chats", daemon=True).start()
+        except RuntimeError as fault:
+            _log.warning("%s: %s", self.path, fault)
+        else:
+            self.is_started = True
+
+    def leave(self) -> None:
+        """End a server's use of the file, behind its calls."""
+        self.servers -= 1
+        if not self.servers:
+            self._calls.put(None)
+            self._on_end()
+
+    def in_trio(self, function: Callable[..., object], *arguments: object) -> None:
+        """Call a function in the servers' thread."""
+        assert self._token is not None
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(function, *arguments)
+
+    def _serve(self) -> None:
+        """Run the thread: do the queued work."""
+        try:
+            file = self._import()(self.path)
+        except ImportError as fault:  # an interpreter may have been built without SQLite
+            while (call := self._calls.get()) is not None:
+                call.view.report_once(f"Chats are not stored, and stay only in memory: {fault}.")
+                self.in_trio(self._finish, call)
+            return
+        emptied = idle_since = time.monotonic()  # the log, or it was tried
+        pause = self.limits.idle
+        while True:
+            is_due = file.rewrite_is_due or file.log_is_due
+            try:
+                call = self._calls.get(timeout=pause if is_due else None)
+            except queue.Empty:
+                idle_seconds = time.monotonic() - idle_since
+                file.tidy(lambda: not self._calls.empty(), idle_seconds=idle_seconds)
+                file.empty_log()
+                emptied = time.monotonic()
+                pause = self.limits.log
+                continue
+            pause = self.limits.idle
+            if call is None:
+                return
+            try:
+                call.result = call.work(file.serve(call.view))
+            except Exception:  # noqa: BLE001 - an internal error must not end the thread
+                _log.exception("an internal error of the store")
+            self.in_trio(self._finish, call)
+            idle_since = time.monotonic()
+            if time.monotonic() - emptied > self.limits.log:  # never idle
+                file.empty_log()
+                emptied = time.monotonic()
+
+    def _import(self) -> type[ChatFile]:
+        """Import the class, once a file can be opened: descriptors may be used up for a while."""
+        while True:
+            try:
+                from eca_server.agent.chat.store.file import ChatFile  # noqa: PLC0415 - it costs start time
+            except OSError as fault:
+                _log.warning("%s: %s", self.path, fault.strerror)
+                time.sleep(self.limits.write)
+            else:
+                return ChatFile
+
+    def _finish(self, call: Call[Any]) -> None:
+        self.queued_bytes -= call.size
+        call.on_done()
+        call.done.set()
+
+
+class FileThreads:
+    """The threads of files that the servers of one process share."""
+
+    def __init__(self, limits: Limits = LIMITS) -> None:
+        self._limits = limits
+        self._threads: dict[Path, FileThread] = {}
+
+    def get(self, path: Path) -> FileThread:
+        """Return the thread of a file; it ends with the last server that uses it."""
+        if path not in self._threads:
+            on_end = partial(self._threads.pop, path)
+            self._threads[path] = FileThread(path, self._limits, on_end)
+        return self._threads[path]
+
+
+class Worker:
+    """The calls of one server to the thread of a file.
 
     A cancelled call stops waiting; its work is still done.
     """
 
-    def __init__(self, path: Path, on_problem: Callable[[str], None], limits: Limits) -> None:
+    def __init__(self, thread: FileThread, on_problem: Callable[[str], None]) -> None:
         """Start nothing before the first call; `on_problem` is called with a sentence."""
-        self.limits = limits
-        self._path = path
+        self._thread = thread
+        self._path = thread.path
         self._on_problem = on_problem
-        self._calls: queue.SimpleQueue[Call[Any] | None] = queue.SimpleQueue()
-        self._token: trio.lowlevel.TrioToken | None = None
-        self._is_started = False
-        self._queued_bytes = 0
+        self._view = ServerView(partial(thread.in_trio, on_problem))
+        self._has_called = False
         self._on_time = trio.Event()
         self._on_time.set()
         self._announced_lateness = False
         self._announced_unread = False
         self._closed = False
+        thread.servers += 1
+
+    @property
+    def limits(self) -> Limits:
+        """The seconds to wait for the disk, and its backlog."""
+        return self._thread.limits
 
     @property
     def is_late(self) -> bool:
@@ -100,25 +229,13 @@ class Worker:
 
     def queue(self, work: Query[Result], size: int = 0) -> Call[Result]:
         """Queue work for the thread; after `close` it is done at once, without a result."""
-        call = Call(work, size)
+        call = Call(work, size, self._view, self._note_answer)
         if self._closed:
             call.done.set()
             return call
-        self._queued_bytes += size
-        self._calls.put(call)
-        if not self._is_started:
-            self._start()
+        self._has_called = True
+        self._thread.queue(call)
         return call
-
-    def _start(self) -> None:
-        """Start the thread; if none can be started now, the next call tries again."""
-        self._token = trio.lowlevel.current_trio_token()
-        try:
-            threading.Thread(target=self._serve, name="eca-chats", daemon=True).start()
-        except RuntimeError as fault:
-            _log.warning("%s: %s", self._path, fault)
-        else:
-            self._is_started = True
 
     async def read(self, query: Query[Result]) -> Result | None:
         """Return the result of a query; None if it is not there in time."""
@@ -184,13 +301,16 @@ class Worker:
 
         This takes at most `Limits.close` seconds, and cannot be cancelled. Later calls do nothing.
         """
-        if self._closed or self._token is None:
-            self._closed = True
+        if self._closed:
             return True
-        deadline = time.monotonic() + self.limits.rewrite
-        call = self.queue(lambda file: file.close(lambda: time.monotonic() > deadline))
+        call: Call[bool] | None = None
+        if self._has_called:
+            deadline = time.monotonic() + self.limits.rewrite
+            call = self.queue(lambda file: file.close(lambda: time.monotonic() > deadline))
         self._closed = True
-        self._calls.put(None)
+        self._thread.leave()
+        if call is None:
+            return True
         with trio.CancelScope(shield=True, deadline=trio.current_time() + self.limits.close):
             await call.done.wait()
         return bool(call.result)
@@ -199,7 +319,7 @@ class Worker:
         self, call: Call[Result], seconds: float, *, waits: bool = True
     ) -> Result | None:
         """Wait for a call, longer if large writes are queued before it."""
-        seconds += min(self._queued_bytes / SLOW_DISK, MOST_LONGER)
+        seconds += min(self._thread.queued_bytes / SLOW_DISK, MOST_LONGER)
         with trio.move_on_after(seconds if waits else 0):
             await call.done.wait()
         if not call.done.is_set():
@@ -212,64 +332,6 @@ class Worker:
                 )
         return call.result
 
-    def _serve(self) -> None:
-        """Run the thread: do the queued work."""
-        try:
-            make_file = self._import()
-        except ImportError as fault:  # an interpreter may have been built without SQLite
-            self._in_trio(
-                self._on_problem, f"Chats are not stored, and stay only in memory: {fault}."
-            )
-            while (call := self._calls.get()) is not None:
-                self._in_trio(self._finish, call, None)
-            return
-        file = make_file(self._path, lambda text: self._in_trio(self._on_problem, text))
-        emptied = idle_since = time.monotonic()  # the log, or it was tried
-        pause = self.limits.idle
-        while True:
-            is_due = file.rewrite_is_due or file.log_is_due
-            try:
-                call = self._calls.get(timeout=pause if is_due else None)
-            except queue.Empty:
-                idle_seconds = time.monotonic() - idle_since
-                file.tidy(lambda: not self._calls.empty(), idle_seconds=idle_seconds)
-                file.empty_log()
-                emptied = time.monotonic()
-                pause = self.limits.log
-                continue
-            pause = self.limits.idle
-            if call is None:
-                return
-            result = None
-            try:
-                result = call.work(file)
-            except Exception:  # noqa: BLE001 - an internal error must not end the thread
-                _log.exception("an internal error of the store")
-            self._in_trio(self._finish, call, result)
-            idle_since = time.monotonic()
-            if time.monotonic() - emptied > self.limits.log:  # never idle
-                file.empty_log()
-                emptied = time.monotonic()
-
-    def _import(self) -> type[ChatFile]:
-        """Import the class, once a file can be opened: descriptors may be used up for a while."""
-        while True:
-            try:
-                from eca_server.agent.chat.store.file import ChatFile  # noqa: PLC0415 - it costs start time
-            except OSError as fault:
-                _log.warning("%s: %s", self._path, fault.strerror)
-                time.sleep(self.limits.write)
-            else:
-                return ChatFile
-
-    def _finish(self, call: Call[Result], result: Result) -> None:
-        self._queued_bytes -= call.size
+    def _note_answer(self) -> None:
         self._on_time.set()
         self._announced_unread = False
-        call.result = result
-        call.done.set()
-
-    def _in_trio(self, function: Callable[..., object], *arguments: object) -> None:
-        assert self._token is not None
-        with suppress(trio.RunFinishedError):
-            self._token.run_sync_soon(function, *arguments)

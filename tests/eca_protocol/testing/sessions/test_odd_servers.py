@@ -70,6 +70,12 @@ def test_a_server_that_cannot_be_started_is_no_violation(monkeypatch, capsys, tm
     assert capsys.readouterr().err.count(missing) == 2
 
 
+@pytest.mark.parametrize("limit", [("--seconds", "0"), ("--steps", "0")])
+def test_a_run_that_judged_nothing_is_no_success(capsys, limit):
+    assert main([*limit, "--", sys.executable, "-c", "input()"]) == 3
+    assert ", so nothing was judged: the server was not ready." in capsys.readouterr().err
+
+
 def test_without_hypothesis_the_command_names_the_extra():
     code = (
         "import runpy, sys\n"

@@ -35,7 +35,7 @@ def current(
 def set_store_limits(ours: Editor, **limits: float) -> None:
     """Change how long the server waits for its stored chats."""
     worker = ours.connection.chats.memory.store
-    worker.limits = attrs.evolve(worker.limits, **limits)
+    worker._thread.limits = attrs.evolve(worker.limits, **limits)
 
 
 async def reaction(ours: Editor, method: str, params: Any = None) -> list[tuple[str, Any]]:

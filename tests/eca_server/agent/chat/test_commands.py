@@ -140,6 +140,17 @@ async def test_help_and_an_unknown_command_name_the_custom_ones_and_the_files_th
         assert not ours.connection.chats.open("c").history
 
 
+@pytest.mark.parametrize("name", ["help", "Init"])
+async def test_a_file_with_the_name_of_a_built_in_command_is_noted(tmp_path, name):
+    write_command(tmp_path, name, "x")
+    write_command(tmp_path, "fix", "x")
+    reason = f"{name}.md: `/{name.lower()}` is a built-in command: rename the file to use it."
+    async with editor(folder=tmp_path) as ours:
+        for command in ("/help", "/doctor", "/unknown"):
+            assert (await ours.turn(command, model=ECHO)).text.count(reason) == 1
+        assert reason not in (await ours.turn("/fix", model=ECHO)).text
+
+
 async def test_init_asks_for_an_agents_file_in_the_first_root(tmp_path):
     async with editor(folder=tmp_path) as ours:
         received = await ours.turn("/init and mention the tests", model=ECHO)

@@ -124,6 +124,27 @@ async def test_a_chat_that_is_shown_again_shows_its_last_usage(tmp_path, start):
         assert usages[2] == [{name: expected[name] for name in expected.keys() - costs}]
 
 
+@pytest.mark.requirement("W-27f")
+@pytest.mark.parametrize("start", [current, editor])
+async def test_a_chat_that_goes_back_or_forks_shows_the_usage_of_what_remains(tmp_path, start):
+    async with start(data=tmp_path) as ours:
+        await ours.turn("say one", model=SCRIPT)
+        first = ours.contents(kind="usage")[-1]
+        prompt = (await ours.turn(f"say {'word ' * 5000}", model=SCRIPT)).prompt_ids[0]
+        second = ours.contents(kind="usage")[-1]
+    async with start(data=tmp_path) as ours:
+        await ours.ask("chat/open", {"chatId": "c"})
+        fork = await ours.ask("chat/fork", {"chatId": "c", "contentId": prompt})
+        await ours.ask("chat/rollback", {"chatId": "c", "contentId": prompt})
+        usages = [*ours.contents(kind="usage"), *ours.contents(fork["chatId"], kind="usage")]
+        opened, remaining, forked = [each["sessionTokens"] for each in usages]
+    assert opened == second["sessionTokens"]
+    if start is current:
+        assert remaining == first["sessionTokens"] < forked < opened
+    else:  # the sum of the turns
+        assert remaining == opened
+
+
 async def test_a_chat_that_runs_is_opened_silently_twice(client):
     await client.turn("hi", model=ECHO)
     await client.hang()

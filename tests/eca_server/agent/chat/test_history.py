@@ -43,8 +43,9 @@ def user(text: str) -> h.Message:
     "usage", [Usage(), Usage(output=7), Usage(input=0, output=0), Usage(input=0, output=7)]
 )
 def test_a_provider_that_does_not_count_is_not_believed(usage: Usage) -> None:
-    window = History()
-    window.record(usage, 1)
+    window, running = History(), [user("x")]
+    window.record(usage, running)
+    assert running == [user("x")]
     assert window.tokens(Request(messages=[user("x" * 4000)]), 1) >= 1000
 
 

@@ -54,7 +54,7 @@ async def test_a_chat_goes_back_and_the_client_is_shown_what_remains(tmp_path, f
         await ours.ask("chat/addFlag", {"chatId": "c", "contentId": second, "text": "here"})
         messages = await roll_back(ours, second)
         names = [name for name, _ in messages]
-        assert names == ["chat/cleared", "text", "text", "$/showMessage", "answer"]
+        assert names == ["chat/cleared", "text", "text", "usage", "$/showMessage", "answer"]
         assert values(messages) == ["say one", "one"]
         assert shown_messages(messages) == ["1 new file deleted."]
         assert tree(folder) == {}
@@ -383,7 +383,7 @@ async def test_a_fork_continues_beside_the_chat_it_came_from(tmp_path, folder):
         new = messages[0][1]["chatId"]
         assert messages[1:] == [
             ("text", "say one"), ("text", "one"), ("text", "say two"), ("flag", "here"),
-            ("metadata", "Mine (10)"),
+            ("usage", None), ("metadata", "Mine (10)"),
             ("text", "\n\nThis chat was forked to Mine (10).\n\n"), ("answer", {"chatId": new}),
         ]  # fmt: skip
         params = {"chatId": "c", "contentId": "no"}

@@ -317,6 +317,7 @@ async def test_an_unapproved_change_is_rejected_after_a_while(tmp_path, autojump
         texts = [each["params"]["content"].get("text", "") for each in ours.received[2:]]
         assert "Rejected: Creating file new.txt." in "".join(texts)
         assert "".join(texts).endswith("Well.")
+        assert "the user did not answer in time" in ours.model_context(pending["params"]["chatId"])
         assert not (tmp_path / "new.txt").exists()
 
 

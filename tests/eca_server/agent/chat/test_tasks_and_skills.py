@@ -189,7 +189,8 @@ async def test_a_skill_is_a_command_that_gives_the_model_what_it_teaches(project
         (hidden / "SKILL.md").write_text("---\nname: Init\ndescription: Mine.\n---\nText.\n")
         reason = "only the model can load the skill Init, because `/init` is a built-in command. "
         assert f"{hidden}: {reason}" in (await ours.turn("say a", "other", model=SCRIPT)).text
-        assert reason in (await ours.turn("/skills")).text
+        for command in ("/skills", "/help", "/doctor"):
+            assert (await ours.turn(command)).text.count(reason) == 1
 
 
 @pytest.mark.requirement("W-20b")

@@ -132,14 +132,14 @@ class Places:
         self.of_first = self.first / ".eca" / "commands"
 
     async def read(
-        self, *configured: str, taken: tuple[str, ...] = ()
+        self, *configured: str, native: tuple[str, ...] = ()
     ) -> Definitions[CustomCommand]:
         folders = [WorkspaceFolder(uri=each.as_uri()) for each in (self.first, self.second)]
         roots, _ = parse_roots(folders)
         files = CommandFiles(
             workspace=Workspace(roots), user_directory=self.user, configured=configured
         )
-        return await files.read(taken=taken)
+        return await files.read(native=native)
 
 
 @pytest.fixture
@@ -196,10 +196,11 @@ async def test_a_command_belongs_to_the_user_or_to_the_project(places):
     other = write(places.folder / "elsewhere" / "d.md", "x")
     (places.second / "e.md").symlink_to(other)
     configured = ("docs/b.md", "docs/missing.md", str(other), "e.md")
-    loaded = await places.read(*configured, taken=("login",))
+    loaded = await places.read(*configured, native=("login",))
     of_workspace = {each.name: each.is_of_project for each in loaded.items}
     assert of_workspace == {"a": True, "b": True, "c": False, "d": False}
-    missing, outside = loaded.notes
+    missing, hidden, outside = loaded.notes
+    assert hidden.endswith("login.md: `/login` is a built-in command: rename the file to use it.")
     assert missing == "docs/missing.md: the file does not exist."
     assert "a link leads out of the workspace" in outside
     by_name = {each.name: each for each in loaded.items}

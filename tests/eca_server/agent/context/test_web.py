@@ -169,7 +169,13 @@ async def test_redirects_are_followed_and_links_start_where_they_end(status):
 
 NO_URLS = [
     *("file:///etc/passwd", "ftp://example.org/", "example.org", "", "http://", "http:///path"),
-    *("http://[::1", "http://example.org:port/", "http://example.org:99999/", "http://a..b/"),
+    *(
+        "http://[::1",
+        "http://example.org:port/",
+        "http://example.org:99999/",
+        "http://example.org:0/",
+        "http://a..b/",
+    ),
     *("http://user:word@example.org/", f"http://{'x' * 64}.org/", "javascript:alert(1)"),
     *(f"http://example.org/{'x' * 8_000}", "gopher://127.0.0.1/"),
 ]

@@ -17,7 +17,8 @@ from eca_server.agent.chat.store.file import ChatFile
 from eca_server.agent.chat.store.rollbacks import decode_mode
 from eca_server.agent.chat.store.rows import BeforeImage, ChatRecord, ChatRow, StoredChat
 from eca_server.agent.chat.store.store import Store
-from eca_server.agent.chat.store.worker import Limits
+from eca_server.agent.chat.store.view import ServerView
+from eca_server.agent.chat.store.worker import FileThreads, Limits
 from eca_server.models import history as h
 
 WORKSPACE = "w"
@@ -33,7 +34,7 @@ class OpenStore:
     problems: list[str]
 
     def set_limits(self, **limits: float) -> None:
-        self.store.limits = attrs.evolve(self.store.limits, **limits)
+        self.store._thread.limits = attrs.evolve(self.store.limits, **limits)
 
     async def append(
         self, chat_id: str, *messages: h.Message, workspace: str = WORKSPACE, **more: Any
@@ -53,10 +54,17 @@ class OpenStore:
 
 
 @asynccontextmanager
-async def opened(path: Path, **limits: float) -> AsyncIterator[OpenStore]:
+async def opened(
+    path: Path, threads: FileThreads | None = None, **limits: float
+) -> AsyncIterator[OpenStore]:
     """Open a store on that file, with these limits, and close it at the end."""
     problems: list[str] = []
-    store = Store(path, on_problem=problems.append, limits=attrs.evolve(PATIENT, **limits))
+    store = Store(
+        path,
+        on_problem=problems.append,
+        limits=attrs.evolve(PATIENT, **limits),
+        threads=threads,
+    )
     try:
         yield OpenStore(store, problems)
     finally:
@@ -108,7 +116,7 @@ def set_aside(path: Path) -> list[Path]:
 @contextmanager
 def opened_file(path: Path) -> Iterator[ChatFile]:
     """Return the file of chats for this thread, closed at the end without being rewritten."""
-    file = ChatFile(path, pytest.fail)
+    file = ChatFile(path).serve(ServerView(pytest.fail))
     try:
         yield file
     finally:

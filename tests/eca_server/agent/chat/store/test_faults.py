@@ -315,7 +315,7 @@ async def test_a_large_text_is_waited_for_longer_by_all_calls_behind_it(
         ours.set_limits(read=60)
         assert await ours.texts("d") == ["small"]
         await ours.append("d", *messages_of("more"))
-        assert ours.store._queued_bytes == 0
+        assert ours.store._thread.queued_bytes == 0
 
 
 async def test_closing_does_not_wait_for_a_disk_that_does_not_answer(path: Path) -> None:

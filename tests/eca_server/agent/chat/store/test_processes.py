@@ -12,8 +12,16 @@ import trio
 
 from eca_server.agent.chat.store.file import ChatFile
 from eca_server.agent.chat.store.rows import StoredChat
+from eca_server.agent.chat.store.view import ServerView
+from eca_server.agent.chat.store.worker import FileThreads
 from eca_server.models.history import ToolCallPart, ToolResultPart, repair
-from tests.eca_server.agent.chat.store.keeping import WORKSPACE, opened, texts_of, turn
+from tests.eca_server.agent.chat.store.keeping import (
+    PATIENT,
+    WORKSPACE,
+    opened,
+    texts_of,
+    turn,
+)
 from tests.eca_server.agent.chat.store.process import begin_at_once, spawn, write_until_killed
 
 
@@ -138,7 +146,8 @@ def test_a_new_file_may_be_opened_by_several_at_once(tmp_path, files):
         with ExitStack() as stack:
             for number in range(files):
                 together.wait(timeout=30)
-                file = ChatFile(tmp_path / f"{number}" / "chats.sqlite", faults.append)
+                path = tmp_path / f"{number}" / "chats.sqlite"
+                file = ChatFile(path).serve(ServerView(faults.append))
                 stack.callback(file.close, lambda: True)
                 file.read(lambda _: True)
 
@@ -150,8 +159,9 @@ def test_a_new_file_may_be_opened_by_several_at_once(tmp_path, files):
     assert faults == []
 
 
-async def test_a_turn_of_another_server_in_between_is_reported_once(tmp_path):
-    async with opened(tmp_path / "c") as ours, opened(tmp_path / "c") as theirs:
+@pytest.mark.parametrize("threads", [None, FileThreads(PATIENT)])
+async def test_a_turn_of_another_server_in_between_is_reported_once(path, threads):
+    async with opened(path, threads) as ours, opened(path, threads) as theirs:
         for name in "abc":
             assert await ours.append("c", *turn(f"{name}-0"), title="Same")
             assert await theirs.append("c", *turn(f"{name}-1"))
@@ -166,8 +176,9 @@ async def test_a_turn_of_another_server_in_between_is_reported_once(tmp_path):
         assert len(theirs.problems) == 1
 
 
-async def test_a_chat_that_another_server_deleted_continues_with_what_comes(tmp_path):
-    async with opened(tmp_path / "c") as ours, opened(tmp_path / "c") as theirs:
+@pytest.mark.parametrize("threads", [None, FileThreads(PATIENT)])
+async def test_a_chat_that_another_server_deleted_continues_with_what_comes(path, threads):
+    async with opened(path, threads) as ours, opened(path, threads) as theirs:
         await ours.append("c", *turn("a"))
         await theirs.store.delete("c")
         assert await ours.append("c", *turn("b"))
