@@ -1,9 +1,10 @@
-"""The wait for the answer to one of our requests."""
+"""The waits for the answers to our requests, and their deadlines."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Generic, TypeVar
 
 import anyio
 
@@ -11,7 +12,10 @@ from eca_protocol.endpoint import CallAnswered
 from eca_protocol.errors import ConnectionClosed, DeadlineExceeded
 from eca_protocol.jsonrpc import Id, Request
 
-__all__ = ["PendingCall"]
+__all__ = ["CallDeadlines", "PendingCall"]
+
+LONGEST_PAUSE: Final = 60.0
+"""The longest pause of the watch, in seconds: it does not wake long after the last call."""
 
 R = TypeVar("R")
 
@@ -22,6 +26,8 @@ class PendingCall(Generic[R]):
     Attributes:
         on_answer: called with the answer when it arrives, also after the wait for it was given up;
             None: an abandoned call is forgotten.
+        expires_at: the time of the event loop at which the wait ends without an answer; while the
+            wait lasts, it may be moved to a later time.
     """
 
     def __init__(
@@ -30,22 +36,29 @@ class PendingCall(Generic[R]):
         *,
         decode: Callable[[str, Any], R],
         abandon: Callable[[PendingCall[R]], None],
+        deadlines: CallDeadlines,
     ) -> None:
         self._decode = decode
         self._abandon = abandon
+        self._deadlines = deadlines
         self.id: Id = request.id
         self.method: str = request.method
         self.on_answer: Callable[[CallAnswered], None] | None = None
+        self.expires_at: float = math.inf
         self._event: anyio.Event | None = None  # while the answer is waited for
         self._outcome: CallAnswered | ConnectionClosed | None = None
 
     def settle(self, outcome: CallAnswered | ConnectionClosed) -> None:
         """Store the outcome and wake the waiting task; the peer calls this."""
         self._outcome = outcome
-        if self._event is not None:
-            self._event.set()
+        self.end_wait()
         if self.on_answer is not None and isinstance(outcome, CallAnswered):
             self.on_answer(outcome)
+
+    def end_wait(self) -> None:
+        """Wake the waiting task, if there is one."""
+        if self._event is not None:
+            self._event.set()
 
     @property
     def is_answered(self) -> bool:
@@ -79,12 +92,48 @@ class PendingCall(Generic[R]):
 
     async def _wait(self, deadline: float | None) -> None:
         self._event = anyio.Event()
+        if deadline is not None:
+            self.expires_at = anyio.current_time() + deadline
+            self._deadlines.add(self.expires_at)
         try:
-            if deadline is None:
-                await self._event.wait()
-            else:
-                with anyio.move_on_after(deadline):
-                    await self._event.wait()
+            await self._event.wait()
         finally:
             if self._outcome is None:
                 self._abandon(self)
+
+
+class CallDeadlines:
+    """The deadlines of a connection's calls, all watched by one task.
+
+    A cancel scope for each call takes several times as long.
+
+    Args:
+        calls: the pending calls by their ids; the caller changes it.
+    """
+
+    def __init__(self, calls: Mapping[Id, PendingCall[Any]]) -> None:
+        self._calls = calls
+        self._pause = anyio.CancelScope()
+        self._is_closed = False
+
+    def add(self, expires_at: float) -> None:
+        """Note that a pending call expires at this time."""
+        if expires_at < self._pause.deadline:
+            self._pause.deadline = min(expires_at, anyio.current_time() + LONGEST_PAUSE)
+
+    async def watch(self) -> None:
+        """End the wait for each call that expires, until closed."""
+        while not self._is_closed:
+            with self._pause:
+                await anyio.sleep_forever()
+            now, self._pause = anyio.current_time(), anyio.CancelScope()
+            for call in self._calls.values():
+                if call.expires_at <= now:
+                    call.expires_at = math.inf
+                    call.end_wait()
+                self.add(call.expires_at)
+
+    def close(self) -> None:
+        """End the watch: no call is pending any longer."""
+        self._is_closed = True
+        self._pause.cancel()

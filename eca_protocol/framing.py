@@ -431,18 +431,14 @@ class LineDecoder:
         if self.closed:
             raise LocalProtocolError("expected no bytes after the end of the stream, got some")
         output: Frames = []
-        first, *others = data.split(b"\n")
-        self._take_part(first, output)
-        if others:
-            self._end_line(output)
-            rest = others.pop()
-            for line in others:
-                if len(line) > self._max_line:
-                    self._take_part(line, output)
-                    self._end_line(output)
-                elif line.strip(b" \t\r"):
-                    output.append(line.removesuffix(b"\r"))
-            self._take_part(rest, output)
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            if self._line or self._skipping or len(line) > self._max_line:
+                self._take_part(line, output)
+                self._end_line(output)
+            elif line.strip(b" \t\r"):
+                output.append(line.removesuffix(b"\r"))
+        self._take_part(rest, output)
         return output
 
     def feed_eof(self) -> Frames:

@@ -56,7 +56,6 @@ _BROKEN = (
     anyio.ClosedResourceError,
     OSError,
 )
-_END = h11.EndOfMessage()
 
 
 class HTTPConnection:
@@ -103,8 +102,7 @@ class HTTPConnection:
     def start(self, method: str, head: bytes, content: bytes, *, closes: bool) -> bool:
         """Begin a request; return True if it was sent at once."""
         self._parser = h11.Connection(h11.CLIENT, MAX_HEAD)
-        self._parser.send(_request(method, closes))
-        self._parser.send(_END)
+        self._parser.send(_request(method, closes))  # not its end: no response depends on it
         self._unsent = head + content[:SENT_PIECE]
         if self._is_plain:
             with suppress(OSError):  # it comes again in `send`, or the socket is full
@@ -168,13 +166,15 @@ class HTTPConnection:
             raise self._early_error
         if self.status:  # it was received early
             return
-        while not isinstance(event := self._next_event(), h11.Response):
+        event: Any = h11.NEED_DATA
+        while type(event) is not h11.Response:
             if event is h11.NEED_DATA:
                 received = await self._receive(math.inf)
                 if not received:
                     raise HTTPError("broken", CLOSED_UNANSWERED)
                 self.is_answered = True
                 self._parser.receive_data(received)
+            event = self._next_event()
         headers: dict[str, str] = {}
         for raw_name, raw in event.headers.raw_items():
             name, value = raw_name.decode("ascii").lower(), _text(raw)
@@ -208,17 +208,24 @@ class HTTPConnection:
 
     async def _receive(self, seconds: float) -> bytes:
         try:
-            if self._is_sent and seconds == math.inf:
-                return await self._stream.receive(READ_SIZE)
+            if seconds == math.inf:
+                return await self._receive_some()
             with anyio.CancelScope(deadline=anyio.current_time() + seconds):
-                if self._is_sent:
-                    return await self._stream.receive(READ_SIZE)
-                return await receive_only(self._stream, READ_SIZE)
+                return await self._receive_some()
         except anyio.EndOfStream:
             return b""
         except _BROKEN as error:
             raise explained(error, "broken") from error
         raise timed_out("idle", seconds)
+
+    async def _receive_some(self) -> bytes:
+        while self._is_plain:  # to wait is cheaper than to read in vain first, as the stream does
+            await anyio.wait_readable(self._socket)
+            with suppress(BlockingIOError):
+                return bytes(self._socket.recv(READ_SIZE))
+        if self._is_sent:
+            return await self._stream.receive(READ_SIZE)
+        return await receive_only(self._stream, READ_SIZE)
 
     def is_reusable(self) -> bool:
         """Return True if the next request may be sent: nothing is missing, and nothing surplus.
@@ -229,7 +236,7 @@ class HTTPConnection:
         return (
             self._is_sent
             and self._is_complete
-            and parser.our_state is parser.their_state is h11.DONE
+            and parser.their_state is h11.DONE
             and not parser.trailing_data[0]
             and not self._received
             and all(isinstance(tls, TLSObject) and not tls.has_unread_bytes for tls in self._tls)

@@ -18,7 +18,7 @@ import anyio
 import anyio.abc
 import attrs
 
-from eca_protocol.calls import PendingCall
+from eca_protocol.calls import CallDeadlines, PendingCall
 from eca_protocol.endpoint import (
     LSP_DIALECT,
     MAX_RUNNING,
@@ -110,6 +110,7 @@ class Peer:
         self.end: End | None = None
         self.first_unreadable: RemoteProtocolError | None = None
         self.pending_calls: dict[Id, PendingCall[Any]] = {}
+        self._deadlines = CallDeadlines(self.pending_calls)
         self._endpoint = Endpoint(side, table, dialect=dialect, gate=gate, max_running=max_running)
         self._runner = HandlerRunner(handlers, self._endpoint, transport, codec, self._release)
         self._before_reading = before_reading
@@ -123,6 +124,7 @@ class Peer:
         self._tasks = self._runner.tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
         self._tasks.start_soon(self._send)
+        self.start_soon(self._deadlines.watch)
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -233,8 +235,10 @@ class Peer:
                 self._reading.cancel()
 
     def _lose_calls(self, reason: str) -> None:
-        calls, self.pending_calls = self.pending_calls, {}
-        for call in calls.values():
+        calls = tuple(self.pending_calls.values())
+        self.pending_calls.clear()
+        self._deadlines.close()
+        for call in calls:
             call.settle(ConnectionClosed(f"{call.method}: {reason}"))
 
     async def _read(self) -> End:
@@ -327,6 +331,7 @@ class Peer:
             request,
             decode=self._decode_result,
             abandon=self.abandon,
+            deadlines=self._deadlines,
         )
         try:
             self.transport.send(request.to_json())

@@ -68,27 +68,34 @@ class FdTransport:
         self._blocking = _BlockingCalls()
         self._has_writer = True
         self._is_registered = False
+        self._is_empty = True  # the last read found less than it asked for
         self._input: anyio.Event | None = None
         self._waits_for_reading = not platforms.is_blocking(read_fd)
         self._waits_for_writing = write_fd is not None and not platforms.is_blocking(write_fd)
 
     async def receive(self) -> bytes:
         """Return some bytes, at most 64 KiB; `b""` at the end of the stream or after `aclose`."""
-        await anyio.lowlevel.checkpoint_if_cancelled()
         has_waited = False
         while (fd := self._read_fd) >= 0:
             if not self._waits_for_reading:
                 return await self._blocking.call(os.read, fd, CHUNK)
+            if self._is_empty and self._has_writer:  # to wait is cheaper than to read in vain
+                self._is_empty = False
+                await self._wait_for_input(fd)
+                has_waited = True
+                continue
+            if not has_waited:
+                await anyio.lowlevel.checkpoint_if_cancelled()
             try:
                 data = os.read(fd, _READ)
             except BlockingIOError:
                 if not self._has_writer:
                     return b""
-                await self._wait_for_input(fd)
-                has_waited = True
+                self._is_empty = True
                 continue
             except ConnectionResetError:
                 return b""
+            self._is_empty = len(data) < _READ
             if not has_waited:  # the bytes must not be lost, and other tasks get their turn
                 await anyio.lowlevel.cancel_shielded_checkpoint()
             return data
@@ -103,8 +110,9 @@ class FdTransport:
             return
         self._is_registered = True
         try:
-            with contextlib.suppress(anyio.ClosedResourceError):
-                await anyio.wait_readable(fd)
+            await anyio.wait_readable(fd)
+        except anyio.ClosedResourceError:
+            pass  # the caller looks again
         finally:
             self._is_registered = False
             if self._input is not None:

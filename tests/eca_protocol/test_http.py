@@ -518,7 +518,7 @@ def test_a_client_is_for_one_event_loop(backends, free_port):
     client, url = HTTPClient(), f"http://127.0.0.1:{free_port}/"
 
     async def use() -> str:
-        return (await failure(client, url)).kind
+        return (await failure(url, client)).kind
 
     assert anyio.run(use, backend=first) == "connect"
     for backend in others:

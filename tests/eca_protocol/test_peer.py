@@ -1,6 +1,7 @@
 """Dispatch, answers and calls of a peer, on trio and on asyncio."""
 
 import logging
+import math
 from typing import Any
 
 import anyio
@@ -369,6 +370,33 @@ async def test_a_call_gets_its_result_or_raises_the_error_of_the_other_side():
             await third.result()
         assert not peer.pending_calls
     assert (caught.value.code, caught.value.data, caught.value.method) == (5, [1], "add")
+
+
+async def test_each_call_ends_at_its_own_deadline_which_can_be_moved():
+    async with conversation({}) as (peer, wire):
+        waits = {"late": 30, "moved": 0.2, "second": 0.3, "first": 0.001, "none": None}
+        calls = {name: peer.start_call("add") for name in waits}
+        outcomes: dict[str, Any] = {}
+
+        async def run(name: str, seconds: float | None) -> None:
+            try:
+                outcomes[name] = await calls[name].result(deadline=seconds)
+            except DeadlineExceeded as error:
+                outcomes[name] = error.seconds
+
+        async with anyio.create_task_group() as tasks:
+            for name, seconds in waits.items():
+                tasks.start_soon(run, name, seconds)
+            while calls["moved"].expires_at == math.inf:
+                await anyio.lowlevel.checkpoint()
+            calls["moved"].expires_at += 30
+            for _ in calls:
+                await wire.receive()
+            cancelled = {(await wire.receive())["params"]["id"] for _ in range(2)}
+            assert cancelled == {calls["first"].id, calls["second"].id}
+            answered = ("late", "moved", "none")
+            await wire.send(*(success(calls[name].id, "answer") for name in answered))
+        assert outcomes == {"first": 0.001, "second": 0.3} | dict.fromkeys(answered, "answer")
 
 
 async def test_a_call_that_is_given_up_says_so_once_and_its_late_answer_is_ignored():

@@ -13,10 +13,18 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
+import attrs
 import trio
 
+from eca_protocol.calls import PendingCall
 from eca_protocol.endpoint import CallAnswered
-from eca_protocol.errors import INTERNAL_ERROR, ConnectionClosed, LocalProtocolError, RequestFailed
+from eca_protocol.errors import (
+    INTERNAL_ERROR,
+    ConnectionClosed,
+    DeadlineExceeded,
+    LocalProtocolError,
+    RequestFailed,
+)
 from eca_protocol.message_transport import MessageTransport, Reader
 from eca_protocol.peer import Peer
 from eca_protocol.server.roots import Root, uri_of
@@ -37,6 +45,24 @@ MAX_ROUNDS: Final = 8
 
 MAX_NOISE: Final = 1000
 """Maximum number of invalid lines before the first message; then it is not an MCP server."""
+
+
+@attrs.define
+class Wait:
+    """The time limit of a request, over all its rounds; `extend` moves its end."""
+
+    seconds: float
+    until: float = attrs.field(init=False)
+    call: PendingCall[Any] | None = None
+
+    def __attrs_post_init__(self) -> None:
+        self.until = trio.current_time() + self.seconds
+
+    def extend(self, until: float) -> None:
+        """Let the wait end at a later time."""
+        self.until = until
+        if self.call is not None:
+            self.call.expires_at = until
 
 
 class ServerTransport(Protocol):
@@ -224,23 +250,30 @@ class Conversation:
             if not self._listening.cancelled_caught:
                 return
 
-    async def _request(self, method: str, params: Mapping[str, Any]) -> Any:
+    async def _request(
+        self, method: str, params: Mapping[str, Any], wait: Wait | None = None
+    ) -> Any:
         """Return the typed answer to a request, after answering a stateless server's questions.
 
         Raises:
             MCPError: the server has ended, or its answer lacks a required part.
             RequestFailed: the server answered with an error.
+            DeadlineExceeded: it was not answered in time.
         """
         for _ in range(MAX_ROUNDS):
-            result = await self._round(method, params)
+            result = await self._round(method, params, wait)
             if not isinstance(result, m.InputRequired):
                 return result
             params = {**params, **self._answers(result)}
         raise MCPError(f"{method}: it asked {MAX_ROUNDS} questions and did not answer")
 
-    async def _round(self, method: str, params: Mapping[str, Any]) -> Any:
+    async def _round(self, method: str, params: Mapping[str, Any], wait: Wait | None) -> Any:
         try:
-            return await self.peer.call(method, params)
+            call = self.peer.start_call(method, params)
+            if wait is None:
+                return await call.result()
+            wait.call = call
+            return await call.result(deadline=wait.until - trio.current_time())
         except LocalProtocolError as error:
             raise MCPError(str(error), kind="refused") from error
         except ConnectionClosed as closed:
@@ -263,12 +296,16 @@ class Conversation:
         self, method: str, params: Mapping[str, Any], seconds: float = ANSWER_SECONDS
     ) -> Any:
         """Send a request with a deadline; raise `refused`, `timeout` and `closed` errors."""
-        with trio.move_on_after(seconds):
-            try:
-                return await self._request(method, params)
-            except RequestFailed as error:
-                raise MCPError(f"{method}: {error.message}", kind="refused") from error
-        raise MCPError(f"{method}: no answer within {seconds:g} s", kind="timeout")
+        try:
+            return await self._request_within(method, params, seconds)
+        except RequestFailed as error:
+            raise MCPError(f"{method}: {error.message}", kind="refused") from error
+
+    async def _request_within(self, method: str, params: Mapping[str, Any], seconds: float) -> Any:
+        try:
+            return await self._request(method, params, Wait(seconds))
+        except DeadlineExceeded as error:
+            raise MCPError(f"{method}: no answer within {seconds:g} s", kind="timeout") from error
 
     async def ping(self, seconds: float = ANSWER_SECONDS) -> None:
         """Check that the server answers; do nothing if it is stateless.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import codecs
 import json as lenient_json
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import attrs
@@ -63,11 +63,11 @@ class LenientReader:
                 messages += self._messages(frame)
         return messages
 
-    def _messages(self, frame: bytes) -> Iterator[dict[str, Any]]:
+    def _messages(self, frame: bytes) -> Iterable[dict[str, Any]]:
         text = frame.removeprefix(codecs.BOM_UTF8)
         if text.lstrip()[:1] not in {b"{", b"["}:
             self.on_noise(frame, "not a JSON object")
-            return
+            return ()
         try:
             value = json.loads(text)
         except InvalidJSON:
@@ -75,16 +75,13 @@ class LenientReader:
                 text = text.decode("utf-8", "replace").encode()
                 value = json.loads(text)
             except InvalidJSON as error:
-                yield from self._damaged(frame, text, str(error))
-                return
+                return self._damaged(frame, text, str(error))
         if isinstance(value, list):  # a batch, which one revision had
-            for part in value:
-                yield from self._message(part, json.dumps(part))
-        else:
-            yield from self._message(value, text)
+            return [each for part in value for each in self._message(part, json.dumps(part))]
+        return self._message(value, text)
 
-    def _message(self, value: Any, text: bytes) -> Iterator[dict[str, Any]]:
-        """Yield a value as a message, or report it as noise."""
+    def _message(self, value: Any, text: bytes) -> Sequence[dict[str, Any]]:
+        """Return a value as a message, or report it as noise."""
         if not _is_message(value):
             self.on_noise(text, "JSON, but not a message")
         elif value.get("method") in _OURS:
@@ -92,7 +89,8 @@ class LenientReader:
                 text, "our own message comes back: is a terminal between us (`docker run -t`)?"
             )
         else:
-            yield self._repaired(value)
+            return (self._repaired(value),)
+        return ()
 
     def _repaired(self, value: dict[str, Any]) -> dict[str, Any]:
         """Return a repaired message, or the same object if it is valid."""

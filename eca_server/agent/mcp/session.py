@@ -14,9 +14,9 @@ from typing import Any, Final, TypeVar
 import trio
 
 from eca_protocol import json
-from eca_protocol.errors import METHOD_NOT_FOUND, RequestFailed
+from eca_protocol.errors import METHOD_NOT_FOUND, DeadlineExceeded, RequestFailed
 from eca_server.agent.mcp import messages as m
-from eca_server.agent.mcp.conversation import ANSWER_SECONDS, Conversation
+from eca_server.agent.mcp.conversation import ANSWER_SECONDS, Conversation, Wait
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.models.history import TextPart
 from eca_server.printable import visible
@@ -73,7 +73,8 @@ class Session(Conversation):
         while len(cursors) < MAX_PAGES and len(items) < MAX_ITEMS:
             cursors.append(cursor)
             try:
-                page: m.Page[Any] = await self._page(method, cursor)
+                params = {} if cursor is None else {"cursor": cursor}
+                page: m.Page[Any] = await self._request_within(method, params, ANSWER_SECONDS)
             except RequestFailed as error:
                 if error.code == METHOD_NOT_FOUND:
                     return items
@@ -88,11 +89,6 @@ class Session(Conversation):
                 break
         self._log.warn_once(f"{method}: its pages do not end; {len(items)} items were read")
         return items[:MAX_ITEMS]
-
-    async def _page(self, method: str, cursor: Any) -> Any:
-        with trio.move_on_after(ANSWER_SECONDS):
-            return await self._request(method, {} if cursor is None else {"cursor": cursor})
-        raise MCPError(f"{method}: no answer within {ANSWER_SECONDS:g} s", kind="timeout")
 
     def _distinct(self, kind: str, items: list[T], key: Callable[[T], str]) -> tuple[T, ...]:
         """Return the first item of each key."""
@@ -124,25 +120,26 @@ class Session(Conversation):
         """
         token = next(self._tokens)
         params = {"name": name, "arguments": dict(arguments), "_meta": {"progressToken": token}}
-        with trio.move_on_after(deadline) as timeout:
-            latest = trio.current_time() + max(deadline, MAX_CALL_SECONDS)
+        wait = Wait(deadline)
+        latest = wait.until + max(0.0, MAX_CALL_SECONDS - deadline)
 
-            def extend(progress: m.Progress) -> None:
-                timeout.deadline = min(trio.current_time() + deadline, latest)
-                on_progress(progress)
+        def extend(progress: m.Progress) -> None:
+            wait.extend(min(trio.current_time() + deadline, latest))
+            on_progress(progress)
 
-            self._progress[token] = extend
-            try:
-                result: m.ToolResult = await self._request("tools/call", params)
-            except RequestFailed as error:
-                result = m.ToolResult(content=(TextPart(_text_of(error)),), is_error=True)
-            finally:
-                del self._progress[token]
-            return result
-        self.suspect.set()
-        raise MCPError(
-            f"the tool {visible(name)} gave no answer within {deadline:g} s", kind="timeout"
-        )
+        self._progress[token] = extend
+        try:
+            result: m.ToolResult = await self._request("tools/call", params, wait)
+        except RequestFailed as error:
+            result = m.ToolResult(content=(TextPart(_text_of(error)),), is_error=True)
+        except DeadlineExceeded as error:
+            self.suspect.set()
+            raise MCPError(
+                f"the tool {visible(name)} gave no answer within {deadline:g} s", kind="timeout"
+            ) from error
+        finally:
+            del self._progress[token]
+        return result
 
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str]
