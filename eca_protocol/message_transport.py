@@ -25,7 +25,7 @@ from eca_protocol.framing import (
 from eca_protocol.outbox import Outbox, WriteShape
 from eca_protocol.streams import Transport
 
-__all__ = ["MessageTransport", "Reader", "StreamTransport"]
+__all__ = ["MessageTransport", "Reader", "StreamTransport", "read_strictly"]
 
 DRAINED = 65_536
 """The limit of unsent bytes below which `drain()` returns."""
@@ -122,7 +122,7 @@ class StreamTransport:
         self._stream = stream
         self._decoder = framing.decoder()
         self._frame = framing.encode
-        self._read = read or partial(_read_strictly, duplicate_keys=duplicate_keys)
+        self._read = read or partial(read_strictly, duplicate_keys=duplicate_keys)
         self._outbox = Outbox(stream)
         if shape is not None:
             self._outbox.shape = shape
@@ -200,7 +200,8 @@ def _limited_value(match: re.Match[bytes]) -> bytes:
     return value if is_small else b'"%b"' % value
 
 
-def _read_strictly(frames: Frames, *, duplicate_keys: json.DuplicateKeys) -> list[Any]:
+def read_strictly(frames: Frames, *, duplicate_keys: json.DuplicateKeys = "last") -> list[Any]:
+    """Return the messages in frames: strict JSON, with an error in place of an invalid one."""
     texts = [frame for frame in frames if isinstance(frame, bytes)]
     values = json.loads_each(texts, duplicate_keys=duplicate_keys)
     if len(texts) == len(frames):

@@ -101,13 +101,13 @@ class ContentFormatter:
             content = attrs.evolve(content, name=content.name.removeprefix(PREFIX))
         display, details = self.profile.display, content.details
         if isinstance(details, FileChangeDetails):
+            is_rejected = isinstance(content, ChatToolCallRejectedContent)
+            if is_rejected and not display.shows_rejected_changes:
+                return attrs.evolve(content, details=None)
             if display.names_changed_files:
                 content = attrs.evolve(
                     content, summary=_without_name(content.summary, details.path)
                 )
-            is_rejected = isinstance(content, ChatToolCallRejectedContent)
-            if is_rejected and not display.shows_rejected_changes:
-                content = attrs.evolve(content, details=None)
         return content
 
     def _hides(self, system_text: str) -> bool:

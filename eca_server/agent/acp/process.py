@@ -12,6 +12,8 @@ import trio
 from eca_protocol.acp import ACP, ACP_CODEC, ACP_DIALECT, PROTOCOL_VERSION
 from eca_protocol.acp import messages as acp
 from eca_protocol.errors import ECAError
+from eca_protocol.framing import Frames
+from eca_protocol.message_transport import Reader, read_strictly
 from eca_protocol.peer import Peer
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.server_log import ServerLog
@@ -28,6 +30,18 @@ _CAPABILITIES: Final = acp.ClientCapabilities(
     fs=acp.FileSystemCapabilities(read_text_file=True, write_text_file=True), terminal=True
 )
 _NOT_INITIALIZED: Final = acp.InitializeResponse(protocol_version=PROTOCOL_VERSION)
+
+
+def _reader(log: ServerLog) -> Reader:
+    """Return a strict reader; the lines that are no JSON objects are logged: they may say why."""
+
+    def read(frames: Frames) -> list[Any]:
+        for frame in frames:
+            if isinstance(frame, bytes) and not frame.lstrip().startswith(b"{"):
+                log.feed_line(frame)
+        return read_strictly(frames)
+
+    return read
 
 
 class AgentFailed(ECAError):
@@ -104,7 +118,7 @@ class AgentProcess:
             settings, environment=self._environment, directory=self._directory, log=log
         )
         self._peer = Peer(
-            transport.messages(),
+            transport.messages(_reader(log)),
             side="client",
             table=ACP,
             codec=ACP_CODEC,
@@ -155,7 +169,8 @@ class AgentProcess:
     async def explain(self) -> str:
         """Return why the agent has ended."""
         await self.ended.wait()
-        text = f"The agent `{' '.join(self.command)}` does not run: {self._error}."
+        error = str(self._error).removesuffix(".")
+        text = f"The agent `{' '.join(self.command)}` does not run: {error}."
         return mask(text, *secrets_in_command(self.command))
 
     def close(self) -> None:

@@ -177,7 +177,7 @@ async def run_server_prompt(
     try:
         result = await server.session.get_prompt(server_prompt.prompt.wire_name, values)
     except MCPError as error:
-        reason = mask(str(error), *server.secrets())[:_MAX_ERROR]
+        reason = mask(str(error), *server.secrets())[:_MAX_ERROR].rstrip(".")
         turn.fail(f"{name}: the MCP server {server.name} refused the prompt: {reason}.")
         return
     more = argument_text if not server_prompt.prompt.arguments else ""

@@ -8,7 +8,7 @@ unchanged, so that the model can quote it exactly.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final, Literal, TypeAlias
 
@@ -91,6 +91,17 @@ def _lines(section: Section) -> Iterator[str]:
                 assert isinstance(part, Section)
                 yield from _lines(part)
     yield f"</{tag}>"
+
+
+def was_sent(section: Section, texts: Sequence[str]) -> bool:
+    """Return whether the latest section with the same tag in texts, in order, is an equal one."""
+    whole = render([section])
+    tag = whole.partition("\n")[0]
+    for text in reversed(texts):
+        before, _, rest = text.rpartition(f"\n{tag}\n")
+        if before:
+            return f"{tag}\n{rest}\n".startswith(f"{whole}\n")
+    return False
 
 
 def workspace_text(name: str, attributes: Mapping[str, str], text: str) -> str:

@@ -18,7 +18,7 @@ import trio
 
 from eca_protocol import messages as m
 from eca_protocol.http import HTTPClient
-from eca_server.agent.context.block import Content, Section, render
+from eca_server.agent.context.block import Content, Section, render, was_sent
 from eca_server.agent.context.disk import PathReader
 from eca_server.agent.context.limits import Limits, limit_notes
 from eca_server.agent.context.mentions import Mention, find_mentions, resolve_mention
@@ -76,6 +76,7 @@ async def build_context(
     workspace: Workspace,
     http: HTTPClient,
     resources: ResourceReader | None = None,
+    sent: Sequence[str] = (),
     ledger: Ledger | None = None,
     limits: Limits | None = None,
     gitignore: bool = True,
@@ -90,6 +91,8 @@ async def build_context(
         http: fetches web pages.
         resources: reads resources of MCP servers, and again those that changed since they were
             sent in this chat; None: there are no servers.
+        sent: the texts of the user's earlier messages that the model is sent, in order; a
+            repository map that is equal to the latest one in them is not sent again.
         ledger: records the contents of files that are sent; None: they are not sent.
         limits: of sizes and numbers.
         gitignore: leave out the files that Git ignores in directories and trees.
@@ -112,7 +115,7 @@ async def build_context(
     )
 
     def work() -> PromptContext:
-        gathering = _Gathering(reader=reader, pages=pages, resources=contents)
+        gathering = _Gathering(reader=reader, pages=pages, resources=contents, sent=sent)
         for server, uri in changed:
             gathering.add_changed(server, uri)
         rest = _without_mentions(message, contexts, workspace)
@@ -183,6 +186,7 @@ class _Gathering:
     reader: PathReader
     pages: _Fetched
     resources: Resources
+    sent: Sequence[str]
     budget: int = attrs.field(init=False)
     added: set[object] = attrs.field(init=False, factory=set)
     sections: list[Section] = attrs.field(init=False, factory=list)
@@ -326,6 +330,8 @@ class _Gathering:
         for root in roots:
             with self._leaving_out(str(root.path)):
                 outline = self.reader.outline(root)
+                if was_sent(outline, self.sent):
+                    continue
                 self._take(outline, sum(len(str(part)) for part in outline.body))
 
     def _add_cursor(self, cursor: m.CursorContext) -> None:

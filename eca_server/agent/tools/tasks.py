@@ -192,7 +192,9 @@ class TaskTool:
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
         """Return the current activity, or the operation."""
-        shown = arguments.get("active_summary") or f"Tasks: {arguments.get('op', '')}"
+        operation = arguments.get("op")
+        listed = f"Tasks: {operation}" if operation else "Tasks"
+        shown = arguments.get("active_summary") or listed
         return printable(str(shown)[:_SHOWN])
 
     @property

@@ -181,6 +181,13 @@ class Agents(Feature):
             workspace=self.folders.workspace,
             http=self.host.http,
             resources=resources,
+            sent=[
+                part.text
+                for message in chat.history.model_context
+                if message.role == "user"
+                for part in message.parts
+                if isinstance(part, TextPart)
+            ],
             ledger=None if is_preview else chat.ledger,
             gitignore=gitignore,
         )

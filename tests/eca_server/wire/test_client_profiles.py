@@ -203,6 +203,7 @@ def test_an_old_emacs_gets_a_rejected_change_without_its_details(is_old: bool) -
     formatter = ContentFormatter(profile_for(OLD_EMACS if is_old else EMACS))
     [written], [other] = (formatter.messages("c", "assistant", each) for each in (rejected, called))
     assert (written.content.details is None) is is_old
+    assert written.content.summary == ("Editing file a.py" if is_old else "Editing file")
     assert other.content.details == change
 
 

@@ -1,6 +1,7 @@
 """An ACP agent answers the chat of an editor: a scripted agent in a process of its own."""
 
 import os
+import sys
 from typing import Any
 
 import attrs
@@ -450,6 +451,10 @@ async def test_an_agent_that_cannot_be_used_says_why(tmp_path):
         shown = text(await turn(ours, "say x"))
         assert "no-such-agent --token ***" in shown
         assert token not in shown
+    script = "print('Gone. Use the new agent.')"
+    async with editor_with((sys.executable, "-c", script), tmp_path) as ours:
+        shown = text(await turn(ours, "say x"))
+        assert shown.endswith("ended with exit code 0; its last output:\nGone. Use the new agent.")
     async with editor({"providers": {"robot": {"api": "acp"}}}) as ours:
         assert "no model of this name" in text(await ours.turn("x", model=MODEL))
         expected = "providers.robot.command: expected the command"

@@ -181,6 +181,16 @@ async def test_prompt_show_shows_what_a_request_would_hold_and_sends_none(tmp_pa
         assert len(endpoint.requests) == 1
 
 
+async def test_an_unchanged_repository_map_is_sent_once_in_a_chat(tmp_path):
+    (tmp_path / "a.txt").write_text("")
+    async with older(reply("yes"), reply("yes"), folder=tmp_path) as (ours, endpoint):
+        for prompt in ("one", "two"):
+            await ours.turn(prompt, model="p/m", contexts=[{"type": "repoMap"}])
+        first, second = (str(each.body["messages"]) for each in endpoint.requests)
+        assert first.count("<eca_tree") == second.count("<eca_tree") == 1
+        assert user_texts(ours)[-1] == "two"
+
+
 async def test_repo_map_show_draws_the_files_that_are_not_ignored(tmp_path):
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "main.py").write_text("")

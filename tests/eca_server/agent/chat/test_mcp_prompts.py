@@ -155,7 +155,7 @@ async def test_messages_keep_their_roles_and_what_they_embed(tmp_path, places):
 
 
 async def _refuses(name: str, arguments: Mapping[str, str]) -> tuple[m.PromptMessage, ...]:
-    raise MCPError("prompts/get: not today, token not-a-real-secret-0123", kind="refused")
+    raise MCPError("prompts/get: not today, token not-a-real-secret-0123.", kind="refused")
 
 
 async def _is_empty(name: str, arguments: Mapping[str, str]) -> tuple[m.PromptMessage, ...]:
@@ -181,6 +181,7 @@ async def test_a_prompt_that_fails_says_why_and_ends(places, autojump_clock):
             received = await ours.turn(typed)
             assert reason in refusal(received)
             assert "not-a-real-secret" not in received.text
+            assert ".." not in received.text
             assert received.finishes == 1
             assert not ours.connection.chats.open("c").history
 

@@ -65,6 +65,11 @@ async def test_a_list_is_sent_with_each_call_and_is_there_when_the_chat_is_opene
         assert read["details"] == done["details"]
 
 
+def test_a_summary_is_whole_while_the_arguments_arrive():
+    of = TaskTool().summary
+    assert [of({}), of({"op": "plan"}), of(START)] == ["Tasks", "Tasks: plan", "Looking"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

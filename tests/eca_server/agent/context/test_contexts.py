@@ -149,6 +149,20 @@ async def test_a_directory_is_its_files_that_are_not_ignored_then_its_tree(proje
     assert f'<eca_tree path="{project}">{tree}' in await block(workspace, m.RepoMapContext())
 
 
+async def test_a_map_is_sent_again_only_when_it_has_changed(project, workspace):
+    write(project / "a.py", "x\n")
+    sent = [await block(workspace, m.RepoMapContext(), cursor("/a", 1, 1))]
+    assert names(sent[0]) == ["contexts", "tree", "cursor"]
+    again = await block(workspace, m.RepoMapContext(), cursor("/a", 2, 1), sent=[*sent, "Hello."])
+    assert names(again) == ["contexts", "cursor"]
+    assert await built(workspace, m.RepoMapContext(), sent=sent) == PromptContext()
+    write(project / "b.py", "x\n")
+    sent.append(await block(workspace, m.RepoMapContext(), sent=sent))
+    assert "\na.py\nb.py\n" in sent[-1]
+    (project / "b.py").unlink()
+    assert "\na.py\n</eca_tree>" in await block(workspace, m.RepoMapContext(), sent=sent)
+
+
 async def test_the_map_of_a_root_that_git_ignores_has_its_files(project, workspace):
     write(project / "a.py", "x\n")
     write(project.parent / ".gitignore", "*\n")
