@@ -64,7 +64,8 @@ class HTTPConnection:
 
     Attributes:
         server: the server to which it leads: whether TLS is used, host and port.
-        idle_until: the time at which an unused connection is closed; None while it is used.
+        idle_until: the time, by `time.monotonic`, at which an unused connection is closed; None
+            while it is used.
         is_reused: True if it has served a request before.
         is_answered: True if a byte of the response was received.
         url: the URL of the request.
