@@ -63,7 +63,8 @@ class HTTPConnection:
 
     Attributes:
         server: the server to which it leads: whether TLS is used, host and port.
-        idle_until: the time at which an unused connection is closed; None while it is used.
+        idle_until: the time, by `time.monotonic`, at which an unused connection is closed; None
+            while it is used.
         is_reused: True if it has served a request before.
         is_answered: True if a byte of the response was received.
         url: the URL of the request.
@@ -121,28 +122,31 @@ class HTTPConnection:
         Raises:
             HTTPTimeout: a piece was not sent within the seconds.
         """
-        is_late, sending, receiving = False, anyio.CancelScope(), anyio.CancelScope()
-        async with anyio.create_task_group() as tasks:
-            if len(self._content) > SENT_PIECE:
+        if len(self._content) <= SENT_PIECE:
+            is_late = await self._send_pieces(seconds)
+        else:
+            is_late, sending, receiving = False, anyio.CancelScope(), anyio.CancelScope()
+            async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._receive_early, receiving, sending)
-            with sending, suppress(*_BROKEN):
-                is_late = not await self._send_pieces(seconds)
-            self._content = b""
-            receiving.cancel()
+                with sending:
+                    is_late = await self._send_pieces(seconds)
+                receiving.cancel()
         if is_late:
             raise timed_out("write", seconds)
 
     async def _send_pieces(self, seconds: float) -> bool:
-        """Send the rest of a request; return False if a piece takes longer than the seconds."""
+        """Send the rest of a request; return True if a piece takes longer than the seconds."""
         content = self._content
-        for start in range(0, len(content) or 1, SENT_PIECE):
-            piece = content[start : start + SENT_PIECE] if start else self._unsent
-            with anyio.move_on_after(seconds) as scope:
-                await self._stream.send(piece)
-            if scope.cancelled_caught:
-                return False
-        self._unsent, self._is_sent = b"", True
-        return True
+        with suppress(*_BROKEN):
+            for start in range(0, len(content) or 1, SENT_PIECE):
+                piece = content[start : start + SENT_PIECE] if start else self._unsent
+                with anyio.move_on_after(seconds) as scope:
+                    await self._stream.send(piece)
+                if scope.cancelled_caught:
+                    return True
+            self._unsent, self._is_sent = b"", True
+        self._content = b""
+        return False
 
     async def _receive_early(
         self, receiving: anyio.CancelScope, sending: anyio.CancelScope

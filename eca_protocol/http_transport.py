@@ -10,6 +10,7 @@ import base64
 import functools
 import math
 import ssl
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
 from typing import NamedTuple
@@ -225,7 +226,7 @@ class ConnectionPool:
     ) -> HTTPConnection:
         """Return an idle connection, or a new one."""
         if self.connections:
-            now, has_slept = anyio.current_time(), self._sleep_detector.has_slept()
+            now, has_slept = time.monotonic(), self._sleep_detector.has_slept()
             await self._close([each for each in self._idle() if has_slept or each.is_stale(now)])
             for connection in self._idle() if takes_idle else ():
                 if connection.server == target.server:
@@ -262,7 +263,9 @@ class ConnectionPool:
         if self._is_closed or not connection.is_reusable():
             await self._close([connection])
             return
-        connection.idle_until = anyio.current_time() + IDLE_SECONDS
+        connection.idle_until = (
+            time.monotonic() + IDLE_SECONDS
+        )  # also while this process is stopped
         if (surplus := len(self.connections) - MAX_IDLE) > 0:
             await self._close(self._idle()[:surplus])
 

@@ -3,6 +3,9 @@
 import gc
 import socket
 import sys
+import time
+from functools import partial
+from operator import add
 from typing import Any
 
 import anyio
@@ -53,6 +56,15 @@ async def test_a_connection_that_was_idle_for_too_long_is_closed(monkeypatch):
     async with server() as traffic, HTTPClient() as client:
         for seconds, connections in ((30, 1), (-1, 1), (30, 2)):
             monkeypatch.setattr(http_transport, "IDLE_SECONDS", seconds)
+            assert await ask(traffic.url, client) == b"hello"
+            assert traffic.connections == connections
+
+
+@pytest.mark.parametrize("anyio_backend", [("trio", {"clock": CLOCK})], ids=["trio"])
+async def test_a_connection_ages_while_the_clock_of_the_event_loop_stands_still(monkeypatch):
+    async with server() as traffic, HTTPClient() as client:
+        for passed, connections in ((0, 1), (20, 1), (40, 2)):
+            monkeypatch.setattr(time, "monotonic", partial(add, time.monotonic(), passed))
             assert await ask(traffic.url, client) == b"hello"
             assert traffic.connections == connections
 
