@@ -149,7 +149,7 @@ def test_the_table_details_broken_requirements_and_groups_unjudged_ones():
         ),
         incidents=(Incident(case="c.f", what="its end"),),
     )
-    brief = render_table(outcome, ["W-20b"])
+    brief = render_table(attrs.evolve(outcome, known={"W-20b"}))
     assert "FAIL       W-20a  Rulings: chat\n" in brief
     assert "expected  a" in brief
     assert "\\x1b[2J" in brief
