@@ -36,8 +36,7 @@ from eca_server.workbench.conformance.badge import render_badge
 from eca_server.workbench.conformance.compare import Changes, compare, describe_changes
 from eca_server.workbench.conformance.html import render_html
 from eca_server.workbench.conformance.junit import render_junit
-from eca_server.workbench.conformance.progress import Progress
-from eca_server.workbench.conformance.table import render_table
+from eca_server.workbench.conformance.table import Progress, render_table
 from eca_server.workbench.report_files import Outputs, OutputsInvalid
 
 _DESCRIPTION = """\

@@ -1,16 +1,18 @@
-"""The findings of a run for a terminal: broken requirements, then those not judged."""
+"""A run on a terminal: its progress, and its findings, with broken requirements first."""
 
 from __future__ import annotations
 
 import shutil
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Final
+from typing import Final, TextIO
 
+from eca_protocol.testing.conformance.cases import Case
 from eca_protocol.testing.conformance.run import Conclusion, Run
 from eca_protocol.testing.conformance.verdicts import NO_TIME, VERDICTS, Finding, Verdict
 from eca_server.printable import printable_line
+from eca_server.system.live_line import LiveLine
 
 _WORDS: Final[dict[Verdict, str]] = {
     "fail": "FAIL",
@@ -36,6 +38,29 @@ KINDS: Final[Mapping[Conclusion, str]] = {
 """The kind of each conclusion, which has a colour."""
 
 _SHOWN: Final = 6  # ids in a line of requirements that were not judged
+
+
+class Progress:
+    """The progress of the suite: a live line on a terminal, nothing elsewhere."""
+
+    def __init__(self, out: TextIO, total: int) -> None:
+        self.line = LiveLine(out, self._text)
+        self._total = total
+        self._done = 0
+        self._last = "starting the target"
+        self._failed: set[str] = set()
+
+    def add(self, case: Case, findings: Sequence[Finding]) -> None:
+        """Count a case that ended."""
+        self._done += 1
+        self._failed |= {finding.id for finding in findings if finding.verdict == "fail"}
+        self._last = f"last {printable_line(case.name)}"
+        self.line.update()
+
+    def _text(self, seconds: float) -> str:
+        failed = f", {len(self._failed)} requirements failed" if self._failed else ""
+        done = f"{self._done} of {self._total} cases{failed}, {seconds:.0f} s"
+        return f"{done}, {self._last}"[: shutil.get_terminal_size().columns - 1]
 
 
 def render_table(run: Run, *, verbose: bool = False) -> str:

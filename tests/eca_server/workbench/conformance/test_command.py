@@ -18,8 +18,7 @@ from eca_protocol.testing.conformance.run import Incident, Run
 from eca_protocol.testing.conformance.verdicts import Finding
 from eca_server.system import live_line
 from eca_server.workbench.conformance.cli import run
-from eca_server.workbench.conformance.progress import Progress
-from eca_server.workbench.conformance.table import render_table
+from eca_server.workbench.conformance.table import Progress, render_table
 from tests.eca_server import fork_server
 from tests.eca_server.processes import assert_gone, assert_some, children
 
