@@ -6,7 +6,7 @@ import math
 import os
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar, Literal, Self
 
@@ -26,9 +26,10 @@ from eca_protocol.testing.conformance.verdicts import (
     worst,
 )
 
-__all__ = ["Case", "Judge", "Need", "OnCase", "Suite", "final_findings", "judge_cases", "unjudged"]
+__all__ = ["Case", "Judge", "Need", "OnCase", "Suite", "unjudged"]
 
 _LONGEST = 600  # characters of `got`
+_OF_OTHER_EDITIONS = "it applies to other editions"
 
 Need = Literal["process", "config", "model", "contexts", "native-tools", "mcp"]
 """The requirements of a case on its target.
@@ -177,66 +178,66 @@ class Suite(ABC):
     def why_unjudged(self, id_: str) -> str:
         """Return the reason why no case has judged a row."""
 
+    async def judge_all(
+        self,
+        cases: Iterable[Case],
+        *,
+        jobs: int | None,
+        end: float,
+        seconds: float,
+        on_case: OnCase | None,
+    ) -> list[Finding]:
+        """Judge cases; return all findings, and untestable ones for the rows of unfinished cases.
 
-async def judge_cases(
-    cases: Iterable[Case],
-    judge: Callable[[Case], Awaitable[list[Finding]]],
-    *,
-    jobs: int | None,
-    end: float,
-    seconds: float,
-    on_case: OnCase | None,
-) -> list[Finding]:
-    """Judge cases; return all findings, and untestable ones for the rows of unfinished cases.
+        `jobs` run at once; None: as many as there are processors. `end` is the time at which to
+        stop, and `seconds` the limit of the run, for people.
+        """
+        waiting = deque(cases)
+        unfinished = {case.name: case for case in waiting}
+        all_findings: list[Finding] = []
 
-    `jobs` run at once; None: as many as there are processors. `end` is the time at which to stop,
-    and `seconds` the limit of the run, for people.
-    """
-    waiting = deque(cases)
-    unfinished = {case.name: case for case in waiting}
-    all_findings: list[Finding] = []
+        async def work() -> None:
+            while waiting:
+                case = waiting.popleft()
+                findings = await self.judge(case)
+                del unfinished[case.name]
+                all_findings.extend(findings)
+                if on_case is not None:
+                    on_case(case, findings)
 
-    async def work() -> None:
-        while waiting:
-            case = waiting.popleft()
-            findings = await judge(case)
-            del unfinished[case.name]
-            all_findings.extend(findings)
-            if on_case is not None:
-                on_case(case, findings)
+        with anyio.move_on_after(end - anyio.current_time()):
+            async with anyio.create_task_group() as workers:
+                for _ in range(jobs or os.cpu_count() or 1):
+                    workers.start_soon(work)
+        why = f"{NO_TIME} {seconds:g} s"
+        late = [unjudged(case, id_, why) for case in unfinished.values() for id_ in case.rows]
+        return all_findings + late
 
-    with anyio.move_on_after(end - anyio.current_time()):
-        async with anyio.create_task_group() as workers:
-            for _ in range(jobs or os.cpu_count() or 1):
-                workers.start_soon(work)
-    why = f"{NO_TIME} {seconds:g} s"
-    late = [unjudged(case, id_, why) for case in unfinished.values() for id_ in case.rows]
-    return all_findings + late
+    def final_findings(
+        self, findings: Iterable[Finding], other_rows: frozenset[str]
+    ) -> Iterator[Finding]:
+        """Yield the finding on each row that binds the target.
+
+        A row without findings has those of its duplicate, the row that is judged in its place.
+        `other_rows` are those that only cases for other editions judge.
+        """
+        by_row: dict[str, list[Finding]] = {}
+        for finding in findings:
+            by_row.setdefault(finding.id, []).append(finding)
+        for id_ in self.bound_rows():
+            duplicate = self.duplicates.get(id_, "")
+            judged = by_row.get(id_) or by_row.get(duplicate)
+            if judged:
+                finding = worst(judged)
+                is_broken = finding.verdict in {"fail", "warn"}
+                verdict = failing(id_) if is_broken else finding.verdict
+                yield attrs.evolve(finding, id=id_, verdict=verdict)
+            elif not other_rows.isdisjoint((id_, duplicate)):
+                yield Finding(id=id_, verdict="not-applicable", got=_OF_OTHER_EDITIONS)
+            else:
+                yield Finding(id=id_, verdict="untestable", got=self.why_unjudged(id_))
 
 
 def unjudged(case: Case, id_: str, why: str, verdict: Verdict = "untestable") -> Finding:
     """Build the finding for a row that its case leaves open."""
     return Finding(id=id_, verdict=verdict, case=case.name, got=why)
-
-
-def final_findings(
-    findings: Iterable[Finding],
-    bound_rows: Iterable[str],
-    duplicates: Mapping[str, str],
-    missing: Callable[[str], Finding],
-) -> Iterator[Finding]:
-    """Yield the finding on each row; `missing` builds that on a row which no case has judged.
-
-    A row without findings has those of its duplicate, the row that is judged in its place.
-    """
-    by_row: dict[str, list[Finding]] = {}
-    for finding in findings:
-        by_row.setdefault(finding.id, []).append(finding)
-    for id_ in bound_rows:
-        judged = by_row.get(id_) or by_row.get(duplicates.get(id_, ""))
-        if judged:
-            finding = worst(judged)
-            verdict = failing(id_) if finding.verdict in {"fail", "warn"} else finding.verdict
-            yield attrs.evolve(finding, id=id_, verdict=verdict)
-        else:
-            yield missing(id_)

@@ -120,6 +120,10 @@ class MessageSession:
         message = {"jsonrpc": "2.0", "method": method}
         await self.send({**message, **self._params(params)})
 
+    async def reply(self, request: ReceivedMessage, result: Any) -> None:
+        """Answer a request of the server with a result."""
+        await self.send({"jsonrpc": "2.0", "id": request.message.get("id"), "result": result})
+
     def _params(self, params: Any) -> Mapping[str, Any]:
         extra_params = self.target.personality.extra_params
         if params is UNSET:

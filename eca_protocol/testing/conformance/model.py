@@ -10,16 +10,17 @@ ids are unique.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Final, Literal
 
 import anyio
 import attrs
 
-from eca_protocol import json
 from eca_protocol.errors import DeadlineExceeded
+from eca_protocol.json import dumps
 from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.members import at, list_at, object_at, text_at
 from eca_protocol.testing.provider import Provider, ReceivedRequest
@@ -152,7 +153,7 @@ class ChatModel:
             before_headers=[self._adapt(step, offered) for step in made.before_headers],
         )
         now = anyio.current_time()
-        self.traffic.append((now, "server", json.dumps(request.body)))
+        self.traffic.append((now, "server", dumps(request.body)))
         self.traffic.append((now, "model", _report_bytes(made)))
         return adapted
 
@@ -306,19 +307,11 @@ def _tool_name_for(name: str, offered: tuple[str, ...], listed: tuple[str, ...])
 
 
 def _report_bytes(answer: Reply) -> bytes:
-    if answer.body is not None:
-        shown: Any = answer.body
-    else:
-        shown = [*answer.before_headers, *answer.steps]
-    return f"HTTP {answer.status}\n".encode() + json.dumps(_readable(shown))
+    """Return a reply as a report shows it, with text for the bytes in its steps."""
+    shown = [*answer.before_headers, *answer.steps] if answer.body is None else answer.body
+    text = json.dumps(shown, ensure_ascii=False, separators=(",", ":"), default=_decoded)
+    return f"HTTP {answer.status}\n{text}".encode()
 
 
-def _readable(value: Any) -> Any:
-    """Replace bytes in steps by text, for JSON."""
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "backslashreplace")
-    if isinstance(value, Mapping):
-        return {key: _readable(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_readable(each) for each in value]
-    return value
+def _decoded(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")

@@ -41,7 +41,7 @@ from eca_protocol.testing.conformance.cases import Case, is_named
 from eca_protocol.testing.conformance.client.suite import ClientSuite
 from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.judge import Suite
-from eca_protocol.testing.conformance.known import known_failures
+from eca_protocol.testing.conformance.run import known_failures
 from eca_protocol.testing.conformance.session import ClientSession
 from eca_protocol.testing.conformance.suite import ServerSuite
 from eca_protocol.testing.conformance.target import Target

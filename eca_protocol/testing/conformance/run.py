@@ -2,16 +2,20 @@
 
 A record has `id` and `verdict`, the row's data from the table, `expected` and `got`, and the run's
 target, edition and times: each record is self-contained.
+
+A file of known failures has one name a line: the id of a row, or the name of a case in which the
+target ends or the suite itself fails. Text after a `#` is a comment.
 """
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
@@ -22,8 +26,14 @@ from eca_protocol.testing.conformance.verdicts import Finding, Transmission, Ver
 from eca_protocol.testing.requirements import ALL_REQUIREMENTS, REQUIREMENTS
 from eca_protocol.transcript import Side
 
-__all__ = ["Incident", "Run", "SuiteError", "binds"]
+__all__ = ["Conclusion", "Incident", "Run", "SuiteError", "binds", "known_failures"]
 
+Conclusion: TypeAlias = Literal[
+    "not conformant", "not judged whole", "only known failures", "nothing judged", "conformant"
+]
+"""The conclusions of a run; the first that holds counts."""
+
+_CASE: Final = re.compile(r"\w+\.\w+")
 _LONGEST: Final = 300  # characters of an exception
 _FRAMES_AND_LIFECYCLE = frozenset(
     {
@@ -109,6 +119,7 @@ class Run:
         findings: one for each row that binds the target, in the order of the table.
         incidents: servers that ended during a case.
         suite_errors: errors of the suite; the rows of their cases are untestable.
+        known: known failures, rows and cases, which do not fail the run.
     """
 
     target: str
@@ -118,6 +129,7 @@ class Run:
     findings: tuple[Finding, ...]
     incidents: tuple[Incident, ...] = ()
     suite_errors: tuple[SuiteError, ...] = ()
+    known: frozenset[str] = frozenset()
 
     def counts(self) -> Mapping[Verdict, int]:
         """Return the number of findings of each verdict."""
@@ -126,6 +138,43 @@ class Run:
     def failed(self) -> tuple[Finding, ...]:
         """Return the findings of broken binding rows."""
         return tuple(finding for finding in self.findings if finding.verdict == "fail")
+
+    @property
+    def unexpected(self) -> tuple[str, ...]:
+        """The failed rows and the cases in which the target ended, without known ones."""
+        names = [finding.id for finding in self.failed()]
+        names += [incident.case for incident in self.incidents]
+        return tuple(name for name in dict.fromkeys(names) if name not in self.known)
+
+    @property
+    def new_suite_errors(self) -> tuple[SuiteError, ...]:
+        """The suite's own errors without known ones."""
+        return tuple(error for error in self.suite_errors if error.case not in self.known)
+
+    @property
+    def conclusion(self) -> Conclusion:
+        """The conclusion of the run."""
+        if self.unexpected:
+            return "not conformant"
+        if self.new_suite_errors:
+            return "not judged whole"
+        if self.failed() or self.incidents or self.suite_errors:
+            return "only known failures"
+        counts = self.counts()
+        return "conformant" if counts.get("pass") or counts.get("warn") else "nothing judged"
+
+    @property
+    def passing_again(self) -> tuple[str, ...]:
+        """The known failures that pass now and can be removed from the list."""
+        return tuple(f.id for f in self.findings if f.verdict == "pass" and f.id in self.known)
+
+    def known_text(self) -> str:
+        """Return the failures as the text of a file of known ones."""
+        lines = [f"{finding.id}  # {finding.requirement.statement}" for finding in self.failed()]
+        lines += [f"{incident.case}  # {incident.what}" for incident in self.incidents]
+        lines += [f"{error.case}  # {error.reason}" for error in self.suite_errors]
+        head = f"# Known failures of {self.target}, edition {self.edition}"
+        return "".join(f"{' '.join(line.split())}\n" for line in (head, *lines))
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return the records."""
@@ -180,3 +229,18 @@ def _finding(record: Mapping[str, Any]) -> Finding:
     texts = {name: record[name] for name in ("id", "verdict", "case", "expected", "got")}
     exchange = [Transmission.from_json(each) for each in record["exchange"]]
     return Finding(**texts, exchange=exchange, breach=record.get("breach"))
+
+
+def known_failures(text: str) -> frozenset[str]:
+    """Parse a file of known failures.
+
+    Raises:
+        ValueError: a name is neither a row's id nor the form of a case's; the text has the line.
+    """
+    names = set()
+    for number, line in enumerate(text.splitlines(), 1):
+        name = line.partition("#")[0].strip()
+        if name and name not in ALL_REQUIREMENTS and not _CASE.fullmatch(name):
+            raise ValueError(f"line {number}: expected the id of a row, got {name!r}")
+        names.add(name)
+    return frozenset(names - {""})

@@ -24,8 +24,6 @@ from eca_protocol.testing.conformance.judge import (
     Case,
     OnCase,
     Suite,
-    final_findings,
-    judge_cases,
     unjudged,
 )
 from eca_protocol.testing.conformance.model import Model
@@ -370,9 +368,8 @@ async def run_suite(
     end = start + seconds - min(kind.end_seconds, seconds / 10)
     async with kind.opened(target, seconds=end - start) as suite:
         edition = suite.edition
-        findings = await judge_cases(
+        findings = await suite.judge_all(
             _by_weight(case for case in chosen if case.window.holds(edition)),
-            suite.judge,
             jobs=jobs,
             end=end,
             seconds=seconds,
@@ -380,18 +377,12 @@ async def run_suite(
         )
         findings = suite.without_consequences([*findings, *await suite.close()])
     others = _rows_of_other_editions(chosen, edition)
-
-    def missing(id_: str) -> Finding:
-        if id_ in others or kind.duplicates.get(id_) in others:
-            return Finding(id=id_, verdict="not-applicable", got="it applies to other editions")
-        return Finding(id=id_, verdict="untestable", got=suite.why_unjudged(id_))
-
     return Run(
         target=name or " ".join(target.command),
         edition=suite.edition_name,
         started=started,
         seconds=anyio.current_time() - start,
-        findings=tuple(final_findings(findings, suite.bound_rows(), kind.duplicates, missing)),
+        findings=tuple(suite.final_findings(findings, others)),
         incidents=tuple(suite.incidents),
         suite_errors=tuple(suite.suite_errors),
     )

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TextIO
 
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.known import known_failures
+from eca_protocol.testing.conformance.run import known_failures
 from eca_protocol.testing.requirements import REQUIREMENTS
 
 try:

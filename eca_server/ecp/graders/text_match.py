@@ -13,7 +13,7 @@ import trio
 
 from eca_protocol.ecp import Result
 from eca_server.ecp.graders.settings import GraderSettings
-from eca_server.ecp.manifest.model import Grader
+from eca_server.ecp.manifest.model import Condition, Grader
 from eca_server.ecp.reports.masking import mask_beginning
 from eca_server.ecp.results import Check
 
@@ -40,26 +40,9 @@ async def match_text(grader: Grader, result: Result, settings: GraderSettings) -
     expected = grader.pattern if grader.condition == "regex" else grader.value
     assert expected is not None
     assert grader.condition is not None
-    if not text and not settings.allow_empty:
-        return _check(grader, expected, text, passed=False, why="the text was empty")
-    if grader.condition == "regex":
-        is_match = await _search(expected, text, settings.regex_seconds)
-        if is_match is None:
-            why = f"the pattern took more than {settings.regex_seconds:g} s"
-            return _check(grader, expected, text, passed=False, why=why)
-        why = "the pattern was found" if is_match else "the pattern was not found"
-        return _check(grader, expected, text, passed=is_match, why=why)
-    if grader.condition == "equals":
-        passed = text == expected
-        why = "the text is as expected" if passed else _difference(expected, text)
-    else:
-        is_contained = expected in text
-        passed = is_contained == (grader.condition == "contains")
-        why = f"the text {'contains' if is_contained else 'does not contain'} the value"
-    return _check(grader, expected, text, passed=passed, why=why)
-
-
-def _check(grader: Grader, expected: str, text: str, *, passed: bool, why: str) -> Check:
+    passed, why = False, "the text was empty"
+    if text or settings.allow_empty:
+        passed, why = await _match(grader.condition, expected, text, settings.regex_seconds)
     return Check(
         type="text_match",
         field=grader.field,
@@ -68,6 +51,23 @@ def _check(grader: Grader, expected: str, text: str, *, passed: bool, why: str) 
         expected=shorten(expected),
         actual=shorten(text),
     )
+
+
+async def _match(
+    condition: Condition, expected: str, text: str, seconds: float
+) -> tuple[bool, str]:
+    """Return whether a text meets a condition, and the reason."""
+    if condition == "regex":
+        is_match = await _search(expected, text, seconds)
+        if is_match is None:
+            return False, f"the pattern took more than {seconds:g} s"
+        return is_match, f"the pattern was {'' if is_match else 'not '}found"
+    if condition == "equals":
+        is_equal = text == expected
+        return is_equal, "the text is as expected" if is_equal else _difference(expected, text)
+    is_contained = expected in text
+    why = f"the text {'contains' if is_contained else 'does not contain'} the value"
+    return is_contained == (condition == "contains"), why
 
 
 def _difference(expected: str, text: str) -> str:

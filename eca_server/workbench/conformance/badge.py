@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Final
 
-from eca_protocol.testing.conformance.known import conclusion
 from eca_protocol.testing.conformance.run import Run
 from eca_server.workbench.conformance.table import KINDS
 
@@ -14,16 +12,13 @@ _CHARACTER: Final = 7  # maximum width of a character in pixels, in a font of 11
 _BORDER: Final = 10
 
 
-def render_badge(run: Run, known: Collection[str] = ()) -> str:
-    """Render the badge as SVG: red if the run fails, green if a complete run passes, else yellow.
-
-    Known failures do not fail the run.
-    """
+def render_badge(run: Run) -> str:
+    """Render the badge: red if the run fails, green if a complete run passes, else yellow."""
     counts = run.counts()
     judged = sum(counts.get(verdict, 0) for verdict in ("pass", "fail", "warn"))
     label = run.edition if run.edition.startswith("ACP") else f"ECA {run.edition}"
     value = f"{counts.get('pass', 0)} of {judged}" if judged else "not judged"
-    colour = _COLOURS[KINDS[conclusion(run, known)]]
+    colour = _COLOURS[KINDS[run.conclusion]]
     first = len(label) * _CHARACTER + _BORDER
     second = len(value) * _CHARACTER + _BORDER
     return (

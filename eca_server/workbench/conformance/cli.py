@@ -24,14 +24,8 @@ from eca_protocol.testing.conformance.acp.suite import AcpSuite
 from eca_protocol.testing.conformance.cases import Case, is_named
 from eca_protocol.testing.conformance.client.suite import ClientSuite
 from eca_protocol.testing.conformance.judge import Suite
-from eca_protocol.testing.conformance.known import (
-    known_failures,
-    known_text,
-    new_suite_errors,
-    unexpected,
-)
 from eca_protocol.testing.conformance.personalities import PERSONALITIES, PLAIN
-from eca_protocol.testing.conformance.run import Run
+from eca_protocol.testing.conformance.run import Run, known_failures
 from eca_protocol.testing.conformance.suite import SECONDS, ServerSuite, run_suite
 from eca_protocol.testing.conformance.target import Target
 from eca_protocol.testing.requirements import ALL_REQUIREMENTS
@@ -42,8 +36,7 @@ from eca_server.workbench.conformance.badge import render_badge
 from eca_server.workbench.conformance.compare import Changes, compare, describe_changes
 from eca_server.workbench.conformance.html import render_html
 from eca_server.workbench.conformance.junit import render_junit
-from eca_server.workbench.conformance.progress import Progress
-from eca_server.workbench.conformance.table import render_table
+from eca_server.workbench.conformance.table import Progress, render_table
 from eca_server.workbench.report_files import Outputs, OutputsInvalid
 
 _DESCRIPTION = """\
@@ -189,7 +182,7 @@ def _judge(
     options: argparse.Namespace,
     target: Target,
     selected: Mapping[str, Case],
-    known: Collection[str],
+    known: frozenset[str],
     earlier: Run | None,
 ) -> int:
     progress = Progress(sys.stderr, len(selected))
@@ -219,23 +212,22 @@ def _judge(
     if isinstance(outcome, StartFailed):
         _report_error(f"the target cannot be started: {outcome}")
         return _CANNOT_START
+    outcome = attrs.evolve(outcome, known=known)
     if options.only:
         outcome = _restrict(outcome, options, selected)
         ids = {finding.id for finding in outcome.findings}
         earlier = earlier and _with_rows(earlier, ids)
     changes = None if earlier is None else compare(earlier, outcome)
-    write_to_user(
-        printable_lines(render_table(outcome, known, verbose=options.verbose)), sys.stdout
-    )
+    write_to_user(printable_lines(render_table(outcome, verbose=options.verbose)), sys.stdout)
     if changes is not None:
         lines = "".join(f"{line}\n" for line in describe_changes(changes))
         write_to_user(f"\n{printable_lines(lines)}", sys.stdout)
-    failures = _outputs(options).write(outcome, _renderers(selected, known, changes))
+    failures = _outputs(options).write(outcome, _renderers(selected, changes))
     for fault in failures:
         _report_error(f"{fault}; this is not a verdict on the target")
-    if unexpected(outcome, known):
+    if outcome.unexpected:
         return 1
-    return _SUITE_FAILED if failures or new_suite_errors(outcome, known) else 0
+    return _SUITE_FAILED if failures or outcome.new_suite_errors else 0
 
 
 def _suite(options: argparse.Namespace) -> type[Suite]:
@@ -251,14 +243,14 @@ def _outputs(options: argparse.Namespace) -> Outputs:
 
 
 def _renderers(
-    cases: Mapping[str, Case], known: Collection[str], changes: Changes | None
+    cases: Mapping[str, Case], changes: Changes | None
 ) -> Mapping[str, Callable[[Run], str]]:
     return {
         "--json-out": lambda run: dumps(run.to_json()).decode() + "\n",
-        "--junit": lambda run: render_junit(run, known),
-        "--html": lambda run: render_html(run, cases, known=known, changes=changes),
-        "--badge": lambda run: render_badge(run, known),
-        "--write-known-failures": known_text,
+        "--junit": render_junit,
+        "--html": lambda run: render_html(run, cases, changes=changes),
+        "--badge": render_badge,
+        "--write-known-failures": Run.known_text,
     }
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from eca_protocol.revisions import EVER, Revision, Window
 from eca_protocol.testing.conformance.cases import Case
-from eca_protocol.testing.conformance.known import conclusion, new_suite_errors
 from eca_protocol.testing.conformance.run import Run
 from eca_protocol.testing.conformance.verdicts import VERDICTS, Finding, Verdict
 from eca_server.workbench.conformance.compare import Changes
@@ -24,28 +23,18 @@ _NAMES: Final = {each: (COUNTED[each], _COLOURS.get(each, "")) for each in VERDI
 _GRAVITY: Final = VERDICTS[::-1]
 
 
-def render_html(
-    run: Run,
-    cases: Mapping[str, Case],
-    *,
-    known: Collection[str] = (),
-    changes: Changes | None = None,
-) -> str:
-    """Render the page, with the descriptions of the cases, and the changes since an earlier run.
-
-    Known failures do not fail the run.
-    """
+def render_html(run: Run, cases: Mapping[str, Case], *, changes: Changes | None = None) -> str:
+    """Render the page, with the descriptions of the cases, and the changes since an earlier run."""
     counts = run.counts()
     judged = sum(counts.get(verdict, 0) for verdict in ("pass", "fail", "warn"))
     met = f"{counts.get('pass', 0)} of {judged} requirements met" if judged else "nothing judged"
-    conclusion_ = conclusion(run, known)
     findings = sorted(enumerate(run.findings), key=lambda each: -_GRAVITY.index(each[1].verdict))
     return render_page(
         "conformance.html",
         title=f"{run.target}: {met}",
         name=run.target,
-        badges=[(conclusion_, KINDS[conclusion_])],
-        warnings=_warnings(run, known),
+        badges=[(run.conclusion, KINDS[run.conclusion])],
+        warnings=_warnings(run),
         about={
             "Edition": run.edition,
             "Started": run.started.isoformat(timespec="seconds"),
@@ -64,7 +53,7 @@ def render_html(
         changes=changes,
         sections=_sections(run),
         findings=findings,
-        known=known,
+        known=run.known,
         names=_NAMES,
         trait=_trait,
         gravity=_GRAVITY.index,
@@ -73,11 +62,11 @@ def render_html(
     )
 
 
-def _warnings(run: Run, known: Collection[str]) -> list[str]:
-    ended = [each for each in run.incidents if each.case not in known]
-    faults = new_suite_errors(run, known)
+def _warnings(run: Run) -> list[str]:
+    ended = [each for each in run.incidents if each.case not in run.known]
     return [f"the target ended during {each.case}: {each.what}" for each in ended] + [
-        f"in {each.case} {each.reason}; this is not an error of the target" for each in faults
+        f"in {each.case} {each.reason}; this is not an error of the target"
+        for each in run.new_suite_errors
     ]
 
 

@@ -6,23 +6,20 @@ the target during a case, and a failure of the suite itself, are errors in separ
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
-from eca_protocol.testing.conformance.known import new_suite_errors
 from eca_protocol.testing.conformance.run import Run
 from eca_protocol.testing.conformance.verdicts import Finding
 from eca_server.workbench.pages import junit
 from eca_server.workbench.pages.junit import Outcome, TestCase, TestSuite
 
 
-def render_junit(run: Run, known: Collection[str] = ()) -> str:
+def render_junit(run: Run) -> str:
     """Render the report of a run; known failures are skipped tests."""
     sections: dict[str, list[TestCase]] = {}
     for finding in run.findings:
         cases = sections.setdefault(finding.requirement.section, [])
-        cases.append(_case(finding, is_known=finding.id in known))
-    ends = {each.case: each.what for each in run.incidents if each.case not in known}
-    errors = {each.case: each.traceback for each in new_suite_errors(run, known)}
+        cases.append(_case(finding, is_known=finding.id in run.known))
+    ends = {each.case: each.what for each in run.incidents if each.case not in run.known}
+    errors = {each.case: each.traceback for each in run.new_suite_errors}
     for name, what, texts in (
         ("ends of the target", "the target ended during a case", ends),
         ("errors of the suite", "the suite itself failed, not the target", errors),

@@ -1,23 +1,18 @@
-"""The findings of a run for a terminal: broken requirements, then those not judged."""
+"""A run on a terminal: its progress, and its findings, with broken requirements first."""
 
 from __future__ import annotations
 
 import shutil
 import textwrap
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Final
+from typing import Final, TextIO
 
-from eca_protocol.testing.conformance.known import (
-    Conclusion,
-    conclusion,
-    new_suite_errors,
-    passing_again,
-    unexpected,
-)
-from eca_protocol.testing.conformance.run import Run
+from eca_protocol.testing.conformance.cases import Case
+from eca_protocol.testing.conformance.run import Conclusion, Run
 from eca_protocol.testing.conformance.verdicts import NO_TIME, VERDICTS, Finding, Verdict
 from eca_server.printable import printable_line
+from eca_server.system.live_line import LiveLine
 
 _WORDS: Final[dict[Verdict, str]] = {
     "fail": "FAIL",
@@ -45,10 +40,33 @@ KINDS: Final[Mapping[Conclusion, str]] = {
 _SHOWN: Final = 6  # ids in a line of requirements that were not judged
 
 
-def render_table(run: Run, known: Collection[str] = (), *, verbose: bool = False) -> str:
+class Progress:
+    """The progress of the suite: a live line on a terminal, nothing elsewhere."""
+
+    def __init__(self, out: TextIO, total: int) -> None:
+        self.line = LiveLine(out, self._text)
+        self._total = total
+        self._done = 0
+        self._last = "starting the target"
+        self._failed: set[str] = set()
+
+    def add(self, case: Case, findings: Sequence[Finding]) -> None:
+        """Count a case that ended."""
+        self._done += 1
+        self._failed |= {finding.id for finding in findings if finding.verdict == "fail"}
+        self._last = f"last {printable_line(case.name)}"
+        self.line.update()
+
+    def _text(self, seconds: float) -> str:
+        failed = f", {len(self._failed)} requirements failed" if self._failed else ""
+        done = f"{self._done} of {self._total} cases{failed}, {seconds:.0f} s"
+        return f"{done}, {self._last}"[: shutil.get_terminal_size().columns - 1]
+
+
+def render_table(run: Run, *, verbose: bool = False) -> str:
     """Render the findings as text, with a final newline.
 
-    Known failures do not fail the run. With `verbose` each requirement is included, even one that
+    With `verbose` each requirement is included, even one that
     passed or was not judged.
     """
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)
@@ -56,7 +74,7 @@ def render_table(run: Run, known: Collection[str] = (), *, verbose: bool = False
     lines = [f"{target}: edition {run.edition}, {run.seconds:.1f} s", ""]
     for finding in run.findings:
         if verbose or finding.verdict in {"fail", "warn"}:
-            lines += _finding_lines(finding, width, is_known=finding.id in known)
+            lines += _finding_lines(finding, width, is_known=finding.id in run.known)
     if not verbose:
         lines += _not_judged(run, width)
     for incident in run.incidents:
@@ -70,7 +88,7 @@ def render_table(run: Run, known: Collection[str] = (), *, verbose: bool = False
                 f"    {printable_line(line, longest=500)}" for line in fault.traceback.splitlines()
             ]
         lines.append("")
-    lines += _summary(run, known)
+    lines += _summary(run)
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -114,7 +132,7 @@ def _not_judged(run: Run, width: int) -> Iterator[str]:
         yield ""
 
 
-def _summary(run: Run, known: Collection[str]) -> Iterator[str]:
+def _summary(run: Run) -> Iterator[str]:
     counts = run.counts()
     yield ", ".join(f"{counts[each]} {COUNTED[each]}" for each in VERDICTS if counts.get(each))
     if late := sum(finding.got.startswith(NO_TIME) for finding in run.findings):
@@ -122,17 +140,17 @@ def _summary(run: Run, known: Collection[str]) -> Iterator[str]:
             f"The time limit left {late} requirements unjudged: use --seconds for more time, or "
             "--only for fewer cases."
         )
-    if again := passing_again(run, known):
+    if again := run.passing_again:
         yield f"Known failures that pass now, to remove from the list: {' '.join(again)}"
-    if faults := new_suite_errors(run, known):
+    if faults := run.new_suite_errors:
         yield (
             f"The suite itself failed in {' '.join(fault.case for fault in faults)}, whose "
             "requirements were not judged. This is an error of the suite, not of the target. "
             "Please report it with the output of --verbose."
         )
-    match conclusion(run, known):
+    match run.conclusion:
         case "not conformant":
-            yield f"Not conformant: {' '.join(unexpected(run, known))}"
+            yield f"Not conformant: {' '.join(run.unexpected)}"
         case "not judged whole":
             yield "No judged requirement is broken, but not all requirements were judged."
         case "only known failures":

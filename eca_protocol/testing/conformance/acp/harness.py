@@ -95,10 +95,6 @@ class AgentSession(MessageSession):
 
         self.replies[PERMISSION] = None if kind is None else answer
 
-    async def reply(self, request: ReceivedMessage, result: Mapping[str, Any]) -> None:
-        """Answer a request of the agent."""
-        await self.send({"jsonrpc": "2.0", "id": request.message["id"], "result": result})
-
     async def result(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Send a request; return its result."""
         answer = await self.ask(method, params, seconds=PATIENCE)

@@ -51,10 +51,6 @@ async def _next_request(session: ClientSession, **options: Any) -> ReceivedMessa
     return await session.wait_for(METHOD, expected=f"a request {METHOD}", **options)
 
 
-async def _answer(session: ClientSession, request: ReceivedMessage, result: Any) -> None:
-    await session.send({"jsonrpc": "2.0", "id": request.message.get("id"), "result": result})
-
-
 async def _model_text(chat: ChatSession, *, shows: str | None = None) -> str:
     await chat.finished(shows=shows)
     return "\n".join(call_results(chat.model.requests[-1].body))
@@ -69,7 +65,7 @@ async def the_editor_is_asked_for_diagnostics(session: ClientSession) -> None:
     got = request.params.get("uri")
     named = isinstance(got, str) and got.endswith(f"/{path.name}")
     session.check("EDIT-1", named, f"the uri {path.as_uri()}", request.params)
-    await _answer(session, request, _diagnostics(str(path)))
+    await session.reply(request, _diagnostics(str(path)))
     text = await _model_text(chat)
     expected = f"line {LINE}, counted from 1, in the tool result"
     session.check("W-42c", str(LINE) in text and str(LINE + 1) not in text, expected, text)
@@ -81,13 +77,13 @@ async def the_editor_is_asked_for_diagnostics(session: ClientSession) -> None:
         {"severity": "unknown", "code": None, "source": None},
         {"severity": "information", "code": 7},
     ):
-        await _answer(session, request, _diagnostics(str(path), **members))
+        await session.reply(request, _diagnostics(str(path), **members))
         text = await _model_text(chat)
         expected = f"a diagnostic with {members} in the tool result"
         session.check("W-42b", f"a problem in {path}" in text, expected, text)
         chat = await _start_call(session)
         request = await _next_request(session, after=request)
-    await _answer(session, request, {"diagnostics": "junk"})
+    await session.reply(request, {"diagnostics": "junk"})
     text = await _model_text(chat, shows="W-42e")
     expected = "toolCalled after an invalid answer, and the turn continues"
     session.check("W-42e", bool(chat.of("toolCalled")) and bool(text), expected, text)
@@ -102,7 +98,7 @@ async def answers_come_in_another_order(session: ClientSession) -> None:
     second = await _start_call(session, path=str(paths[1]))
     requests.append(await _next_request(session, after=requests[0]))
     for request, path in ((requests[1], paths[1]), (requests[0], paths[0])):
-        await _answer(session, request, _diagnostics(path.name))
+        await session.reply(request, _diagnostics(path.name))
     text = [await _model_text(first), await _model_text(second)]
     if not all("a problem in" in text for text in text):
         raise Unmet("a diagnostic in each chat's tool result", text)
@@ -119,7 +115,7 @@ async def some_editors_count_from_zero(session: ClientSession) -> None:
     """Report a diagnostic from an editor that counts lines from 0."""
     path = session.file("faulty.py", "oops\n")
     chat = await _start_call(session, path=str(path))
-    await _answer(session, await _next_request(session), _diagnostics(str(path), LINE - 1))
+    await session.reply(await _next_request(session), _diagnostics(str(path), LINE - 1))
     text = await _model_text(chat)
     session.check("W-42a", str(LINE) in text, f"line {LINE} in the tool result", text)
 

@@ -4,17 +4,12 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
+import attrs
 import pytest
 
 from eca_protocol.revisions import Revision, detect, forced_revision
-from eca_protocol.testing.conformance.known import (
-    known_failures,
-    known_text,
-    passing_again,
-    unexpected,
-)
 from eca_protocol.testing.conformance.personalities import PERSONALITIES
-from eca_protocol.testing.conformance.run import Incident, Run
+from eca_protocol.testing.conformance.run import Incident, Run, known_failures
 from eca_protocol.testing.conformance.target import KEY, MODEL, Directories, Target
 from eca_protocol.testing.conformance.verdicts import Finding
 
@@ -101,14 +96,14 @@ RUN = Run(
 def test_what_is_known_to_fail_fails_the_run_no_more():
     known = known_failures("# today\nW-20a  # later\n\nW-20b\nstops.a_stop\n")
     assert known == {"W-20a", "W-20b", "stops.a_stop"}
-    assert unexpected(RUN, known) == ()
-    assert unexpected(RUN, ()) == ("W-20a", "stops.a_stop")
-    assert unexpected(RUN, {"W-20a"}) == ("stops.a_stop",)
-    assert passing_again(RUN, known) == ("W-20b",)
+    assert RUN.unexpected == ("W-20a", "stops.a_stop")
+    assert attrs.evolve(RUN, known={"W-20a"}).unexpected == ("stops.a_stop",)
+    run = attrs.evolve(RUN, known=known)
+    assert (run.unexpected, run.passing_again) == ((), ("W-20b",))
 
 
 def test_what_fails_today_can_be_written_down():
-    assert known_failures(known_text(RUN)) == {"W-20a", "stops.a_stop"}
+    assert known_failures(RUN.known_text()) == {"W-20a", "stops.a_stop"}
 
 
 def test_a_known_failure_that_is_no_row_is_refused():

@@ -18,8 +18,7 @@ from eca_protocol.testing.conformance.run import Incident, Run
 from eca_protocol.testing.conformance.verdicts import Finding
 from eca_server.system import live_line
 from eca_server.workbench.conformance.cli import run
-from eca_server.workbench.conformance.progress import Progress
-from eca_server.workbench.conformance.table import render_table
+from eca_server.workbench.conformance.table import Progress, render_table
 from tests.eca_server import fork_server
 from tests.eca_server.processes import assert_gone, assert_some, children
 
@@ -149,7 +148,7 @@ def test_the_table_details_broken_requirements_and_groups_unjudged_ones():
         ),
         incidents=(Incident(case="c.f", what="its end"),),
     )
-    brief = render_table(outcome, ["W-20b"])
+    brief = render_table(attrs.evolve(outcome, known={"W-20b"}))
     assert "FAIL       W-20a  Rulings: chat\n" in brief
     assert "expected  a" in brief
     assert "\\x1b[2J" in brief

@@ -11,8 +11,7 @@ from eca_protocol import json
 from eca_protocol.framing import encode_frame
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import server_cases
-from eca_protocol.testing.conformance.known import known_failures, known_text
-from eca_protocol.testing.conformance.run import Incident, Run, SuiteError
+from eca_protocol.testing.conformance.run import Incident, Run, SuiteError, known_failures
 from eca_protocol.testing.conformance.verdicts import Finding, Transmission, Verdict
 from eca_server.workbench.conformance import cli
 from eca_server.workbench.conformance.badge import render_badge
@@ -79,7 +78,7 @@ def test_the_page_has_each_requirement_and_runs_no_script_of_the_target() -> Non
     row = page[page.index('id="W-22e"') :].partition("</summary>")[0]
     assert '<span class="why faint">expected one finished</span>' in row
     assert '<span class="why">got ' in row
-    known = render_html(RUN, {}, known=KNOWN)
+    known = render_html(attrs.evolve(RUN, known=KNOWN), {})
     assert ">known<" in known
     badge = render_badge(RUN)
     assert "1 of 3" in badge
@@ -121,14 +120,15 @@ CONCLUSIONS = [
 def test_the_terminal_the_page_and_the_badge_have_the_same_conclusion(
     findings, known, word, text, colour
 ):
-    run = attrs.evolve(RUN, findings=findings, incidents=() if known is None else RUN.incidents)
-    page = render_html(run, {}, known=known or ())
+    incidents = () if known is None else RUN.incidents
+    run = attrs.evolve(RUN, findings=findings, incidents=incidents, known=known or ())
+    page = render_html(run, {})
     verdict = page[page.index('<div class="verdict">') :].partition("</div>")[0]
     kind = {"#b3261a": "bad", "#855600": "odd", "#17744a": "good"}[colour]
     assert verdict.endswith(f'<span class="badge {kind}">{word}</span>')
-    assert render_table(run, known or ()).endswith(f"\n{text}\n")
-    assert colour in render_badge(run, known or ())
-    assert "0 of 0" not in page + render_badge(run, known or ())
+    assert render_table(run).endswith(f"\n{text}\n")
+    assert colour in render_badge(run)
+    assert "0 of 0" not in page + render_badge(run)
 
 
 def test_an_error_of_the_suite_is_neither_a_pass_nor_the_targets_error(capsys, monkeypatch) -> None:
@@ -146,10 +146,10 @@ def test_an_error_of_the_suite_is_neither_a_pass_nor_the_targets_error(capsys, m
     assert "in here.c the suite itself failed here" in page
     errors = list(ET.fromstring(render_junit(run)).iter("error"))
     assert [error.text for error in errors] == ["Tr!"]
-    known = known_failures(known_text(run))
+    known = known_failures(run.known_text())
     assert known == {"here.c"}
-    assert render_table(run, known).endswith("Only known failures.\n")
-    assert not list(ET.fromstring(render_junit(run, known)).iter("error"))
+    assert render_table(attrs.evolve(run, known=known)).endswith("Only known failures.\n")
+    assert not list(ET.fromstring(render_junit(attrs.evolve(run, known=known))).iter("error"))
 
     def code_of(outcome: Run | None, *arguments: str) -> int:
         async def judged(*_: object, **__: object) -> Run | None:
@@ -214,7 +214,7 @@ def test_the_junit_report_has_failures_errors_and_skipped_cases() -> None:
         "W-33d": ["skipped"],
         "framing.a_case": ["error"],
     }
-    known = ET.fromstring(render_junit(RUN, KNOWN))
+    known = ET.fromstring(render_junit(attrs.evolve(RUN, known=KNOWN)))
     assert not list(known.iter("failure")) + list(known.iter("error"))
 
 
