@@ -98,7 +98,7 @@ def load(
         config_file: replaces the user's and the workspace's files.
         home: the user's home; by default from `environ`.
         previous: the previous result from the same sources.
-        stored_secret: resolves `${stored_secret:NAME}` in the saved settings.
+        stored_secret: resolves `${kept:NAME}` in the saved settings.
         trusts_workspace: trust the roots now, except settings with the user's variables or files.
         known_providers: returns the names of the providers that need no configuration.
         logins: returns the names of the providers with a stored login.

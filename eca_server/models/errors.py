@@ -50,7 +50,7 @@ _FAULTS: Mapping[str, tuple[ErrorKind, bool]] = {
     "protocol": ("protocol", False),
     "config": ("configuration", False),
 }
-"""The class of each kind of HTTP fault, and whether a retry may help."""
+"""The class of each kind of HTTP error, and whether a retry may help."""
 
 _OF_THE_KEY: frozenset[ErrorKind] = frozenset(("auth", "permission"))
 """Classes whose advice is about the key."""

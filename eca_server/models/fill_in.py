@@ -66,7 +66,7 @@ async def fill_in(backend: Backend, before: str, after: str, *, most_tokens: int
     """Return the text between two texts; None: the model is not known to fill gaps.
 
     Raises:
-        BackendError: there is no answer; `is_unsupported` tells whether a retry can have one.
+        BackendError: there is no answer; `is_unsupported` says whether a retry can have one.
     """
     if not isinstance(backend, HTTPBackend):
         return None

@@ -152,7 +152,7 @@ def chat_models(listed: Iterable[ModelInfo]) -> tuple[ModelInfo, ...]:
 
 
 def _own_name(name: str) -> str:
-    """Return a model's name without the directories of a file, as which llama.cpp names it."""
+    """Return a model's name; llama.cpp names a model by its file: without its directories."""
     return re.split(r"[/\\]", name)[-1] if name.endswith(".gguf") else name
 
 

@@ -79,7 +79,9 @@ class AnswerState:
     Attributes:
         new_key: makes the keys of tool calls.
         has_text: a message had text.
-        cited: the URLs of the sources so far.
+        refused: a message was a refusal.
+        citations: the sources so far.
+        reasonings: the number of reasoning items so far.
     """
 
     new_key: Callable[[], str]

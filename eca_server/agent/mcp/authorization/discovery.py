@@ -80,7 +80,7 @@ class AuthorizationServer:
         issuer: its name, byte for byte.
         registration_url: the registration endpoint; None: it has none.
         scopes: its supported scopes, if it lists them.
-        authentication: the way in which a client sends its secret.
+        authentication: the method by which a client sends its secret.
         is_open_to_public: true if it accepts clients without a secret, as far as is known.
         reads_documents: true if it accepts the URL of a metadata document as a client's id.
         names_itself: true if it sends its issuer with the redirect (RFC 9207).
