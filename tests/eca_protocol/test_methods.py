@@ -1,7 +1,6 @@
 """The method table against the headings of the specification; messages to JSON texts and back."""
 
 import re
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -102,8 +101,7 @@ def test_what_is_no_message_is_refused_with_its_reason():
         loads("chat/promt", "{}")
     with pytest.raises(LocalProtocolError, match="expected a message, got a dict"):
         dumps({"message": "m"})
-    wrong: Any = "c"
     with pytest.raises(LocalProtocolError, match=r"ChatContentReceivedParams: .*got a str"):
-        dumps(m.ChatContentReceivedParams(chat_id="c", role="user", content=wrong))
+        dumps(m.ChatContentReceivedParams(chat_id="c", role="user", content="c"))
     with pytest.raises(LocalProtocolError, match="codec_for"):
         loads("chat/prompt", "{}", revision=Revision.DRAFT)

@@ -140,8 +140,7 @@ def test_params_of_another_method_are_our_own_error(method: str, params: Any, wo
 def test_a_wrong_or_misspelt_result_is_our_own_error() -> None:
     with pytest.raises(LocalProtocolError, match="expected a ChatPromptResponse, got a NoneType"):
         OCTOBER.encode_result("chat/prompt", None)
-    misspelt: Any = "promting"
-    response = m.ChatPromptResponse(chat_id="c", model="a/b", status=misspelt)
+    response = m.ChatPromptResponse(chat_id="c", model="a/b", status="promting")
     with pytest.raises(LocalProtocolError, match="unknown value 'promting': did you mean 'prompt"):
         CURRENT.encode_result("chat/prompt", response)
     marked = m.ChatPromptResponse(chat_id="c", model="a/b", status=m.UnknownValue("paused"))

@@ -52,10 +52,7 @@ def call(what: str, call_id: str = "1", **more: Any) -> m.ChatContent:
         "called": m.ChatToolCalledContent,
         "rejected": m.ChatToolCallRejectedContent,
     }
-    content: m.ChatContent = classes[what](
-        **{**NAMES, "id": call_id, "summary": "Writing a", **more}
-    )
-    return content
+    return classes[what](**{**NAMES, "id": call_id, "summary": "Writing a", **more})
 
 
 def texts(written: Sequence[Any]) -> list[str]:

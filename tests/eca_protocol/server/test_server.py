@@ -116,8 +116,7 @@ async def test_a_handler_that_fails_ends_its_turn_and_not_the_connection(caplog)
                 await think("second")
                 raise ExceptionGroup("several", [ValueError("a secret")])
         if prompt.text == "say":
-            number: Any = 3
-            await chat.say(number)
+            await chat.say(3)
         result = await chat.tool_call("count", {}, approval=False, run=count)
         await chat.say(f"{result.verdict}: {result.text}")
 

@@ -77,5 +77,4 @@ async def refused(ours: Editor, method: str, params: Any) -> dict[str, Any]:
     request = ours.request(method, params)
     await ours.send(request)
     message = await ours.until(lambda each: each.get("id") == request["id"])
-    error: dict[str, Any] = message["error"]
-    return error
+    return message["error"]

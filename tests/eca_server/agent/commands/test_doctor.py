@@ -78,8 +78,7 @@ async def test_an_unreachable_address_and_missing_settings_are_named():
 async def test_all_are_checked_at_once_within_a_time_limit(mock_clock):
     silent = Reply(before_headers=[hang()])
     async with Provider([silent, silent]) as provider, HTTPClient() as http:
-        fields: dict[str, Any] = {"url": provider.url, "key": Secret(KEY), **WITHOUT_LIST}
-        each = Configured(api="openai-chat", **fields)
+        each = Configured(api="openai-chat", url=provider.url, key=Secret(KEY), **WITHOUT_LIST)
         models = Models(Config(providers={"a": each, "b": each}), environ={}, http=http)
         async with trio.open_nursery() as nursery:
             checks = run_in(nursery, check_providers, models)

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
@@ -34,8 +33,7 @@ class RunningJobs:
         self.notifications.append([job.status for job in self.jobs])
 
     def start(self, command: str, *, shell: str = "/bin/sh") -> Job:
-        where: dict[str, Any] = {"directory": Path("/"), "environment": ENVIRONMENT}
-        start = partial(start_shell, shell, command, **where)
+        start = partial(start_shell, shell, command, directory=Path("/"), environment=ENVIRONMENT)
         return self.jobs.start(start, command=command, name="it", chat_id="c")
 
 

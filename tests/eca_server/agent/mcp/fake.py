@@ -115,8 +115,7 @@ class FakeSession:
                 on_progress(each)
             await trio.lowlevel.checkpoint()
             if self.answers is not None:
-                result: m.ToolResult = await self.answers(name)
-                return result
+                return await self.answers(name)
         except trio.Cancelled:
             self.cancelled.append(name)
             raise

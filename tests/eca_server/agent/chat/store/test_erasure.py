@@ -171,7 +171,7 @@ def test_a_large_file_is_rewritten_alone_and_after_a_long_idle_time(
         assert bool(due(filled)) is not is_rewritten
 
 
-def test_a_deleted_chat_has_rows_in_no_table(path: Path) -> None:
+def test_a_deleted_chat_has_rows_in_no_table(path):
     samples = {"TEXT": "c", "INTEGER": 1, "REAL": 1.0, "BLOB": b""}
     with opened_file(path) as ours:
         append(ours, "other", *messages_of("text"))

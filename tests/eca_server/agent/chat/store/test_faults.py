@@ -7,7 +7,6 @@ import shutil
 import sqlite3
 import sys
 from pathlib import Path
-from typing import Any
 
 import attrs
 import pytest
@@ -38,9 +37,7 @@ from tests.eca_server.agent.chat.store.process import (
 from tests.promises import within
 
 
-async def test_a_full_disk_is_reported_once_and_nothing_is_lost_once_there_is_space(
-    path: Path,
-) -> None:
+async def test_a_full_disk_is_reported_once_and_nothing_is_lost_once_there_is_space(path):
     with spawn(fill_the_disk, path) as running:
         [problem] = running.read_rest()
     assert problem.startswith(f"Chats are not stored, and stay only in memory: {path}: ")
@@ -50,7 +47,7 @@ async def test_a_full_disk_is_reported_once_and_nothing_is_lost_once_there_is_sp
         assert ours.problems == []
 
 
-def test_a_directory_that_may_not_be_written_is_reported_once(tmp_path: Path) -> None:
+def test_a_directory_that_may_not_be_written_is_reported_once(tmp_path):
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o555)
     with spawn(write_where_it_is_forbidden, closed / "data" / "chats.sqlite") as running:
@@ -75,9 +72,7 @@ OTHER_KIND = "expected a regular file, got something else"
     ],
     ids=["a file for a directory", "a directory", "a pipe", "a link to nothing"],
 )
-async def test_an_obstacle_is_reported_once(
-    path: Path, obstacle: Any, words: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_obstacle_is_reported_once(path, obstacle, words, caplog):
     if obstacle is None:
         a_file_for_a_directory(path)
     else:
@@ -96,7 +91,7 @@ async def test_an_obstacle_is_reported_once(
     assert len(caplog.messages) == 1, caplog.messages
 
 
-async def test_what_could_not_be_written_is_written_in_order_once_it_can(path: Path) -> None:
+async def test_what_could_not_be_written_is_written_in_order_once_it_can(path):
     a_file_for_a_directory(path)
     async with opened(path) as ours:
         for number in range(3):
@@ -112,8 +107,8 @@ async def test_what_could_not_be_written_is_written_in_order_once_it_can(path: P
 
 @pytest.mark.parametrize(("seconds", "reports"), [(600.0, 1), (0.0, 2)])
 async def test_a_disk_that_fails_again_much_later_is_reported_again(
-    path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, reports: int
-) -> None:
+    path, monkeypatch, seconds, reports
+):
     monkeypatch.setattr(file, "EPISODE_SECONDS", seconds)
     async with opened(path) as ours:
         for number in range(2):
@@ -128,7 +123,7 @@ async def test_a_disk_that_fails_again_much_later_is_reported_again(
 GARBAGE = b"no database " * 500
 
 
-async def test_corrupt_files_of_one_second_are_set_aside_and_new_ones_begun(path: Path) -> None:
+async def test_corrupt_files_of_one_second_are_set_aside_and_new_ones_begun(path):
     path.parent.mkdir()
     for number in range(3):
         path.write_bytes(GARBAGE + b"%d" % number)
@@ -143,7 +138,7 @@ async def test_corrupt_files_of_one_second_are_set_aside_and_new_ones_begun(path
     assert contents == {GARBAGE + b"%d" % number for number in range(3)}
 
 
-async def test_a_corrupt_file_that_another_server_has_open_stays_in_its_place(path: Path) -> None:
+async def test_a_corrupt_file_that_another_server_has_open_stays_in_its_place(path):
     async with opened(path) as before:
         await before.store.load("c")
     async with opened(path) as theirs:
@@ -161,7 +156,7 @@ async def test_a_corrupt_file_that_another_server_has_open_stays_in_its_place(pa
 
 
 @pytest.mark.parametrize("what", ["its directory", "the file", "replaced", "a backup with a log"])
-async def test_a_file_that_is_removed_while_it_is_open_is_made_anew(path: Path, what: str) -> None:
+async def test_a_file_that_is_removed_while_it_is_open_is_made_anew(path, what):
     other = path.with_name("other")
     backup = [path.with_name("backup"), path.with_name("backup-wal")]
     async with opened(other) as before:
@@ -195,9 +190,7 @@ async def test_a_file_that_is_removed_while_it_is_open_is_made_anew(path: Path, 
 @pytest.mark.parametrize(
     "change", ["ALTER TABLE message ADD COLUMN more TEXT", "DROP TABLE before_image"]
 )
-async def test_a_file_that_a_newer_server_changes_meanwhile_is_reported_as_such(
-    path: Path, change: str
-) -> None:
+async def test_a_file_that_a_newer_server_changes_meanwhile_is_reported_as_such(path, change):
     async with opened(path) as ours:
         assert await ours.append("c", *messages_of("0"))
         rows(path, change)
@@ -208,7 +201,7 @@ async def test_a_file_that_a_newer_server_changes_meanwhile_is_reported_as_such(
         assert "a newer server has written it. Restart or upgrade this one." in problem
 
 
-async def test_a_file_of_a_newer_server_is_left_alone(path: Path) -> None:
+async def test_a_file_of_a_newer_server_is_left_alone(path):
     path.parent.mkdir()
     rows(path, "CREATE TABLE chat (of, another, shape)")
     rows(path, "PRAGMA user_version = 1000")
@@ -231,8 +224,8 @@ FAILING = (*schema.MIGRATIONS, ("DROP TABLE message", "DROP TABLE nothing"))
 
 
 async def test_a_file_of_an_older_server_is_brought_up_to_date_or_stays_as_it_was(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    path, monkeypatch
+):
     async with opened(path) as ours:
         await ours.append("c", *messages_of("old"))
     with monkeypatch.context() as patched:
@@ -247,9 +240,7 @@ async def test_a_file_of_an_older_server_is_brought_up_to_date_or_stays_as_it_wa
     assert rows(path, "SELECT * FROM later") == [(1,)]
 
 
-async def test_a_file_of_each_older_version_is_brought_up_to_date(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_file_of_each_older_version_is_brought_up_to_date(path, monkeypatch):
     for version in range(1, len(schema.MIGRATIONS)):
         with monkeypatch.context() as patched, opened_file(path) as older:
             patched.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:version])
@@ -266,7 +257,7 @@ async def test_a_file_of_each_older_version_is_brought_up_to_date(
         path.unlink()
 
 
-async def test_a_disk_that_does_not_answer_holds_nothing_up(path: Path) -> None:
+async def test_a_disk_that_does_not_answer_holds_nothing_up(path):
     async with opened(path, write=0.02, read=0.02, close=0.02) as ours:
         await ours.append("c", *messages_of("0"))
         with locked(path):
@@ -296,8 +287,8 @@ async def test_a_disk_that_does_not_answer_holds_nothing_up(path: Path) -> None:
 
 @pytest.mark.parametrize(("kib", "is_late"), [(1, True), (32 * 1024, False)])
 async def test_a_large_text_is_waited_for_longer_by_all_calls_behind_it(
-    path: Path, kib: int, is_late: bool, mock_clock: trio.testing.MockClock
-) -> None:
+    path, kib, is_late, mock_clock
+):
     async with opened(path, write=1, read=1) as ours:
         await ours.append("c", *messages_of("0"))
         with locked(path) as holder:
@@ -318,7 +309,7 @@ async def test_a_large_text_is_waited_for_longer_by_all_calls_behind_it(
         assert ours.store._thread.queued_bytes == 0
 
 
-async def test_closing_does_not_wait_for_a_disk_that_does_not_answer(path: Path) -> None:
+async def test_closing_does_not_wait_for_a_disk_that_does_not_answer(path):
     problems: list[str] = []
     async with opened(path) as ours:
         await ours.store.load("c")
@@ -336,9 +327,7 @@ ROLLBACK = Rollback(chat="c", cut="one", first_change=1, undoes=True, steps=(STE
 LATER = (image("2", "/f", data=b"later"),)
 
 
-async def test_a_rollback_whose_end_waits_to_be_written_is_not_done_again(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_rollback_whose_end_waits_to_be_written_is_not_done_again(path, monkeypatch):
     def full(*_: object, **__: object) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
@@ -361,7 +350,7 @@ async def test_a_rollback_whose_end_waits_to_be_written_is_not_done_again(
         assert await ours.before_images("c") == LATER
 
 
-async def test_what_another_server_adds_to_a_rollback_that_was_killed_stays(path: Path) -> None:
+async def test_what_another_server_adds_to_a_rollback_that_was_killed_stays(path):
     rollback = attrs.evolve(ROLLBACK, cut="zero")
     async with opened(path) as killed, opened(path) as another:
         await killed.append("c", *messages_of("zero", "one"))
@@ -377,7 +366,7 @@ async def test_what_another_server_adds_to_a_rollback_that_was_killed_stays(path
         assert [chat.id for chat in await another.store.list(WORKSPACE, 9)] == ["c"]
 
 
-async def test_a_step_that_is_noted_takes_those_before_it_along(path: Path) -> None:
+async def test_a_step_that_is_noted_takes_those_before_it_along(path):
     steps = tuple(UndoStep(path=name) for name in ("/a", "/b", "/c"))
     async with opened(path) as ours:
         await ours.append("c", *messages_of("zero"))
@@ -387,7 +376,7 @@ async def test_a_step_that_is_noted_takes_those_before_it_along(path: Path) -> N
         assert unfinished.steps == steps[2:]
 
 
-async def test_a_message_that_cannot_be_written_or_read_costs_no_other(path: Path) -> None:
+async def test_a_message_that_cannot_be_written_or_read_costs_no_other(path):
     bad = Message(role="user", parts=(BlockPart(raw=object()),), content_id="bad")
     async with opened(path) as ours:
         await ours.append("bad", bad)
@@ -402,7 +391,7 @@ async def test_a_message_that_cannot_be_written_or_read_costs_no_other(path: Pat
         assert problem.startswith("A message of chat good cannot be read")
 
 
-async def test_a_chat_that_could_not_be_loaded_continues_behind_what_is_stored(path: Path) -> None:
+async def test_a_chat_that_could_not_be_loaded_continues_behind_what_is_stored(path):
     async with opened(path) as ours:
         await ours.append("c", *messages_of("old"))
     path.rename(path.with_name("elsewhere"))
@@ -424,9 +413,7 @@ def forget(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
         monkeypatch.delitem(sys.modules, module.__name__)
 
 
-async def test_an_interpreter_without_sqlite_is_reported_once(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_interpreter_without_sqlite_is_reported_once(path, monkeypatch):
     forget(monkeypatch, "file", "salvage", "scan", "schema", "wal")
     monkeypatch.setitem(sys.modules, "sqlite3", None)
     async with opened(path) as ours:
@@ -438,9 +425,7 @@ async def test_an_interpreter_without_sqlite_is_reported_once(
         assert not await ours.store.close()
 
 
-async def test_modules_that_cannot_be_opened_for_a_while_cost_nothing(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_modules_that_cannot_be_opened_for_a_while_cost_nothing(path, monkeypatch):
     module = "eca_server.agent.chat.store.file"
     refusals = [OSError(errno.EMFILE, "Too many open files")] * 2
 

@@ -91,17 +91,17 @@ messages = st.builds(
 
 
 @given(messages)
-def test_any_message_comes_back_as_it_was(message: h.Message) -> None:
+def test_any_message_comes_back_as_it_was(message):
     back = decode_message(encode_message(message))
     assert back == message
     assert repr(back) == repr(message)
 
 
-def test_no_kind_of_part_is_left_out() -> None:
+def test_no_kind_of_part_is_left_out():
     assert PARTS.keys() == {*get_args(h.Part)}
 
 
-def test_a_result_outlives_details_that_cannot_be_read() -> None:
+def test_a_result_outlives_details_that_cannot_be_read():
     view = h.CallView(summary="s", details=DETAILS[0])
     part = h.ToolResultPart(call_id="1", parts=(h.TextPart("x"),), view=view)
     body = encode_message(h.Message(role="tool", parts=(part,)))
@@ -109,7 +109,7 @@ def test_a_result_outlives_details_that_cannot_be_read() -> None:
     assert (back.parts, back.view) == (part.parts, h.CallView(summary="s"))
 
 
-def test_json_of_a_provider_nests_as_deep_as_json_may() -> None:
+def test_json_of_a_provider_nests_as_deep_as_json_may():
     deep: Any = "bottom"
     for _ in range(json.MAX_DEPTH):
         deep = [deep]
@@ -118,14 +118,14 @@ def test_json_of_a_provider_nests_as_deep_as_json_may() -> None:
     assert decode_message(encode_message(message)) == message
 
 
-def test_a_field_with_its_default_is_not_written_and_its_absence_is_read() -> None:
+def test_a_field_with_its_default_is_not_written_and_its_absence_is_read():
     message = h.Message(role="user", parts=(h.TextPart("hi"),))
     body = encode_message(message)
     assert json.loads(body) == {"role": "user", "parts": [{"type": "text", "text": "hi"}]}
 
 
 @given(st.binary(max_size=30) | values.map(json.dumps) | messages.map(encode_message), st.data())
-def test_a_damaged_row_is_a_message_or_unreadable(body: bytes, data: st.DataObject) -> None:
+def test_a_damaged_row_is_a_message_or_unreadable(body, data):
     place = data.draw(st.integers(0, max(0, len(body) - 1)))
     damaged = body[:place] + data.draw(st.binary(max_size=3)) + body[place + 1 :]
     with suppress(UnreadableRow):
@@ -140,7 +140,7 @@ def test_a_damaged_row_is_a_message_or_unreadable(body: bytes, data: st.DataObje
      b'{"role":"user","parts":[{"type":"image","media_type":"a","data":"\xc3\xa9"}]}',
      b'{"role":"user","parts":[],"more":1}'],
 )  # fmt: skip
-def test_what_is_no_message_is_unreadable(body: bytes) -> None:
+def test_what_is_no_message_is_unreadable(body):
     with pytest.raises(UnreadableRow):
         decode_message(body)
 
@@ -152,5 +152,5 @@ def test_what_is_no_message_is_unreadable(body: bytes) -> None:
         *((body, ChatSettings()) for body in (None, b"", b"{", b"[]", b"5", b"null", b"{}")),
     ],
 )
-def test_of_settings_what_is_known_counts(body: bytes | None, read: ChatSettings) -> None:
+def test_of_settings_what_is_known_counts(body, read):
     assert decode_settings(body) == read

@@ -119,7 +119,7 @@ RECOVERED = "30 chats with 150 messages were recovered."
 
 @pytest.mark.long(but=6)
 @pytest.mark.parametrize("damage", DAMAGES)
-async def test_damage_outside_of_the_rows_costs_no_chat(path: Path, damage: str) -> None:
+async def test_damage_outside_of_the_rows_costs_no_chat(path, damage):
     if damage.endswith("rewrite"):
         rows(path, "VACUUM")
     overwrite(path, *DAMAGES[damage])
@@ -138,7 +138,7 @@ async def test_damage_outside_of_the_rows_costs_no_chat(path: Path, damage: str)
         assert ours.problems == []
 
 
-async def test_a_table_with_the_pages_of_another_is_noticed(path: Path) -> None:
+async def test_a_table_with_the_pages_of_another_is_noticed(path):
     root = bytes([root_of(path, "chat")])
     overwrite(path, path.read_bytes().index(b"CREATE TABLE usage") - 1, root)
     async with opened(path) as ours:
@@ -146,7 +146,7 @@ async def test_a_table_with_the_pages_of_another_is_noticed(path: Path) -> None:
         assert RECOVERED in "".join(ours.problems)
 
 
-async def test_chats_whose_workspace_is_lost_are_listed_everywhere(path: Path) -> None:
+async def test_chats_whose_workspace_is_lost_are_listed_everywhere(path):
     overwrite(path, "chat", BAD_PAGE)
     async with opened(path) as ours:
         for workspace in (WORKSPACE, "another"):
@@ -156,7 +156,7 @@ async def test_chats_whose_workspace_is_lost_are_listed_everywhere(path: Path) -
         assert RECOVERED in "".join(ours.problems)
 
 
-async def test_a_flipped_letter_of_an_id_hides_no_chat_in_silence(path: Path) -> None:
+async def test_a_flipped_letter_of_an_id_hides_no_chat_in_silence(path):
     overwrite(path, CHATS[7].encode(), b"chat xx", behind=page_of(path, "chat"))
     async with opened(path) as ours:
         listed = {each.id for each in await ours.store.list(WORKSPACE, 99)}
@@ -171,8 +171,8 @@ LAST = f"{CHATS[7]}{chr(len(PLACES))}".encode()
     ("text", "changed"), [(CHATS[7].encode(), b"chat xx"), (LAST, LAST[:-1] + b"\x01")]
 )
 async def test_a_flipped_byte_in_an_index_hides_no_message_and_loses_no_new_one(
-    path: Path, text: bytes, changed: bytes
-) -> None:
+    path, text, changed
+):
     overwrite(path, text, changed, behind=page_of(path, INDEX))
     async with opened(path) as ours:
         assert await ours.append(CHATS[7], *messages_of("new"))
@@ -182,7 +182,7 @@ async def test_a_flipped_byte_in_an_index_hides_no_message_and_loses_no_new_one(
         assert whole_but(await whole(ours), CHATS[7]) == whole_but(CHATS, CHATS[7])
 
 
-async def test_a_damaged_page_of_messages_costs_those_on_it(path: Path) -> None:
+async def test_a_damaged_page_of_messages_costs_those_on_it(path):
     content = path.read_bytes()
     page = content.index(b'"chat 15 2 ') // PAGE * PAGE
     lost = {name for name in CHATS if name.encode() in content[page : page + PAGE]}
@@ -197,8 +197,8 @@ async def test_a_damaged_page_of_messages_costs_those_on_it(path: Path) -> None:
 
 @pytest.mark.parametrize("table", ["message", "before_image"])
 async def test_a_salvage_that_is_killed_begins_anew_and_brings_nothing_twice(
-    path: Path, monkeypatch: pytest.MonkeyPatch, table: str
-) -> None:
+    path, monkeypatch, table
+):
     overwrite(path, *DAMAGES["the header"])
     insert = salvage._insert
 
@@ -218,9 +218,7 @@ async def test_a_salvage_that_is_killed_begins_anew_and_brings_nothing_twice(
     assert len(set_aside(path)) == 1
 
 
-async def test_messages_before_the_salvage_come_behind_what_it_restores(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_messages_before_the_salvage_come_behind_what_it_restores(path, monkeypatch):
     overwrite(path, *DAMAGES["the header"])
     with monkeypatch.context() as patch:
         patch.setattr(salvage, "Presence", a_busy_place)
@@ -247,8 +245,8 @@ def a_busy_place(_: Path) -> None:
     [(2**40, "Nothing could be recovered (the time limit was reached)."), (1, " were recovered.")],
 )
 async def test_a_salvage_is_limited_in_time_by_the_size_of_the_file_and_says_so(
-    path: Path, monkeypatch: pytest.MonkeyPatch, bytes_a_second: int, words: str
-) -> None:
+    path, monkeypatch, bytes_a_second, words
+):
     overwrite(path, *DAMAGES["the header"])
     broken = path.read_bytes()
     monkeypatch.setattr(salvage, "SECONDS", 0)
@@ -261,9 +259,7 @@ async def test_a_salvage_is_limited_in_time_by_the_size_of_the_file_and_says_so(
     assert aside.read_bytes() == broken
 
 
-async def test_what_the_program_of_sqlite_recovers_comes_back(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_the_program_of_sqlite_recovers_comes_back(path, tmp_path, monkeypatch):
     with closing(sqlite3.connect(path)) as connection:
         lines = "\n".join(connection.iterdump())
     program = tmp_path / "bin" / "sqlite3"
@@ -279,7 +275,7 @@ async def test_what_the_program_of_sqlite_recovers_comes_back(
     assert (tmp_path / "asked").read_text().endswith(".recover --ignore-freelist\n")
 
 
-async def test_what_is_left_of_a_salvage_goes_with_the_damaged_file(path: Path) -> None:
+async def test_what_is_left_of_a_salvage_goes_with_the_damaged_file(path):
     leftover = path.with_name(f"{path.name}.corrupt-20260101T000000Z.salvage")
     leftover.mkdir()
     async with opened(path) as ours:
@@ -288,7 +284,7 @@ async def test_what_is_left_of_a_salvage_goes_with_the_damaged_file(path: Path) 
     assert not leftover.exists()
 
 
-async def test_chats_that_are_in_the_log_alone_come_back(tmp_path: Path) -> None:
+async def test_chats_that_are_in_the_log_alone_come_back(tmp_path):
     path = tmp_path / "chats.sqlite"
     killed_server(path)
     place.set_aside(path)
@@ -298,9 +294,7 @@ async def test_chats_that_are_in_the_log_alone_come_back(tmp_path: Path) -> None
         assert "6 chats with 6 messages were recovered." in "".join(ours.problems)
 
 
-async def test_a_server_waits_while_another_looks_at_damage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_server_waits_while_another_looks_at_damage(tmp_path, monkeypatch):
     theirs = place.Presence(tmp_path / "c")
     assert theirs.is_alone()
     waited: list[float] = []
@@ -322,8 +316,8 @@ LATER = {"chat": "REAL", "usage": "TEXT", "settings": "BLOB", "before_image": "I
 @pytest.mark.parametrize("damage", ["the root of the messages", "the first page"])
 @pytest.mark.parametrize("programs", [salvage.PROGRAMS, "/no/such/directory"])
 async def test_a_damaged_file_that_is_older_than_a_column_loses_nothing(
-    path: Path, monkeypatch: pytest.MonkeyPatch, damage: str, programs: str
-) -> None:
+    path, monkeypatch, damage, programs
+):
     step = [f"ALTER TABLE {table} ADD COLUMN later {kind}" for table, kind in LATER.items()]
     monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, step))
     monkeypatch.setattr(salvage, "PROGRAMS", programs)

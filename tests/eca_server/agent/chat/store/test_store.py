@@ -27,7 +27,7 @@ from tests.eca_server.agent.chat.store.keeping import (
 from tests.lazy import imported_by
 
 
-async def test_a_chat_comes_back_after_a_restart_as_it_was(path: Path) -> None:
+async def test_a_chat_comes_back_after_a_restart_as_it_was(path):
     picture = ImagePart(media_type="image/png", data=b"\x00\xff" * 50)
     first = (*turn("a"), Message(role="user", parts=(picture,), content_id="p"))
     before = time.time()
@@ -41,7 +41,7 @@ async def test_a_chat_comes_back_after_a_restart_as_it_was(path: Path) -> None:
     assert before <= chat.created <= chat.updated <= time.time()
 
 
-async def test_a_prompt_of_an_older_server_has_the_id_of_its_row(path: Path) -> None:
+async def test_a_prompt_of_an_older_server_has_the_id_of_its_row(path):
     old = Message(role="user", parts=(TextPart("hi"),))
     row, record = ChatRow("c", WORKSPACE, None, 1.0, 2.0), ChatRecord(messages=(old, old))
     with opened_file(path) as chats:
@@ -51,9 +51,7 @@ async def test_a_prompt_of_an_older_server_has_the_id_of_its_row(path: Path) -> 
         assert [each.content_id for each in (await ours.chat("c")).messages] == ["old", None]
 
 
-async def test_an_error_in_the_settling_of_drafts_hides_no_chat(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_error_in_the_settling_of_drafts_hides_no_chat(path, monkeypatch):
     def settle(_: object) -> None:
         raise ValueError("an error of ours")
 
@@ -64,7 +62,7 @@ async def test_an_error_in_the_settling_of_drafts_hides_no_chat(
 
 
 @pytest.mark.parametrize("size", [LARGE_BODY - 200, LARGE_BODY, 3 * LARGE_BODY + 7])
-async def test_a_large_message_is_stored_once_and_whole(path: Path, size: int) -> None:
+async def test_a_large_message_is_stored_once_and_whole(path, size):
     text = random.Random(size).randbytes(size // 2 + 1).hex()[:size]
     async with opened(path) as ours:
         for each in (text, text, "and a small one"):
@@ -77,8 +75,8 @@ async def test_a_large_message_is_stored_once_and_whole(path: Path, size: int) -
 @pytest.mark.requirement("CHAT-35")
 @pytest.mark.parametrize("is_deleted", [False, True])
 async def test_of_a_cleared_chat_the_name_and_what_it_took_stay_of_a_deleted_one_nothing(
-    path: Path, is_deleted: bool
-) -> None:
+    path, is_deleted
+):
     taken, trusted = TurnUsage(tokens=7), ChatSettings(trust=True)
     async with opened(path) as ours:
         await ours.append("c", *turn("a"), title="named", usage=taken)
@@ -102,7 +100,7 @@ async def test_of_a_cleared_chat_the_name_and_what_it_took_stay_of_a_deleted_one
     assert by_age == (["c", "d"] if is_deleted else ["d", "c"])
 
 
-async def test_before_images_of_files_are_stored_in_order(path: Path) -> None:
+async def test_before_images_of_files_are_stored_in_order(path):
     images = (
         image("1", "/f", data=b"before", mode=0o640, after=b"digest"),
         image("1", "/f", data=b"between"),
@@ -120,9 +118,7 @@ async def test_before_images_of_files_are_stored_in_order(path: Path) -> None:
         assert await ours.before_images("other") == images[:1]
 
 
-async def test_changes_are_read_a_part_at_a_time(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_changes_are_read_a_part_at_a_time(path, monkeypatch):
     monkeypatch.setattr(rollbacks, "BYTES_AT_ONCE", 20)
     names = [f"/{each}" for each in range(5)]
     async with opened(path) as ours:
@@ -139,9 +135,7 @@ async def test_changes_are_read_a_part_at_a_time(
 
 
 @pytest.mark.parametrize(("directory", "file"), [(0o755, 0o644), (0o500, 0o400)])
-async def test_only_the_user_can_read_and_write_what_is_stored(
-    path: Path, directory: int, file: int
-) -> None:
+async def test_only_the_user_can_read_and_write_what_is_stored(path, directory, file):
     path.parent.mkdir(parents=True)
     for suffix in ("", "-wal", "-shm", ".lock"):
         Path(f"{path}{suffix}").touch(mode=file)
@@ -162,13 +156,13 @@ async def test_only_the_user_can_read_and_write_what_is_stored(
     }
 
 
-async def test_an_unused_store_touches_nothing(path: Path) -> None:
+async def test_an_unused_store_touches_nothing(path):
     store = Store(path, on_problem=pytest.fail)
     assert await store.close()
     assert not path.parent.exists()
 
 
-async def test_after_close_calls_do_nothing(path: Path) -> None:
+async def test_after_close_calls_do_nothing(path):
     async with opened(path) as ours:
         await ours.append("c", *messages_of("kept"))
         assert await ours.store.close()
@@ -181,8 +175,8 @@ async def test_after_close_calls_do_nothing(path: Path) -> None:
 
 
 async def test_a_cancelled_append_writes_what_was_given_at_the_call_and_close_ends(
-    path: Path,
-) -> None:
+    path,
+):
     messages = list(messages_of("a", "b"))
     async with opened(path) as ours:
         with trio.CancelScope() as scope:
@@ -195,7 +189,7 @@ async def test_a_cancelled_append_writes_what_was_given_at_the_call_and_close_en
         assert await ours.texts("c") == ["a", "b"]
 
 
-async def test_odd_ids_and_titles_are_preserved(path: Path) -> None:
+async def test_odd_ids_and_titles_are_preserved(path):
     odd = ["", "\0", "a\0b", "'; DROP TABLE chat; --", "\U0001f600", "x" * 10_000]
     async with opened(path) as ours:
         for each in odd:
@@ -207,11 +201,11 @@ async def test_odd_ids_and_titles_are_preserved(path: Path) -> None:
 
 
 @pytest.mark.long
-def test_sqlite_is_not_imported_before_the_first_call() -> None:
+def test_sqlite_is_not_imported_before_the_first_call():
     assert "sqlite3" not in imported_by("import eca_server.agent.chat.store.store")
 
 
-def test_the_file_lies_where_the_xdg_rules_say(tmp_path: Path) -> None:
+def test_the_file_lies_where_the_xdg_rules_say(tmp_path):
     home = {"HOME": "/home/me"}
     default = Path("/home/me/.local/share/eca-python/chats.sqlite")
     assert store_path(home) == default
@@ -222,7 +216,7 @@ def test_the_file_lies_where_the_xdg_rules_say(tmp_path: Path) -> None:
     assert store_path({}).parts[-4:] == (".local", "share", "eca-python", "chats.sqlite")
 
 
-def test_a_workspace_is_its_real_roots_in_any_order(tmp_path: Path) -> None:
+def test_a_workspace_is_its_real_roots_in_any_order(tmp_path):
     one, two, link = tmp_path / "one", tmp_path / "two", tmp_path / "link"
     one.mkdir()
     link.symlink_to(one)
