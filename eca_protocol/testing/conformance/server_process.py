@@ -107,11 +107,6 @@ class ServerProcess:
         return None if self._child is None else self._child.pid
 
     @property
-    def alive(self) -> bool:
-        """True while it runs."""
-        return self.exit_code is None and not self.gone.is_set()
-
-    @property
     def may_write(self) -> bool:
         """True while it runs, has closed neither its input nor its output, and is in step."""
         is_closed = self.output_ended or self._streams.closes_input or self._is_out_of_step
