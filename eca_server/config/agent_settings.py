@@ -109,7 +109,7 @@ class Behavior:
         output_size_kb: limit of any call's output, in KiB.
     """
 
-    prompts: Prompts = setting(record(Prompts), default=Prompts())
+    prompts: Prompts = setting(record(Prompts))
     system_prompt: str | None = setting(TEXT, "systemPrompt", "prompts.chat")
     system_prompt_file: str | None = setting(PATH)
     inherit: str | None = setting(NAME)
@@ -123,8 +123,8 @@ class Behavior:
     variant: str | None = setting(NAME)
     disabled_tools: tuple[str, ...] | None = setting(SELECTORS, workspace=Workspace.RESTRICTS)
     enabled_tools: tuple[str, ...] | None = setting(SELECTORS, workspace=Workspace.RESTRICTS)
-    tool_search: ToolSearch = setting(TOOL_SEARCH_OF_AGENT, "mcpToolSearch", default=ToolSearch())
-    approval: Approval = setting(record(Approval), "toolCall.approval", default=Approval())
+    tool_search: ToolSearch = setting(TOOL_SEARCH_OF_AGENT, "mcpToolSearch")
+    approval: Approval = setting(record(Approval), "toolCall.approval")
     auto_compact_percentage: float | None = setting(PERCENT)
     auto_compact_tokens_left: int | None = setting(COUNT)
     max_lines: int | None = setting(COUNT, "toolCall.readFile.maxLines")

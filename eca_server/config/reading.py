@@ -146,7 +146,10 @@ def setting(
 
     Without keys, the key is the field's name in camelCase. The last key wins. A setting without a
     trust class needs trust. `options` are those of `attrs.field`; a `factory` replaces the default.
+    The default of a settings class is one without settings.
     """
+    if default is None and reader.record is not None:
+        default = reader.record()
     if "factory" not in options:
         options["default"] = default
     paths = tuple(tuple(key.split(".")) for key in keys)

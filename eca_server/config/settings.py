@@ -47,6 +47,7 @@ from eca_server.config.tool_settings import CustomTool, IgnoreFile, NamedFile, T
 from eca_server.secret import Secret
 
 _WORD_BREAK: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
+_NAMED_FILES = listing(record(NamedFile))
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -105,8 +106,8 @@ class Model:
         choice("all", "turn", "off"), default="all"
     )
     image_input: bool | None = setting(FLAG)
-    limit: Limit = setting(record(Limit), default=Limit())
-    cost: Cost = setting(record(Cost), default=Cost())
+    limit: Limit = setting(record(Limit))
+    cost: Cost = setting(record(Cost))
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -157,13 +158,13 @@ class Provider:
     key: Secret | None = setting(KEY)
     key_env: str | None = setting(NAME)
     key_rc: str | None = setting(NAME, workspace=Workspace.NEVER)
-    auth: Auth = setting(record(Auth), default=Auth())
+    auth: Auth = setting(record(Auth))
     completion_url_relative_path: str | None = setting(NAME)
     extra_headers: Mapping[str, str] = setting(each(TEXT), factory=dict)
     think_tag_start: str | None = setting(NAME)
     think_tag_end: str | None = setting(NAME)
     fetch_models: bool = setting(FLAG, default=True)
-    retry: Retry = setting(record(Retry), default=Retry())
+    retry: Retry = setting(record(Retry))
     rate_limit_max_wait: float | None = setting(SECONDS, "rateLimitMaxWaitSeconds")
     models: Mapping[str, Model] = setting(each(record(Model)), factory=dict)
 
@@ -233,13 +234,13 @@ class ChatSettings:
         "chat.welcomeMessage",
         default="Welcome to ECA! Type `/` for commands.\n\n",
     )
-    prompts: Prompts = setting(record(Prompts), default=Prompts())
+    prompts: Prompts = setting(record(Prompts))
     compact_prompt_file: str | None = setting(PATH)
     completion_model: str | None = setting(NAME, "completion.model")
     rewrite_model: str | None = setting(NAME, "rewrite.model")
     rewrite_file_lines: int = setting(COUNT, "rewrite.fullFileMaxLines", default=2000)
     chat_title: bool = setting(FLAG, "chat.title", default=True)
-    chat_inline: InlineChats = setting(record(InlineChats), default=InlineChats())
+    chat_inline: InlineChats = setting(record(InlineChats))
     auto_compact_percentage: float = setting(PERCENT, default=75)
     auto_compact_tokens_left: int | None = setting(COUNT)
     answer_max_kb: int = setting(COUNT, default=32 * 1024, workspace=Workspace.SMALLER)
@@ -274,14 +275,12 @@ class EndpointSettings:
     stream_idle_timeout: float | None = setting(SECONDS, "streamIdleTimeoutSeconds")
     no_progress_timeout: float | None = setting(SECONDS, "noProgressTimeoutSeconds")
     rate_limit_max_wait: float | None = setting(SECONDS, "rateLimitMaxWaitSeconds")
-    retry: Retry = setting(record(Retry), default=Retry())
+    retry: Retry = setting(record(Retry))
     netrc_file: str | None = setting(PATH, workspace=Workspace.NEVER)
     keyring: bool = setting(FLAG, default=False, workspace=Workspace.NEVER)
-    network: Network = setting(record(Network), default=Network(), workspace=Workspace.NEVER)
+    network: Network = setting(record(Network), workspace=Workspace.NEVER)
     otlp: Mapping[str, Secret] = setting(each(KEY), factory=dict, workspace=Workspace.NEVER)
-    catalog: CatalogSettings = setting(
-        record(CatalogSettings), default=CatalogSettings(), workspace=Workspace.NEVER
-    )
+    catalog: CatalogSettings = setting(record(CatalogSettings), workspace=Workspace.NEVER)
 
 
 @attrs.frozen(kw_only=True, slots=False, repr=False)
@@ -304,7 +303,7 @@ class ToolSettings:
 
     disabled_tools: tuple[str, ...] = setting(SELECTORS, default=(), workspace=Workspace.RESTRICTS)
     enabled_tools: tuple[str, ...] | None = setting(SELECTORS, workspace=Workspace.RESTRICTS)
-    tool_call: ToolCall = setting(record(ToolCall), default=ToolCall())
+    tool_call: ToolCall = setting(record(ToolCall))
     custom_tools: Mapping[str, CustomTool] = setting(each(record(CustomTool)), factory=dict)
     ignore_files: tuple[IgnoreFile, ...] = setting(
         listing(record(IgnoreFile)),
@@ -315,7 +314,7 @@ class ToolSettings:
     lsp_timeout: float = setting(SECONDS, "lspTimeoutSeconds", default=30)
     mcp_servers: Mapping[str, MCPServer] = setting(MCP_SERVERS, factory=dict)
     mcp_timeout: float = setting(SECONDS, "mcpTimeoutSeconds", default=60)
-    mcp_tool_search: ToolSearch = setting(TOOL_SEARCH, default=ToolSearch())
+    mcp_tool_search: ToolSearch = setting(TOOL_SEARCH)
     mcp_keep_alive: float = setting(SECONDS, "mcpKeepAliveSeconds", default=30)
 
 
@@ -341,15 +340,9 @@ class Config(ToolSettings, ChatSettings, EndpointSettings):
         "behavior",
         factory=lambda: {name: Behavior(**each) for name, each in BUILT_IN_SUBAGENTS.items()},
     )
-    rules: tuple[NamedFile, ...] = setting(
-        listing(record(NamedFile)), default=(), workspace=Workspace.INSIDE
-    )
-    commands: tuple[NamedFile, ...] = setting(
-        listing(record(NamedFile)), default=(), workspace=Workspace.INSIDE
-    )
-    skills: tuple[NamedFile, ...] = setting(
-        listing(record(NamedFile)), default=(), workspace=Workspace.INSIDE
-    )
+    rules: tuple[NamedFile, ...] = setting(_NAMED_FILES, default=(), workspace=Workspace.INSIDE)
+    commands: tuple[NamedFile, ...] = setting(_NAMED_FILES, default=(), workspace=Workspace.INSIDE)
+    skills: tuple[NamedFile, ...] = setting(_NAMED_FILES, default=(), workspace=Workspace.INSIDE)
     hooks: Mapping[str, Hook] = setting(HOOKS, factory=dict)
     extra_configs: tuple[str, ...] = setting(listing(ROOT_PATH), default=())
     include_parent_agents_files: bool = setting(FLAG, default=True, workspace=Workspace.SMALLER)

@@ -241,16 +241,14 @@ class ToolCall:
         sandbox: the sandbox of shell commands.
     """
 
-    approval: Approval = setting(record(Approval), default=Approval())
+    approval: Approval = setting(record(Approval))
     manual_approval: bool | tuple[str, ...] = setting(
         _MANUAL_APPROVAL, default=False, workspace=Workspace.RESTRICTS
     )
-    read_file: ReadFile = setting(record(ReadFile), default=ReadFile())
-    shell_command: ShellCommand = setting(record(ShellCommand), default=ShellCommand())
-    output_truncation: OutputTruncation = setting(
-        record(OutputTruncation), default=OutputTruncation()
-    )
-    sandbox: SandboxSettings = setting(_SANDBOX, default=SandboxSettings())
+    read_file: ReadFile = setting(record(ReadFile))
+    shell_command: ShellCommand = setting(record(ShellCommand))
+    output_truncation: OutputTruncation = setting(record(OutputTruncation))
+    sandbox: SandboxSettings = setting(_SANDBOX)
 
 
 @attrs.frozen(kw_only=True, repr=False)

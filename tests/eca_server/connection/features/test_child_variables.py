@@ -6,6 +6,7 @@ from typing import Any
 
 import trio.testing
 
+from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.connection.features import mcp
 from eca_server.secret import Secret
 from tests.eca_server.agent.chat.editor import editor
@@ -73,8 +74,8 @@ CONFIG: Mapping[str, Any] = {
 async def test_a_secret_of_the_configuration_reaches_only_those_that_need_it(tmp_path, monkeypatch):
     got: dict[str, Mapping[str, str]] = {}
 
-    def connect(settings: Any, *, environment: Mapping[str, str], **_: Any) -> Any:
-        got[settings.name] = environment
+    def connect(_: Any, *, environment: Mapping[str, str], log: ServerLog, **_more: Any) -> Any:
+        got[log.name] = environment
         return Place().connect()
 
     monkeypatch.setattr(mcp, "connect", connect)
