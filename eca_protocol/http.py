@@ -246,33 +246,36 @@ class HTTPClient:
         self._loop = self._loop or loop
         if loop != self._loop:
             raise HTTPError("config", OTHER_LOOP)
-        with file_errors_explained():
-            if self._environment is None:
+        if self._environment is None:
+            with file_errors_explained():
                 self._environment = await anyio.to_thread.run_sync(
                     _proxies_of_environment, abandon_on_cancel=True
                 )
-            try:
-                proxy = proxy_for(url, self._environment)
-            except ValueError as error:
-                raise invalid_url(error) from None  # its traceback may show a password
-            secure = any(each.lower().startswith("https:") for each in (url, proxy or ""))
-            config = ConnectionConfig(
-                secure=secure,
-                proxy=proxy,
-                ca_file=self.ca_file if secure else None,
-                certificate=self.client_certificate if secure and shows_certificate else None,
-            )
-            if config not in self._pools:
+        try:
+            proxy = proxy_for(url, self._environment)
+        except ValueError as error:
+            raise invalid_url(error) from None  # its traceback may show a password
+        secure = url.lower().startswith("https:") or (proxy or "").lower().startswith("https:")
+        config = ConnectionConfig(
+            secure=secure,
+            proxy=proxy,
+            ca_file=self.ca_file if secure else None,
+            certificate=self.client_certificate if secure and shows_certificate else None,
+        )
+        known = self._pools.get(config)
+        if known is None:
+            with file_errors_explained():
                 pool = await anyio.to_thread.run_sync(
                     lambda: make_pool(config), abandon_on_cancel=True
                 )  # certificates may be on a disk that does not answer
-                if config in self._pools or self._closed:
-                    await pool.aclose()  # closed, or a concurrent request made one
-                else:
-                    self._pools[config] = pool
+            known = self._pools.get(config, pool)
+            if known is not pool or self._closed:
+                await pool.aclose()  # closed, or a concurrent request made one
+            else:
+                self._pools[config] = pool
         if self._closed:
             raise HTTPError("config", "the HTTP client is closed")
-        return self._pools[config], proxy
+        return known, proxy
 
 
 async def _refuse_to_read(_: float) -> bytes:

@@ -123,12 +123,15 @@ class Inbox:
         """Pass the messages of a body or an event on."""
         await self.deliver_all(self.read(text))
 
-    async def deliver_all(self, messages: list[Message]) -> None:
-        """Pass messages on, and limit the time of the streams whose requests they answer."""
+    async def deliver_all(self, messages: list[Message], ended: Id | None = None) -> None:
+        """Pass messages on, and limit the time of the streams whose requests they answer.
+
+        `ended`: the request whose response was read to its end, and needs no limit.
+        """
         await self.pass_on(messages)
         for message in messages:
             if "method" not in message:
-                self._has_answer(message.get("id"))
+                self._has_answer(message.get("id"), ended)
 
     async def pass_on(self, messages: list[Message]) -> None:
         """Pass messages on to the session."""
@@ -141,12 +144,13 @@ class Inbox:
             except trio.WouldBlock:
                 await self._arrived.send(messages)
 
-    def _has_answer(self, answered: Any) -> None:
+    def _has_answer(self, answered: Any, ended: Id | None) -> None:
         """Note that a request is answered, on any stream."""
         for own, scope in self._requests.items():
             if answered in (own, str(own)):
                 del self._requests[own]
-                scope.deadline = trio.current_time() + self._linger
+                if own != ended:
+                    scope.deadline = trio.current_time() + self._linger
                 return
 
     async def fail(self, message: Outgoing, why: str) -> None:

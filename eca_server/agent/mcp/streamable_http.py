@@ -211,7 +211,8 @@ class StreamableHTTP(HTTPTransport):
             whole += chunk
             if len(whole) > MAX_MESSAGE:
                 raise MCPError(f"the server's answer has more than {MAX_MESSAGE} bytes")
-        await self._inbox.deliver_all(_addressed(self._inbox.read(bytes(whole)), message))
+        messages = _addressed(self._inbox.read(bytes(whole)), message)
+        await self._inbox.deliver_all(messages, ended=message.id)
         await self._inbox.fail(message, "the server's answer was not for this request")
 
     async def _resume(self, message: Outgoing, position: StreamPosition) -> None:
