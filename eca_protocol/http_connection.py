@@ -22,6 +22,7 @@ from typing import Any
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 import h11
 from anyio.streams.tls import TLSAttribute, TLSStream
 
@@ -40,6 +41,9 @@ JOINED = 8 * 1024
 
 MAX_HEAD = 100 * 1024
 """The limit of a response's status line and headers, in bytes."""
+
+READ_TURNS = 4
+"""The turns of an event loop within which asyncio reads from a socket."""
 
 READ_SIZE = 64 * 1024
 """The limit of one read, in bytes."""
@@ -140,6 +144,7 @@ class HTTPConnection:
         with suppress(*_BROKEN):
             for start in range(0, len(content) or 1, SENT_PIECE):
                 piece = content[start : start + SENT_PIECE] if start else self._unsent
+                await self._let_receive()
                 with anyio.move_on_after(seconds) as scope:
                     await self._stream.send(piece)
                 if scope.cancelled_caught:
@@ -147,6 +152,13 @@ class HTTPConnection:
             self._unsent, self._is_sent = b"", True
         self._content = b""
         return False
+
+    async def _let_receive(self) -> None:
+        """Let received bytes be read before more is sent: asyncio drops them if that fails."""
+        for _ in range(READ_TURNS):
+            if self._socket.fileno() < 0 or not is_readable(self._socket):
+                return
+            await anyio.lowlevel.checkpoint()
 
     async def _receive_early(
         self, receiving: anyio.CancelScope, sending: anyio.CancelScope

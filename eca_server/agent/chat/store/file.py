@@ -179,13 +179,14 @@ class ChatFile:
             self._maintain(lambda: self._checkpoint(seconds=0))
 
     def close(self, should_end: Callable[[], bool]) -> bool:
-        """Finish writing, and end a server's use of the file; return whether all is on disk.
+        """Finish writing, tidy, and end a server's use of the file; the last one closes it.
 
-        The last server tidies and closes the file.
+        Returns:
+            True if everything of this server is on disk.
         """
         self._flush()
+        self.tidy(should_end)
         if self._views <= {self.view}:
-            self.tidy(should_end)
             self._drop()
         self.view.leave()
         self._views.discard(self.view)

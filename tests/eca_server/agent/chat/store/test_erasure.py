@@ -12,7 +12,9 @@ import trio
 from eca_server.agent.chat.store import queries, rollbacks
 from eca_server.agent.chat.store.file import ChatFile
 from eca_server.agent.chat.store.schema import TABLES
+from eca_server.agent.chat.store.worker import FileThreads
 from tests.eca_server.agent.chat.store.keeping import (
+    PATIENT,
     OpenStore,
     append,
     image,
@@ -89,10 +91,11 @@ async def test_nothing_is_left_after_close(filled):
     ) - DELETED
 
 
-async def test_nothing_is_left_although_another_server_continues(filled):
-    async with opened(filled) as theirs:
+@pytest.mark.parametrize("threads", [None, FileThreads(PATIENT)])
+async def test_nothing_is_left_although_another_server_continues(filled, threads):
+    async with opened(filled, threads) as theirs:
         await theirs.append("theirs", *messages_of("theirs"))
-        async with opened(filled) as ours:
+        async with opened(filled, threads) as ours:
             await delete_all(ours)
         assert find_leftovers(filled) == set()
         assert await theirs.append("theirs", *messages_of("more"))
