@@ -59,7 +59,11 @@ R = TypeVar("R")
 
 @attrs.frozen(kw_only=True)
 class _ReadText(ReadingTool):
-    """The tool `read_file` with the exact text of a file as its output."""
+    """The tool `read_file` with the exact text of a file as its output.
+
+    A file that does not exist is empty, as in editors: some agents read a file before they create
+    it, and take an error for one that they cannot write.
+    """
 
     name: ClassVar = ReadFile.name
     action: ClassVar = ReadFile.action
@@ -70,7 +74,10 @@ class _ReadText(ReadingTool):
 
     def read(self, place: Place, arguments: Mapping[str, Any]) -> ToolOutput:
         """Return the whole text, or the lines that are asked for."""
-        text = decode(read_file(place, limit=LARGEST, checkpoint=checkpoint).data).text
+        try:
+            text = decode(read_file(place, limit=LARGEST, checkpoint=checkpoint).data).text
+        except FileNotFoundError:
+            text = ""
         line, limit = arguments.get("line"), arguments.get("limit")
         if line is not None or limit is not None:
             lines = split_lines(text)[max((line or 1) - 1, 0) :]

@@ -185,7 +185,10 @@ async def test_files_are_served_inside_the_workspace_and_ask_outside(tmp_path):
         await turn(ours, f"write {inside} bye", True)
         assert inside.read_text() == "bye"
         assert text(await turn(ours, f"read {inside}")) == "[bye]"
-        assert "[failed: " in text(await turn(ours, f"read {work / 'none'}"))
+        assert text(await turn(ours, f"read {work / 'none'}")) == "[]"
+        assert text(await turn(ours, f"read {work / 'none'} 2 1")) == "[]"
+        for path in (work, inside / "none"):
+            assert "[failed: " in text(await turn(ours, f"read {path}"))
 
 
 async def test_an_approval_covers_a_write_of_the_approved_edit_and_no_other(tmp_path):
