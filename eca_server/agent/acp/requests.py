@@ -59,7 +59,13 @@ R = TypeVar("R")
 
 @attrs.frozen(kw_only=True)
 class _ReadText(ReadingTool):
-    """The tool `read_file` with the exact text of a file as its output."""
+    """The tool `read_file` with the exact text of a file as its output.
+
+    Attributes:
+        missing_is_empty: whether a file that does not exist is read as empty.
+    """
+
+    missing_is_empty: bool
 
     name: ClassVar = ReadFile.name
     action: ClassVar = ReadFile.action
@@ -70,7 +76,12 @@ class _ReadText(ReadingTool):
 
     def read(self, place: Place, arguments: Mapping[str, Any]) -> ToolOutput:
         """Return the whole text, or the lines that are asked for."""
-        text = decode(read_file(place, limit=LARGEST, checkpoint=checkpoint).data).text
+        try:
+            text = decode(read_file(place, limit=LARGEST, checkpoint=checkpoint).data).text
+        except FileNotFoundError:
+            if not self.missing_is_empty:
+                raise
+            text = ""
         line, limit = arguments.get("line"), arguments.get("limit")
         if line is not None or limit is not None:
             lines = split_lines(text)[max((line or 1) - 1, 0) :]
@@ -168,9 +179,21 @@ class TurnRequests:
         return True
 
     async def read_text(self, params: acp.ReadTextFileRequest) -> acp.ReadTextFileResponse:
-        """Read a file."""
+        """Read a file.
+
+        One that does not exist is empty, as in editors, unless a call reads it for the model: some
+        agents read a file before they create it, and take an error for one they cannot write.
+        """
         native = self._native(ReadFile)
-        tool = None if native is None else _ReadText(files=native.files)
+        is_read_by_call = any(
+            each.call.is_open and each.kind == "read" and params.path in each.paths
+            for each in self.writer.calls.values()
+        )
+        tool = (
+            None
+            if native is None
+            else _ReadText(files=native.files, missing_is_empty=not is_read_by_call)
+        )
         arguments = {"path": params.path, "line": params.line, "limit": params.limit}
         named = {name: value for name, value in arguments.items() if value is not None}
         output = await self._run(ReadFile.name, tool, named)

@@ -64,6 +64,7 @@ class TurnWriter:
         self._origin = origin
         self._terminal = terminal
         self._thought: str | None = None
+        self._last_message: str | None = None  # whose text was written last, if it has an id
         self._open: list[ToolCall] = []
         self._is_over = False
         turn.draft.begin_answer(origin)
@@ -77,7 +78,7 @@ class TurnWriter:
         """Show an update; ignore those of the session's settings."""
         match update:
             case acp.AgentMessageChunk():
-                self._say(update.content)
+                self._say(update.content, update.message_id)
             case acp.AgentThoughtChunk():
                 part = shown(update.content)
                 if isinstance(part, TextPart) and part.text:
@@ -95,19 +96,24 @@ class TurnWriter:
         self.last_answer.feed(event)
         self.turn.draft.record(event)
 
-    def _say(self, block: acp.ContentBlock) -> None:
+    def _say(self, block: acp.ContentBlock, message_id: str | None) -> None:
+        """Write a part of a message; one behind the text of a different message is a paragraph."""
         part = shown(block)
         self._begin_text()
         if isinstance(part, ImagePart):
             self._feed(part)
             self.turn.emit("assistant", picture_content(part.data))
         elif part.text:
-            self._feed(events.TextDelta(part.text))
-            self.turn.say(part.text)
+            is_next = message_id is not None and self._last_message not in {None, message_id}
+            text = f"\n\n{part.text}" if is_next else part.text
+            self._last_message = message_id
+            self._feed(events.TextDelta(text))
+            self.turn.say(text)
 
     def _think(self, text: str) -> None:
         if self._thought is None:
             self._begin_text()
+            self._last_message = None
             self._thought = uuid.uuid4().hex
             self._feed(events.ReasoningStarted(self._thought))
             self.turn.reasonings.start(self._thought)
@@ -159,6 +165,7 @@ class TurnWriter:
 
     def _begin(self, title: str, kind: str | None) -> ToolCall:
         self._end_thought()
+        self._last_message = None
         naming = Naming(
             id=uuid.uuid4().hex,
             name=tool_name(kind, title),
@@ -171,6 +178,7 @@ class TurnWriter:
     def write_call(self, naming: Naming, call: ToolCall, arguments: Any) -> None:
         """Make a call part of the answer."""
         self._end_thought()
+        self._last_message = None
         self._feed(events.ToolCallStarted(key=naming.id, name=naming.name))
         raw = json.dumps(arguments).decode()
         self._feed(events.ToolCallFinished(key=naming.id, raw=raw, arguments=arguments))

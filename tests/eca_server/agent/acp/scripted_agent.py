@@ -123,6 +123,12 @@ class ScriptedAgent:
     async def do_say(self, session: str, text: str) -> None:
         self.update(session, m.AgentMessageChunk(content=m.TextContent(text=text)))
 
+    async def do_message(self, session: str, text: str) -> None:
+        """`message ID TEXT`: say a part of the message with this id."""
+        message_id, _, part = text.partition(" ")
+        content = m.TextContent(text=part)
+        self.update(session, m.AgentMessageChunk(content=content, message_id=message_id))
+
     async def do_think(self, session: str, text: str) -> None:
         self.update(session, m.AgentThoughtChunk(content=m.TextContent(text=text)))
 

@@ -64,6 +64,16 @@ async def test_what_the_agent_says_and_does_is_shown_and_its_model_is_listed(tmp
         assert text(await turn(ours, "picture \xe9\nsay x")) == "[an unreadable picture]x"
 
 
+async def test_each_message_of_the_agent_is_a_paragraph(tmp_path):
+    async with chatting(tmp_path) as (ours, _):
+        got = await turn(ours, "message a on\nmessage a ly\nmessage b one\nsay , end")
+        assert text(got) == "only\n\none, end"
+        got = await turn(ours, "message a one\nthink hm\nmessage b two\nmessage c three")
+        assert text(got) == "onetwo\n\nthree"
+        got = await turn(ours, f"message a one\n{tool(status='completed')}\nmessage b two")
+        assert text(got) == "onetwo"
+
+
 async def test_its_environment_has_none_of_our_keys_and_no_agent_starts_another(tmp_path):
     config = {"providers": {"mine": {"url": "http://localhost:1", "keyEnv": "MINE"}}}
     environ = {"ANTHROPIC_API_KEY": "sk-1", "MINE": "m", "OURS": "o"}
@@ -185,7 +195,12 @@ async def test_files_are_served_inside_the_workspace_and_ask_outside(tmp_path):
         await turn(ours, f"write {inside} bye", True)
         assert inside.read_text() == "bye"
         assert text(await turn(ours, f"read {inside}")) == "[bye]"
-        assert "[failed: " in text(await turn(ours, f"read {work / 'none'}"))
+        assert text(await turn(ours, f"read {work / 'none'}")) == "[]"
+        assert text(await turn(ours, f"read {work / 'none'} 2 1")) == "[]"
+        for path in (work, inside / "none"):
+            assert "[failed: " in text(await turn(ours, f"read {path}"))
+        reading = tool(kind="read", status="in_progress", locations=[str(work / "none")])
+        assert "[failed: No such file" in text(await turn(ours, f"{reading}\nread {work / 'none'}"))
 
 
 async def test_an_approval_covers_a_write_of_the_approved_edit_and_no_other(tmp_path):
