@@ -214,14 +214,16 @@ class TurnRequests:
         native = self._native(ShellCommand)
         if native is not None:
             native = attrs.evolve(native, background=self.terminals)
-        variables = [f"{each.name}={shlex.quote(each.value)}" for each in params.env]
         if any(not each.name.isidentifier() for each in params.env):
             raise RPCError(ErrorCode.INVALID_PARAMS, "env: expected names of variables")
         command = shlex.join([params.command, *params.args]) if params.args else params.command
+        if params.env:  # for all of the command, which may be a loop or a list
+            variables = [f"{each.name}={shlex.quote(each.value)}" for each in params.env]
+            command = f"export {' '.join(variables)}; {command}"
         terminal_id = f"terminal-{uuid.uuid4().hex[:8]}"
         self.terminals.limits[terminal_id] = params.output_byte_limit
         arguments = {
-            "command": " ".join([*variables, command]),
+            "command": command,
             "working_directory": params.cwd or self.directory,
             "background": terminal_id,
         }

@@ -192,9 +192,9 @@ class ScriptedAgent:
         await self.do_say(session, f"[{getattr(answer, 'content', 'done')}]")
         return answer
 
-    async def do_run(self, session: str, text: str, cwd: str | None = None) -> None:
+    async def do_run(self, session: str, text: str, **options: Any) -> None:
         """`run COMMAND`: run it in a terminal to its end, and say its output and status."""
-        created = await self.do_keep(session, text, cwd)
+        created = await self.do_keep(session, text, **options)
         if created is None:
             return
         reference = m.TerminalReference(session_id=session, terminal_id=created.terminal_id)
@@ -208,11 +208,17 @@ class ScriptedAgent:
     async def do_run_in(self, session: str, text: str) -> None:
         """`run_in DIRECTORY COMMAND`: the same in a directory."""
         where, _, command = text.partition(" ")
-        await self.do_run(session, command, where)
+        await self.do_run(session, command, cwd=where)
 
-    async def do_keep(self, session: str, text: str, cwd: str | None = None) -> Any:
+    async def do_run_with(self, session: str, text: str) -> None:
+        """`run_with NAME=VALUE COMMAND`: the same with a variable."""
+        variable, _, command = text.partition(" ")
+        name, _, value = variable.partition("=")
+        await self.do_run(session, command, env=(m.EnvVariable(name=name, value=value),))
+
+    async def do_keep(self, session: str, text: str, **options: Any) -> Any:
         """`keep COMMAND`: start it in a terminal that is not released."""
-        params = m.CreateTerminalRequest(session_id=session, command=text, cwd=cwd)
+        params = m.CreateTerminalRequest(session_id=session, command=text, **options)
         return await self._try(session, "terminal/create", params)
 
     async def do_plan(self, session: str, text: str) -> None:

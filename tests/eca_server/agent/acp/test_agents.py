@@ -314,6 +314,8 @@ async def test_a_terminal_runs_under_the_policy(tmp_path):
     work, below = tmp_path / "work", tmp_path / "work" / "below"
     async with chatting(tmp_path) as (ours, _):
         assert "[out 3 False]" in text(await turn(ours, "run echo out; exit 3", True))
+        loop = 'run_with TO=a(b for each in 1 2; do echo "$each$TO"; done'
+        assert "[1a(b\n2a(b 0 False]" in text(await turn(ours, loop, True))
         assert "[failed: " in text(await turn(ours, "run touch made", False))
         assert not (work / "made").exists()
         below.mkdir()
