@@ -31,7 +31,7 @@ from eca_server.agent.chat.turn import Turn
 from eca_server.agent.tools.diff import split_lines
 from eca_server.agent.tools.files import LARGEST, Ledger, ReadingTool, checkpoint
 from eca_server.agent.tools.read_file import ReadFile
-from eca_server.agent.tools.schemas import integer, object_schema, string
+from eca_server.agent.tools.schemas import integer, object_schema, required, string
 from eca_server.agent.tools.shell_command import ShellCommand
 from eca_server.agent.tools.tool import PreparedCall, Tool, ToolError, ToolOutput, running_call
 from eca_server.agent.tools.write_file import WriteFile
@@ -71,7 +71,7 @@ class _ReadText(ReadingTool):
     action: ClassVar = ReadFile.action
     description: ClassVar = ""
     parameters: ClassVar[Mapping[str, Any]] = object_schema(
-        "path", path=string(""), line=integer("", minimum=0), limit=integer("", minimum=0)
+        path=required(string("")), line=integer("", minimum=0), limit=integer("", minimum=0)
     )
 
     def read(self, place: Place, arguments: Mapping[str, Any]) -> ToolOutput:

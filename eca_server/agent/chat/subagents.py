@@ -33,7 +33,7 @@ from eca_server.agent.chat.tool_call import ToolCall
 from eca_server.agent.chat.turn import Prompt, Steer, Turn
 from eca_server.agent.tools.files import printable
 from eca_server.agent.tools.output import Cap, cut_middle
-from eca_server.agent.tools.schemas import object_schema, string
+from eca_server.agent.tools.schemas import object_schema, required, string
 from eca_server.agent.tools.tool import (
     Effect,
     FileChange,
@@ -96,10 +96,8 @@ class SpawnAgent:
     def parameters(self) -> Mapping[str, Any]:
         """The JSON Schema of the arguments."""
         return object_schema(
-            "agent",
-            "task",
-            agent=string("Name of the agent, as listed."),
-            task=string("What to do and report, with all context."),
+            agent=required(string("Name of the agent, as listed.")),
+            task=required(string("What to do and report, with all context.")),
             activity=string("The task in 3 to 5 words, for the user."),
             model=string("provider/model; only if the user names one."),
             variant=string("Model variant; only if the user names one."),

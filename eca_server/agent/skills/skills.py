@@ -22,7 +22,7 @@ from eca_server.agent.context.definition_files import (
 )
 from eca_server.agent.context.front_matter import split_front_matter
 from eca_server.agent.tools.files import printable
-from eca_server.agent.tools.schemas import object_schema, string
+from eca_server.agent.tools.schemas import object_schema, required, string
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.client.content_formatting import PREFIX
 from eca_server.config.agent_settings import Behavior
@@ -214,7 +214,7 @@ class LoadSkill:
         "a skill's description matches."
     )
     parameters: ClassVar[Mapping[str, Any]] = object_schema(
-        "name", name=string("Name of the skill, exactly as listed.")
+        name=required(string("Name of the skill, exactly as listed."))
     )
 
     def summary(self, arguments: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ import trio
 
 from eca_protocol.messages import ChatAskQuestionOption, ChatAskQuestionParams
 from eca_protocol.server.connected_client import asks_questions
-from eca_server.agent.tools.schemas import boolean, object_schema, string
+from eca_server.agent.tools.schemas import boolean, object_schema, required, string
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput, running_call
 from eca_server.client.session import REQUEST_ERRORS, Session
 from eca_server.config.trust_texts import PREFIX, TRUST
@@ -61,14 +61,12 @@ class AskUser:
         "permission to call a tool: approval is requested automatically."
     )
     parameters: ClassVar[Mapping[str, Any]] = object_schema(
-        "question",
-        question=string("The question to ask: short and complete."),
+        question=required(string("The question to ask: short and complete.")),
         options={
             "type": "array",
             "description": "Answers that the user can choose from.",
             "items": object_schema(
-                "label",
-                label=string("The answer in a few words."),
+                label=required(string("The answer in a few words.")),
                 description=string("The consequence of the answer."),
             ),
         },

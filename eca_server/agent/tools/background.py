@@ -12,7 +12,7 @@ import trio
 from eca_server.agent.jobs.jobs import Job, JobRefused, Jobs
 from eca_server.agent.jobs.output import Line
 from eca_server.agent.tools.output import Cap, cut_end, cut_mark
-from eca_server.agent.tools.schemas import object_schema, string
+from eca_server.agent.tools.schemas import object_schema, required, string
 from eca_server.agent.tools.script import Script, ready_to_start
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput, running_call
 
@@ -137,8 +137,7 @@ class BgJob:
         "notified when a job of this chat has ended. All jobs end with the session."
     )
     parameters: ClassVar[Mapping[str, Any]] = object_schema(
-        "action",
-        action=string("The action to run.", enum=["list", "read_output", "kill"]),
+        action=required(string("The action to run.", enum=["list", "read_output", "kill"])),
         job_id=string("The id of the job (`job-1`), for `read_output` and `kill`."),
     )
 

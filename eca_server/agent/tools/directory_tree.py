@@ -9,7 +9,7 @@ import attrs
 
 from eca_server.agent.tools.files import ReadingTool, checkpoint, printable
 from eca_server.agent.tools.output import Cap, counted, cut_end, cut_mark
-from eca_server.agent.tools.schemas import integer, object_schema, string
+from eca_server.agent.tools.schemas import integer, object_schema, required, string
 from eca_server.agent.tools.tool import ToolError, ToolOutput
 from eca_server.workspace.boundary import Place, open_place
 from eca_server.workspace.ignore import list_files
@@ -37,8 +37,7 @@ class DirectoryTree(ReadingTool):
         "number of files."
     )
     parameters: ClassVar[Mapping[str, Any]] = object_schema(
-        "path",
-        path=string("The directory: absolute, or relative to the first workspace root."),
+        path=required(string("The directory: absolute, or relative to the first workspace root.")),
         max_depth=integer(f"Maximum number of levels to show. Default: {_DEPTH}.", minimum=1),
     )
 

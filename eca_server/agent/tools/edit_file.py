@@ -19,21 +19,20 @@ from eca_server.agent.tools.files import (
     text_in,
 )
 from eca_server.agent.tools.output import counted
-from eca_server.agent.tools.schemas import boolean, object_schema, string
+from eca_server.agent.tools.schemas import boolean, object_schema, required, string
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.agent.tools.write_file import PlannedWrite, plan_write
 from eca_server.workspace.boundary import Place
 
 PARAMETERS: Mapping[str, Any] = object_schema(
-    "path",
-    "original_content",
-    "new_content",
-    path=string("The file: absolute, or relative to the first workspace root."),
-    original_content=string(
-        "The text to replace, exactly as in the file. Must match exactly once "
-        "unless `all_occurrences` is true."
+    path=required(string("The file: absolute, or relative to the first workspace root.")),
+    original_content=required(
+        string(
+            "The text to replace, exactly as in the file. Must match exactly once "
+            "unless `all_occurrences` is true."
+        )
     ),
-    new_content=string("The replacement text."),
+    new_content=required(string("The replacement text.")),
     all_occurrences=boolean("Replace every occurrence. Default: false."),
 )
 

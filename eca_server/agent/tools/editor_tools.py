@@ -19,7 +19,7 @@ from eca_protocol import messages as m
 from eca_protocol.server.roots import path_of, uri_of
 from eca_server.agent.tools.files import LARGEST, checkpoint, in_thread, printable
 from eca_server.agent.tools.output import Cap, cut_end
-from eca_server.agent.tools.schemas import boolean, integer, object_schema, string
+from eca_server.agent.tools.schemas import boolean, integer, object_schema, required, string
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.client.session import REQUEST_ERRORS, Session
 from eca_server.workspace.boundary import Place, Workspace
@@ -39,9 +39,9 @@ _NO = {
     "no-server": "no language server handles this file: search with grep instead",
 }
 _WHERE: Mapping[str, Any] = {
-    "path": string("The file that contains the symbol."),
-    "line": integer("The line that contains the symbol, counted from 1.", minimum=1),
-    "symbol": string("The symbol, exactly as written in that line."),
+    "path": required(string("The file that contains the symbol.")),
+    "line": required(integer("The line that contains the symbol, counted from 1.", minimum=1)),
+    "symbol": required(string("The symbol, exactly as written in that line.")),
     "character": integer(
         "Start the search at this character of the line, counted from 1. Use it if "
         "the line contains the symbol more than once.",
@@ -172,7 +172,7 @@ class EditorDefinition(_Navigation):
         "Find the definition of a symbol with the language server of the user's editor. Each "
         "location is a line `file:line:character: source line`. More precise than a text search."
     )
-    parameters: ClassVar[Mapping[str, Any]] = object_schema("path", "line", "symbol", **_WHERE)
+    parameters: ClassVar[Mapping[str, Any]] = object_schema(**_WHERE)
 
 
 class EditorReferences(_Navigation):
@@ -188,9 +188,6 @@ class EditorReferences(_Navigation):
         "text search."
     )
     parameters: ClassVar[Mapping[str, Any]] = object_schema(
-        "path",
-        "line",
-        "symbol",
         **_WHERE,
         include_declaration=boolean("Include the declaration of the symbol. Default: true."),
     )

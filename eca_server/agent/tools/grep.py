@@ -15,7 +15,7 @@ import attrs
 from eca_server.agent.tools.files import Files, checkpoint, in_thread, printable
 from eca_server.agent.tools.output import Cap, counted, cut_end
 from eca_server.agent.tools.ripgrep import RipgrepUnavailable, find_ripgrep, ripgrep
-from eca_server.agent.tools.schemas import integer, object_schema, string
+from eca_server.agent.tools.schemas import integer, object_schema, required, string
 from eca_server.agent.tools.search import (
     LARGEST_SEARCHED,
     MOST_MATCHES,
@@ -114,10 +114,10 @@ class Grep:
         "`path:line:text` for each matching line."
     )
     parameters: ClassVar[Mapping[str, Any]] = object_schema(
-        "path",
-        "pattern",
-        path=string("The directory or file: absolute, or relative to the first workspace root."),
-        pattern=string("The regular expression to search for."),
+        path=required(
+            string("The directory or file: absolute, or relative to the first workspace root.")
+        ),
+        pattern=required(string("The regular expression to search for.")),
         include=string(
             "Glob of the files to search: `*.py`, `*.{ts,tsx}`, `src/**/*.c`; "
             "a leading `!` excludes the files instead."

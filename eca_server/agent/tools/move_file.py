@@ -20,7 +20,7 @@ from eca_server.agent.tools.files import (
     printable,
     short_name,
 )
-from eca_server.agent.tools.schemas import object_schema, string
+from eca_server.agent.tools.schemas import object_schema, required, string
 from eca_server.agent.tools.tool import Effect, FileChange, PreparedCall, ToolError, ToolOutput
 from eca_server.workspace.boundary import Place
 from eca_server.workspace.errors import FileError
@@ -41,10 +41,8 @@ class MoveFile:
         "not exist. Missing parent directories are created."
     )
     parameters: ClassVar[Mapping[str, Any]] = object_schema(
-        "source",
-        "destination",
-        source=string("The source: absolute, or relative to the first workspace root."),
-        destination=string("The complete new path."),
+        source=required(string("The source: absolute, or relative to the first workspace root.")),
+        destination=required(string("The complete new path.")),
     )
 
     def summary(self, arguments: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ from eca_server.agent.tools.files import (
     text_in,
 )
 from eca_server.agent.tools.output import Cap, cut_mark
-from eca_server.agent.tools.schemas import integer, object_schema, string
+from eca_server.agent.tools.schemas import integer, object_schema, required, string
 from eca_server.agent.tools.tool import ToolError, ToolOutput
 from eca_server.models.attachments import (
     IMAGE_TYPES,
@@ -50,8 +50,7 @@ class ReadFile(ReadingTool):
         "which lines were shown and the line_offset to continue with."
     )
     parameters: ClassVar[Mapping[str, Any]] = object_schema(
-        "path",
-        path=string("The file: absolute, or relative to the first workspace root."),
+        path=required(string("The file: absolute, or relative to the first workspace root.")),
         line_offset=integer("Number of lines to skip. Default: 0.", minimum=0),
         limit=integer("Maximum number of lines to read.", minimum=1),
     )
@@ -136,7 +135,7 @@ class ViewImage(ReadingTool):
     action: ClassVar = "Viewing image"
     description: ClassVar = "View a picture file (PNG, JPEG, GIF or WebP)."
     parameters: ClassVar[Mapping[str, Any]] = object_schema(
-        "path", path=string("The picture: absolute, or relative to the first workspace root.")
+        path=required(string("The picture: absolute, or relative to the first workspace root."))
     )
 
     def read(self, place: Place, arguments: Mapping[str, Any]) -> ToolOutput:

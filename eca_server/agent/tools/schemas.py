@@ -30,10 +30,20 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 }
 
 
-def object_schema(*required: str, **properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of an object with these properties."""
-    schema = {"type": "object", "properties": properties}
-    return {**schema, "required": list(required)} if required else schema
+class _Required(dict[str, Any]):
+    """The schema of a property that an object must have."""
+
+
+def required(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the schema of a property that an object must have."""
+    return _Required(schema)
+
+
+def object_schema(**properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of an object with these properties, optional ones but for `required`."""
+    names = [name for name, each in properties.items() if isinstance(each, _Required)]
+    schema = {"type": "object", "properties": {name: {**e} for name, e in properties.items()}}
+    return {**schema, "required": names} if names else schema
 
 
 def string(description: str, **limits: Sequence[str]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import attrs
 
 from eca_protocol import json
 from eca_server.agent.tools.output import Cap, cut_end
-from eca_server.agent.tools.schemas import check_arguments, object_schema, string
+from eca_server.agent.tools.schemas import check_arguments, object_schema, required, string
 from eca_server.agent.tools.tool import Effect, InnerCall, PreparedCall, ToolError, ToolOutput
 from eca_server.agent.tools.toolbox import ServedTool
 from eca_server.config.tool_lists import ToolSearch
@@ -41,7 +41,7 @@ class SearchTools:
     name: ClassVar = "search_tools"
     effect: ClassVar[Effect] = "read"
     parameters: ClassVar[Mapping[str, Any]] = object_schema(
-        "query", query=string("Words to search for in names and descriptions, or names of tools.")
+        query=required(string("Words to search for in names and descriptions, or names of tools."))
     )
 
     @property
@@ -102,8 +102,7 @@ class CallTool:
         "Call a tool of an MCP server by its name. Load its parameters with search_tools first."
     )
     parameters: ClassVar[Mapping[str, Any]] = object_schema(
-        "name",
-        name=string("The name of the tool, from search_tools."),
+        name=required(string("The name of the tool, from search_tools.")),
         arguments={
             "type": "object",
             "description": "The arguments of the tool. Default: none.",

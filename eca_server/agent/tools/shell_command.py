@@ -14,7 +14,7 @@ from eca_server.agent.sandbox.sandbox import Sandbox
 from eca_server.agent.tools.command_keys import CommandPart, command_parts
 from eca_server.agent.tools.files import in_thread
 from eca_server.agent.tools.output import Cap
-from eca_server.agent.tools.schemas import boolean, integer, object_schema, string
+from eca_server.agent.tools.schemas import boolean, integer, object_schema, required, string
 from eca_server.agent.tools.script import Script, run_script
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.config.directories import home_directory
@@ -38,7 +38,7 @@ _OF_BACKGROUND = (
     "it in `background`, and read or kill it with `eca_bg_job`."
 )
 _PROPERTIES: Mapping[str, Any] = {
-    "command": string("The command or script to run."),
+    "command": required(string("The command or script to run.")),
     "working_directory": string("The working directory. Default: the first workspace root."),
     "timeout": integer(
         f"Timeout in milliseconds. Default: {_TIMEOUT}.", minimum=1, maximum=_LONGEST
@@ -119,7 +119,7 @@ class ShellCommand:
         """The JSON Schema of its arguments."""
         background = {} if self.background is None else {"background": _BACKGROUND}
         leaving = {"outside_sandbox": _OUTSIDE} if self._may_leave else {}
-        return object_schema("command", **_PROPERTIES, **background, **leaving)
+        return object_schema(**_PROPERTIES, **background, **leaving)
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
         """Return `Running 'COMMAND'` and, unless it is the first root, the directory."""

@@ -15,7 +15,7 @@ import attrs
 
 from eca_protocol.messages import TaskDetails, TaskItem, TaskStatus, TaskSummary
 from eca_server.agent.tools.files import printable
-from eca_server.agent.tools.schemas import check_arguments, integer, object_schema, string
+from eca_server.agent.tools.schemas import check_arguments, integer, object_schema, required, string
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.client.content_formatting import NATIVE, PREFIX
 from eca_server.models.history import Message, ToolCallPart, ToolResultPart
@@ -36,10 +36,11 @@ _TASK = object_schema(
     blocked_by={**_IDS, "description": "Ids of the tasks that must be done first."},
 )
 _PARAMETERS: Final[Mapping[str, Any]] = object_schema(
-    "op",
-    op=string(
-        "The operation on the task list.",
-        enum=["read", "plan", "add", "update", "start", "complete", "delete", "clear"],
+    op=required(
+        string(
+            "The operation on the task list.",
+            enum=["read", "plan", "add", "update", "start", "complete", "delete", "clear"],
+        )
     ),
     id=integer("The id of the task, for update, start, complete, delete."),
     ids={**_IDS, "description": "The ids of several tasks, for start, complete, delete."},

@@ -21,7 +21,7 @@ from eca_server.agent.tools.files import (
     text_in,
 )
 from eca_server.agent.tools.output import counted
-from eca_server.agent.tools.schemas import object_schema, string
+from eca_server.agent.tools.schemas import object_schema, required, string
 from eca_server.agent.tools.tool import Effect, FileChange, PreparedCall, ToolError, ToolOutput
 from eca_server.workspace.boundary import Place
 from eca_server.workspace.errors import NotText
@@ -100,10 +100,8 @@ class WriteFile:
         "To change a part of a file, use edit_file."
     )
     parameters: ClassVar[Mapping[str, Any]] = object_schema(
-        "path",
-        "content",
-        path=string("The file: absolute, or relative to the first workspace root."),
-        content=string("The complete content of the file."),
+        path=required(string("The file: absolute, or relative to the first workspace root.")),
+        content=required(string("The complete content of the file.")),
     )
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
