@@ -26,7 +26,7 @@ from eca_server.agent.mcp.conversation import ServerTransport
 from eca_server.agent.mcp.eras import ERAS, OFFERED, Era, newest_stateless
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.http_endpoint import HTTPEndpoint
-from eca_server.agent.mcp.http_transport import NotStreamable
+from eca_server.agent.mcp.http_transport import NotStreamable, Timeouts
 from eca_server.agent.mcp.legacy_sse import LegacySSE
 from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.session import Session
@@ -65,6 +65,7 @@ async def connect(
     log: ServerLog,
     http: HTTPClient | None = None,
     login: Login | None = None,
+    timeouts: Timeouts | None = None,
     start_seconds: float = 60.0,
     keep_alive_seconds: float = 30.0,
 ) -> AsyncIterator[Session]:
@@ -77,6 +78,7 @@ async def connect(
         log: the log of the server, which is emptied first.
         http: the client for requests to a `url`; None: a new one.
         login: the login at a `url`.
+        timeouts: the time limits of requests to a `url`.
         start_seconds: time limit of the initialization.
         keep_alive_seconds: time between two pings to a server at a `url`.
 
@@ -97,7 +99,7 @@ async def connect(
                     settings.url, http=client, headers=settings.headers, login=login
                 )
                 kind = LegacySSE if settings.type == "sse" else StreamableHTTP
-                transport = kind(endpoint, log)
+                transport = kind(endpoint, log, timeouts)
             session = Session(transport, name=log.name, era=era, roots=roots, log=log)
             return _begin(
                 session,

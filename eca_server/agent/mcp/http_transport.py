@@ -9,7 +9,7 @@ import random
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import attrs
 import trio
@@ -82,13 +82,14 @@ class NotStreamable(MCPError):
 class HTTPTransport(ABC):
     """A `MessageTransport` whose messages are HTTP bodies; subclasses send them."""
 
-    timeouts: ClassVar = Timeouts()
-
-    def __init__(self, endpoint: HTTPEndpoint, log: ServerLog) -> None:
+    def __init__(
+        self, endpoint: HTTPEndpoint, log: ServerLog, timeouts: Timeouts | None = None
+    ) -> None:
         self.endpoint = endpoint
         self._log = log
+        self._timeouts = timeouts or Timeouts()
         self._era: Era | None = None
-        self._inbox = Inbox(linger=self.timeouts.linger, accept=self._accept)
+        self._inbox = Inbox(linger=self._timeouts.linger, accept=self._accept)
         self._unsent: deque[Outgoing] = deque()
         self._unsent_size = 0
         self._has_unsent = trio.Event()
@@ -187,7 +188,7 @@ class HTTPTransport(ABC):
         if self._closing:
             return
         self._closing = True
-        with trio.move_on_after(self.timeouts.close):
+        with trio.move_on_after(self._timeouts.close):
             while self._notices_under_way and self._nursery is not None and self._inbox.end is None:
                 self._quiet = trio.Event()
                 await self._quiet.wait()
@@ -210,7 +211,7 @@ class HTTPTransport(ABC):
         self, endpoint: HTTPEndpoint, message: Outgoing, headers: Mapping[str, str]
     ) -> None:
         """Send a message whose response has no answer; raise HTTPError and MCPError."""
-        seconds = self.timeouts.notice
+        seconds = self._timeouts.notice
         async with endpoint.ask(
             "POST",
             headers=headers,

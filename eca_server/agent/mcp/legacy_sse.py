@@ -18,6 +18,7 @@ from eca_server.agent.mcp.http_endpoint import HTTPEndpoint
 from eca_server.agent.mcp.http_transport import (
     MAX_MESSAGE,
     HTTPTransport,
+    Timeouts,
     is_events,
     may_become_reachable,
 )
@@ -28,13 +29,15 @@ from eca_server.agent.mcp.server_log import ServerLog
 class LegacySSE(HTTPTransport):
     """A server that answers on one stream."""
 
-    def __init__(self, endpoint: HTTPEndpoint, log: ServerLog) -> None:
-        super().__init__(endpoint, log)
+    def __init__(
+        self, endpoint: HTTPEndpoint, log: ServerLog, timeouts: Timeouts | None = None
+    ) -> None:
+        super().__init__(endpoint, log, timeouts)
         self._messages: HTTPEndpoint | None = None
         self._endpoint_known = trio.Event()
 
     async def _work(self) -> None:
-        limits = Deadlines(first_byte=self.timeouts.headers, idle=math.inf)
+        limits = Deadlines(first_byte=self._timeouts.headers, idle=math.inf)
         headers = {"accept": "text/event-stream"}
         try:
             async with self.endpoint.ask("GET", headers=headers, deadlines=limits) as response:

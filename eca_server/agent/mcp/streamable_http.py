@@ -26,6 +26,7 @@ from eca_server.agent.mcp.http_transport import (
     HTTPTransport,
     NotStreamable,
     StreamPosition,
+    Timeouts,
     is_events,
     may_be_resent,
     may_become_reachable,
@@ -51,8 +52,10 @@ _RENEWAL: Final = "initialize again"  # the id of a request that is hidden from 
 class StreamableHTTP(HTTPTransport):
     """The transport to a server at one URL."""
 
-    def __init__(self, endpoint: HTTPEndpoint, log: ServerLog) -> None:
-        super().__init__(endpoint, log)
+    def __init__(
+        self, endpoint: HTTPEndpoint, log: ServerLog, timeouts: Timeouts | None = None
+    ) -> None:
+        super().__init__(endpoint, log, timeouts)
         self._session_id: str | None = None
         self._handshake: tuple[Outgoing, Outgoing] | None = None
         self._introduction: Outgoing | None = None
@@ -101,7 +104,7 @@ class StreamableHTTP(HTTPTransport):
     async def _request(self, message: Outgoing) -> None:
         if message.method == "initialize":
             self._introduction = message
-        delays = iter(self.timeouts.retry)
+        delays = iter(self._timeouts.retry)
         while (outcome := await self._attempt(message)) is not None:
             pause = pause_before_retry(outcome, message.method, next(delays, None))
             if pause is None:
@@ -152,7 +155,7 @@ class StreamableHTTP(HTTPTransport):
             HTTPError: the response is missing or incomplete.
         """
         position = StreamPosition()
-        idle = math.inf if message.method == _LISTEN else self.timeouts.idle
+        idle = math.inf if message.method == _LISTEN else self._timeouts.idle
         async with self.endpoint.ask(
             "POST",
             headers=self._headers(message),
@@ -226,10 +229,10 @@ class StreamableHTTP(HTTPTransport):
         while self._inbox.waits_for(message.id):
             if position.event_id is None or fruitless == _RESUMPTIONS:
                 raise HTTPError("broken", "the stream of the answer ended before it")
-            pause = self.timeouts.reconnect if position.retry is None else position.retry
+            pause = self._timeouts.reconnect if position.retry is None else position.retry
             since_opened = trio.current_time() - opened
-            pause = max(pause, self.timeouts.reconnect_floor(empty) - since_opened)
-            await trio.sleep(min(pause, self.timeouts.longest_reconnect))
+            pause = max(pause, self._timeouts.reconnect_floor(empty) - since_opened)
+            await trio.sleep(min(pause, self._timeouts.longest_reconnect))
             before, events_before = position.event_id, position.events
             opened = trio.current_time()
             try:
@@ -252,13 +255,13 @@ class StreamableHTTP(HTTPTransport):
         headers = _EVENTS | self._place_headers()
         if position.event_id is not None:
             headers["last-event-id"] = position.event_id
-        limits = Deadlines(first_byte=self.timeouts.headers, idle=self.timeouts.idle)
+        limits = Deadlines(first_byte=self._timeouts.headers, idle=self._timeouts.idle)
         return self.endpoint.ask("GET", headers=headers, deadlines=deadlines or limits)
 
     async def _listen(self) -> None:
         """Receive the server's own messages, if it has a stream for them; never fail."""
-        position, pause = StreamPosition(), self.timeouts.reconnect
-        limits = Deadlines(first_byte=self.timeouts.headers, idle=math.inf)
+        position, pause = StreamPosition(), self._timeouts.reconnect
+        limits = Deadlines(first_byte=self._timeouts.headers, idle=math.inf)
         with trio.CancelScope() as self._listening:
             while True:
                 events_before = position.events
@@ -278,8 +281,8 @@ class StreamableHTTP(HTTPTransport):
                     if error.kind == "timeout" and not position.events:
                         return
                 fresh = position.events > events_before
-                pause = self.timeouts.reconnect if fresh else pause * 1.5
-                pause = min(max(pause, position.retry or 0), self.timeouts.longest_reconnect)
+                pause = self._timeouts.reconnect if fresh else pause * 1.5
+                pause = min(max(pause, position.retry or 0), self._timeouts.longest_reconnect)
                 await trio.sleep(pause)
 
     def _may_be_forgotten(
@@ -339,7 +342,7 @@ class StreamableHTTP(HTTPTransport):
         """End the session at the server, which may ignore it."""
         if self._session_id is None or self._inbox.end is not None:
             return
-        seconds = self.timeouts.close
+        seconds = self._timeouts.close
         limits = Deadlines(connect=seconds, first_byte=seconds, idle=seconds)
         try:
             async with self.endpoint.ask(

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-import pytest
 import trio
 
 from eca_protocol.http import HTTPClient
@@ -17,7 +16,7 @@ from eca_protocol.sse import encode_event
 from eca_server.agent.mcp.authorization.login import Login
 from eca_server.agent.mcp.connection import connect
 from eca_server.agent.mcp.errors import MCPError
-from eca_server.agent.mcp.http_transport import HTTPTransport, Timeouts
+from eca_server.agent.mcp.http_transport import Timeouts
 from eca_server.agent.mcp.messages import ToolResult
 from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.session import Session
@@ -159,19 +158,18 @@ async def session_at(
 ) -> AsyncIterator[Session]:
     """A session with a server at a URL, in little time."""
     settings = MCPServer(url=url, **changes)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(HTTPTransport, "timeouts", timeouts)
-        async with connect(
-            settings,
-            environment={},
-            roots=lambda: (),
-            log=log or ServerLog("web"),
-            http=http,
-            login=login,
-            start_seconds=start_seconds,
-            keep_alive_seconds=keep_alive_seconds,
-        ) as session:
-            yield session
+    async with connect(
+        settings,
+        environment={},
+        roots=lambda: (),
+        log=log or ServerLog("web"),
+        http=http,
+        login=login,
+        timeouts=timeouts,
+        start_seconds=start_seconds,
+        keep_alive_seconds=keep_alive_seconds,
+    ) as session:
+        yield session
 
 
 @contextlib.asynccontextmanager
