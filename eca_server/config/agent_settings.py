@@ -78,7 +78,24 @@ class Prompts:
 
 
 @attrs.frozen(kw_only=True, repr=False)
-class Behavior:
+class OutputLimits:
+    """The limits of the calls of one agent.
+
+    Attributes:
+        max_lines: limit of one call's output of the tool that reads files.
+        summary_max_length: characters of a command in a call's summary.
+        output_lines: limit of any call's output, in lines.
+        output_size_kb: limit of any call's output, in KiB.
+    """
+
+    max_lines: int | None = setting(COUNT, "toolCall.readFile.maxLines")
+    summary_max_length: int | None = setting(COUNT, "toolCall.shellCommand.summaryMaxLength")
+    output_lines: int | None = setting(COUNT, "toolCall.outputTruncation.lines")
+    output_size_kb: int | None = setting(COUNT, "toolCall.outputTruncation.sizeKb")
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class Behavior(OutputLimits):
     """`agent.<name>` or `behavior.<name>`: the settings of one agent.
 
     An unset one is inherited, else it is the global setting.
@@ -103,10 +120,6 @@ class Behavior:
         approval: approval rules; before the global ones of the same rank.
         auto_compact_percentage: the share of the context above which the chat is compacted.
         auto_compact_tokens_left: the tokens of the context to leave free.
-        max_lines: limit of one call's output of the tool that reads files.
-        summary_max_length: characters of a command in a call's summary.
-        output_lines: limit of any call's output, in lines.
-        output_size_kb: limit of any call's output, in KiB.
     """
 
     prompts: Prompts = setting(record(Prompts))
@@ -127,10 +140,6 @@ class Behavior:
     approval: Approval = setting(record(Approval), "toolCall.approval")
     auto_compact_percentage: float | None = setting(PERCENT)
     auto_compact_tokens_left: int | None = setting(COUNT)
-    max_lines: int | None = setting(COUNT, "toolCall.readFile.maxLines")
-    summary_max_length: int | None = setting(COUNT, "toolCall.shellCommand.summaryMaxLength")
-    output_lines: int | None = setting(COUNT, "toolCall.outputTruncation.lines")
-    output_size_kb: int | None = setting(COUNT, "toolCall.outputTruncation.sizeKb")
 
 
 _NAMED_BEHAVIORS = each(record(Behavior))

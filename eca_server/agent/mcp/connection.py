@@ -89,39 +89,28 @@ async def connect(
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(HTTPClient()) if http is None else http
 
-        def begin(
-            era: Era, settings: MCPServer = settings, *, is_final_attempt: bool = False
-        ) -> contextlib.AbstractAsyncContextManager[Session]:
-            if settings.url is None:
-                transport = _start(settings, environment, roots, log)
-            else:
-                endpoint = HTTPEndpoint(
-                    settings.url, http=client, headers=settings.headers, login=login
-                )
-                kind = LegacySSE if settings.type == "sse" else StreamableHTTP
-                transport = kind(endpoint, log, timeouts)
-            session = Session(transport, name=log.name, era=era, roots=roots, log=log)
-            return _begin(
-                session,
-                transport,
-                settings,
-                log,
-                start_seconds=start_seconds,
-                keep_alive_seconds=keep_alive_seconds if settings.url else math.inf,
-                is_final_attempt=is_final_attempt,
-            )
-
+        begin = partial(
+            _begin,
+            environment=environment,
+            roots=roots,
+            log=log,
+            http=client,
+            login=login,
+            timeouts=timeouts,
+            start_seconds=start_seconds,
+            keep_alive_seconds=keep_alive_seconds,
+        )
         era = ERAS.get(settings.protocol, ERAS[OFFERED])
         try:
-            session = await stack.enter_async_context(begin(era))
+            session = await stack.enter_async_context(begin(settings, era))
         except _RevisionRefused as refusal:
-            session = await stack.enter_async_context(begin(refusal.era, is_final_attempt=True))
+            session = await stack.enter_async_context(begin(settings, refusal.era, is_last=True))
         except NotStreamable as refusal:
             if settings.type not in (None, "stdio"):
                 raise
             try:
-                older = attrs.evolve(settings, type="sse")
-                session = await stack.enter_async_context(begin(era, older))
+                older = begin(attrs.evolve(settings, type="sse"), era)
+                session = await stack.enter_async_context(older)
             except MCPError as error:
                 if error.kind == "login":
                     raise
@@ -132,15 +121,28 @@ async def connect(
 
 @contextlib.asynccontextmanager
 async def _begin(
-    session: Session,
-    transport: ServerTransport,
     settings: MCPServer,
-    log: ServerLog,
+    era: Era,
     *,
+    environment: Mapping[str, str],
+    roots: Callable[[], Sequence[Root]],
+    log: ServerLog,
+    http: HTTPClient,
+    login: Login | None,
+    timeouts: Timeouts | None,
     start_seconds: float,
     keep_alive_seconds: float,
-    is_final_attempt: bool,
+    is_last: bool = False,
 ) -> AsyncIterator[Session]:
+    """Open a session by one transport, in one era of the protocol."""
+    if settings.url is None:
+        transport: ServerTransport = _start(settings, environment, roots, log)
+        keep_alive_seconds = math.inf
+    else:
+        endpoint = HTTPEndpoint(settings.url, http=http, headers=settings.headers, login=login)
+        kind = LegacySSE if settings.type == "sse" else StreamableHTTP
+        transport = kind(endpoint, log, timeouts)
+    session = Session(transport, name=log.name, era=era, roots=roots, log=log)
     async with session.peer:
         if isinstance(transport, StdioTransport):
             session.peer.start_soon(transport.watch)
@@ -149,7 +151,7 @@ async def _begin(
             try:
                 await session.introduce()
             except RequestFailed as refusal:
-                is_final = is_final_attempt or settings.protocol == "legacy"
+                is_final = is_last or settings.protocol == "legacy"
                 next_era = None if is_final else _stateless_era(refusal)
                 if next_era is None or (
                     session.era.stateless and refusal.code != _UNSUPPORTED_REVISION
