@@ -11,7 +11,7 @@ arguments.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import anyio
@@ -249,20 +249,28 @@ class Peer:
                 messages = await self.transport.receive()
             except OSError as error:
                 return End("broken", f"reading failed: {error}")
-            for message in messages:
-                if self.end is not None:  # a handler may close the peer
-                    return self.end
-                if isinstance(message, RemoteProtocolError):
-                    self._act_on(self._reply_to(message))
-                    if message.fatal:
-                        is_truncated = isinstance(message, EOFError)
-                        return End("truncated" if is_truncated else "invalid", message.message)
-                else:
-                    self._act_on(self._endpoint.receive(message))
-            if self.end is not None:
-                return self.end
+            end = self.take(messages)
+            if end is not None:
+                return end
             if not messages:
                 return End("eof", "the other side closed the connection")
+
+    def take(self, messages: Sequence[Any]) -> End | None:
+        """Dispatch received messages; return the end of the connection if it is reached.
+
+        A transport may call it with valid messages, in place of returning them from `receive`.
+        """
+        for message in messages:
+            if self.end is not None:  # a handler may close the peer
+                break
+            if isinstance(message, RemoteProtocolError):
+                self._act_on(self._reply_to(message))
+                if message.fatal:
+                    is_truncated = isinstance(message, EOFError)
+                    return End("truncated" if is_truncated else "invalid", message.message)
+            else:
+                self._act_on(self._endpoint.receive(message))
+        return self.end
 
     def _reply_to(self, unreadable: RemoteProtocolError) -> Event | None:
         if self.first_unreadable is None:

@@ -72,8 +72,11 @@ class ServerTransport(Protocol):
     request's id.
     """
 
-    def messages(self, read: Reader) -> MessageTransport:
-        """Return the messages to and from the server; `read` reads the received frames."""
+    def messages(self, read: Reader, take: Callable[[Sequence[Any]], object]) -> MessageTransport:
+        """Return the messages to and from the server; `read` reads the received frames.
+
+        A transport of several streams calls `take` with the messages that arrive on each.
+        """
         ...
 
     def agree(self, era: Era) -> None:
@@ -131,7 +134,7 @@ class Conversation:
             on_oversized=self._fail_all,
         )
         self.peer = Peer(
-            transport.messages(reader.read),
+            transport.messages(reader.read, lambda each: self.peer.take(each)),  # noqa: PLW0108 - set later
             side="client",
             table=TABLE,
             codec=MCPCodec(era),

@@ -89,7 +89,9 @@ class HTTPTransport(ABC):
         self._log = log
         self._timeouts = timeouts or Timeouts()
         self._era: Era | None = None
-        self._inbox = Inbox(linger=self._timeouts.linger, accept=self._accept)
+        self._inbox = Inbox(
+            linger=self._timeouts.linger, accept=self._accept, ready=self._unclogged
+        )
         self._unsent: deque[Outgoing] = deque()
         self._unsent_size = 0
         self._has_unsent = trio.Event()
@@ -105,9 +107,9 @@ class HTTPTransport(ABC):
         """Set the negotiated revision."""
         self._era = era
 
-    def messages(self, read: Reader) -> HTTPTransport:
-        """Return this transport; `read` reads each received body and event."""
-        self._inbox.reader = read
+    def messages(self, read: Reader, take: Callable[[list[Message]], object]) -> HTTPTransport:
+        """Return this transport; `read` reads each body and event, `take` gets its messages."""
+        self._inbox.reader, self._inbox.take = read, take
         return self
 
     @property
@@ -116,13 +118,14 @@ class HTTPTransport(ABC):
         return self._closing
 
     async def receive(self) -> list[Message]:
-        """Return the messages of the next body or event; none at the end of the stream.
+        """Wait for the end of the stream; its messages are dispatched when they arrive."""
+        await self._inbox.wait_ended()
+        return []
 
-        Wait while too much is unsent: a server may ask faster than it accepts our answers.
-        """
+    async def _unclogged(self) -> None:
+        """Wait while too much is unsent: a server may ask faster than it accepts our answers."""
         while self._unsent_size > _CLOGGED:
             await self._has_sent.wait()
-        return await self._inbox.receive()
 
     def send(self, message: Message) -> None:
         """Send a message in the background; its outcome arrives as a message.
@@ -236,7 +239,7 @@ class HTTPTransport(ABC):
             except MCPError as error:
                 if message.method == "initialize":
                     self._inbox.finish(error)
-                await self._inbox.fail(message, error.message)
+                self._inbox.fail(message, error.message)
             finally:
                 self._inbox.forget(request)
 

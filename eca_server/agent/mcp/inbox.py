@@ -1,13 +1,12 @@
 """The received messages of an HTTP transport, and its requests that wait for an answer.
 
-Rules: an unanswered request ends with an error and its reason, or with the stream; messages that
-arrive faster than they are read wait in the socket.
+Rules: an unanswered request ends with an error and its reason, or with the stream; a message is
+dispatched by the task that has received it, so that the next ones wait in the socket.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -22,7 +21,7 @@ from eca_server.agent.mcp.http_endpoint import Refusal
 Id: TypeAlias = int | str
 Message: TypeAlias = Mapping[str, Any]
 
-_UNREAD: Final = 16  # received messages
+_IN_A_ROW: Final = 16  # events
 
 
 @attrs.frozen
@@ -65,36 +64,44 @@ class Inbox:
         linger: seconds for a stream to end by itself after its answer, so that the connection can
             be reused.
         accept: called with the messages of a body or event; returns those for the session.
+        ready: awaited before received messages are passed on.
 
     Attributes:
         reader: reads the messages of each received body and event.
+        take: dispatches messages for the session.
         end: the reason of the stream's end; None before it.
     """
 
     reader: Reader
+    take: Callable[[list[Message]], object]
 
-    def __init__(self, *, linger: float, accept: Callable[[list[Message]], list[Message]]) -> None:
+    def __init__(
+        self,
+        *,
+        linger: float,
+        accept: Callable[[list[Message]], list[Message]],
+        ready: Callable[[], Awaitable[None]],
+    ) -> None:
         self.end: MCPError | None = None
         self._linger = linger
         self._accept = accept
-        self._arrived, self._unread = trio.open_memory_channel[list[Message]](_UNREAD)
+        self._ready = ready
+        self._has_ended = trio.Event()
+        self._events = 0
         self._requests: dict[Id, trio.CancelScope] = {}
 
-    async def receive(self) -> list[Message]:
-        """Return the messages of the next body or event; none at the end of the stream."""
-        try:
-            return await self._unread.receive()
-        except (trio.EndOfChannel, trio.ClosedResourceError):
-            return []
+    async def wait_ended(self) -> None:
+        """Wait until no more messages will be passed on."""
+        await self._has_ended.wait()
 
     def close(self) -> None:
-        """Drop the messages that are not read yet."""
-        self._unread.close()
+        """Drop all later messages."""
+        self._has_ended.set()
 
     def finish(self, error: MCPError) -> None:
         """End the stream of messages; the first reason is stored."""
         self.end = self.end or error
-        self._arrived.close()
+        self._has_ended.set()
 
     def expect(self, request: Id) -> trio.CancelScope:
         """Wait for the answer to a request; return a scope that ends soon after the answer."""
@@ -120,29 +127,28 @@ class Inbox:
         return list(self.reader([text])) if text.strip() else []
 
     async def deliver(self, text: bytes) -> None:
-        """Pass the messages of a body or an event on."""
+        """Pass the messages of an event on; other tasks get their turn in a flood of events."""
         await self.deliver_all(self.read(text))
+        self._events += 1
+        if self._events % _IN_A_ROW == 0:
+            await trio.lowlevel.checkpoint()
 
     async def deliver_all(self, messages: list[Message], ended: Id | None = None) -> None:
         """Pass messages on, and limit the time of the streams whose requests they answer.
 
         `ended`: the request whose response was read to its end, and needs no limit.
         """
-        await self.pass_on(messages)
+        await self._ready()
+        self.pass_on(messages)
         for message in messages:
             if "method" not in message:
                 self._has_answer(message.get("id"), ended)
 
-    async def pass_on(self, messages: list[Message]) -> None:
-        """Pass messages on to the session."""
-        messages = self._accept(messages)
-        if not messages:
-            return
-        with contextlib.suppress(trio.ClosedResourceError, trio.BrokenResourceError):
-            try:
-                self._arrived.send_nowait(messages)  # `send` always yields to other tasks
-            except trio.WouldBlock:
-                await self._arrived.send(messages)
+    def pass_on(self, messages: list[Message]) -> None:
+        """Pass messages on to the session, unless the stream has ended."""
+        accepted = self._accept(messages)
+        if not self._has_ended.is_set():
+            self.take(accepted)
 
     def _has_answer(self, answered: Any, ended: Id | None) -> None:
         """Note that a request is answered, on any stream."""
@@ -153,17 +159,17 @@ class Inbox:
                     scope.deadline = trio.current_time() + self._linger
                 return
 
-    async def fail(self, message: Outgoing, why: str) -> None:
+    def fail(self, message: Outgoing, why: str) -> None:
         """Answer a request with an error of ours, if it is unanswered."""
-        await self._answer_with_error(message, {"code": INTERNAL_ERROR, "message": why})
+        self._answer_with_error(message, {"code": INTERNAL_ERROR, "message": why})
 
-    async def refuse(self, message: Outgoing, refusal: Refusal) -> None:
+    def refuse(self, message: Outgoing, refusal: Refusal) -> None:
         """Answer a request with the server's refusal, if it is unanswered."""
         text = refusal.text if refusal.error else ""
         error = {"code": INTERNAL_ERROR, **(refusal.error or {})}
         error["message"] = text or f"the server answered with {refusal}"
-        await self._answer_with_error(message, error)
+        self._answer_with_error(message, error)
 
-    async def _answer_with_error(self, message: Outgoing, error: Mapping[str, Any]) -> None:
+    def _answer_with_error(self, message: Outgoing, error: Mapping[str, Any]) -> None:
         if self._requests.pop(message.id or 0, None) is not None:
-            await self.pass_on([{"jsonrpc": "2.0", "id": message.id, "error": dict(error)}])
+            self.pass_on([{"jsonrpc": "2.0", "id": message.id, "error": dict(error)}])

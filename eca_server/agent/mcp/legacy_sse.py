@@ -74,13 +74,13 @@ class LegacySSE(HTTPTransport):
             await self._notify(message)
         except HTTPError as error:
             if error.kind == "timeout":
-                await self._inbox.fail(message, f"the server does not accept messages: {error}")
+                self._inbox.fail(message, f"the server does not accept messages: {error}")
             elif error.kind == "broken":
-                await self._inbox.fail(
+                self._inbox.fail(
                     message, f"the connection broke, and the request may have run: {error}"
                 )
             else:
-                await self._inbox.fail(message, f"the request was not sent: {error}")
+                self._inbox.fail(message, f"the request was not sent: {error}")
                 self._inbox.finish(MCPError(f"it cannot be reached: {error}", kind="closed"))
         else:
             await trio.sleep_forever()  # until the answer arrives, or the request is cancelled

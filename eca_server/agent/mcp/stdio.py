@@ -10,9 +10,9 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import trio
 
@@ -163,7 +163,9 @@ class StdioTransport:
         finally:
             self._is_writing = False
 
-    def messages(self, read: Reader | None = None) -> StreamTransport:
+    def messages(
+        self, read: Reader | None = None, take: Callable[[Sequence[Any]], object] | None = None
+    ) -> StreamTransport:
         """Return the messages in its output, and to its input: one a write."""
         shape = WriteShape(size=1, send_now=self._child.send_now)
         return StreamTransport(self, framing=self.framing, read=read, shape=shape)

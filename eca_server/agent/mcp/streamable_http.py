@@ -130,19 +130,19 @@ class StreamableHTTP(HTTPTransport):
         if isinstance(outcome, HTTPError):
             if opens or outcome.never_connected or outcome.kind in _NEVER_SENT:
                 if not opens:
-                    await self._inbox.fail(message, f"the request was not sent: {outcome}")
+                    self._inbox.fail(message, f"the request was not sent: {outcome}")
                 kind: MCPErrorKind = "start"
                 if may_become_reachable(outcome):
                     kind = "unreachable" if self._handshake is None else "closed"
                 self._inbox.finish(MCPError(f"it cannot be reached: {outcome}", kind=kind))
             else:
-                await self._inbox.fail(
+                self._inbox.fail(
                     message, f"the answer was lost, the request may have run: {outcome}"
                 )
         elif await self._must_log_in(outcome):
             return
         elif outcome.error is not None or not opens:
-            await self._inbox.refuse(message, outcome)
+            self._inbox.refuse(message, outcome)
         elif outcome.status in _OLDER:
             self._inbox.finish(NotStreamable(f"it answers with {outcome}", kind="start"))
         else:
@@ -216,7 +216,7 @@ class StreamableHTTP(HTTPTransport):
                 raise MCPError(f"the server's answer has more than {MAX_MESSAGE} bytes")
         messages = _addressed(self._inbox.read(bytes(whole)), message)
         await self._inbox.deliver_all(messages, ended=message.id)
-        await self._inbox.fail(message, "the server's answer was not for this request")
+        self._inbox.fail(message, "the server's answer was not for this request")
 
     async def _resume(self, message: Outgoing, position: StreamPosition) -> None:
         """Resume a stream that ended before its answer.
@@ -322,7 +322,7 @@ class StreamableHTTP(HTTPTransport):
         self._start_soon(self._listen)
         for what in ("tools", "prompts", "resources"):
             method = f"notifications/{what}/list_changed"
-            await self._inbox.pass_on([{"jsonrpc": "2.0", "method": method}])
+            self._inbox.pass_on([{"jsonrpc": "2.0", "method": method}])
         return True
 
     def _accept(self, messages: list[Message]) -> list[Message]:

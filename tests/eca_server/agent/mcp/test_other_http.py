@@ -1,6 +1,7 @@
 """Servers over HTTP of the transport of 2024, without sessions (2026-07-28), or not reached."""
 
 import contextlib
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -10,6 +11,7 @@ import trio
 
 from eca_protocol.errors import HTTPError, HTTPTimeout
 from eca_protocol.http import HTTPClient, HTTPResponse
+from eca_server.agent.mcp.inbox import Inbox
 from eca_server.agent.mcp.session import Session
 from tests.eca_server.agent.mcp import web
 from tests.eca_server.agent.mcp.scripted import STATELESS, error_of
@@ -316,3 +318,23 @@ async def test_a_connection_that_is_never_made_has_sent_nothing_and_may_be_made_
             await session.ended.wait()
             assert session.error.kind == "closed"
             assert (await web.fails_to_start(server.url)).kind == "unreachable"
+
+
+async def test_other_tasks_get_their_turn_in_a_flood_of_events():
+    notice, messages = {"jsonrpc": "2.0", "method": "ping"}, list[Any]()
+    inbox = Inbox(linger=1, accept=lambda each: each, ready=trio.lowlevel.checkpoint_if_cancelled)
+    inbox.reader, inbox.take = (lambda texts: [json.loads(text) for text in texts]), messages.extend
+    counts: list[int] = []
+
+    async def count() -> None:
+        counts.append(len(messages))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(count)
+        for _ in range(100):
+            await inbox.deliver(json.dumps(notice).encode())
+        assert counts
+    assert 0 < counts[0] < len(messages) == 100
+    inbox.close()
+    await inbox.deliver(json.dumps(notice).encode())
+    assert len(messages) == 100
