@@ -265,7 +265,7 @@ class Worker:
             return file.read(query)
 
         result = None
-        if not self.is_late:
+        if not (self.is_late and self._thread.is_started):  # which may start now
             result = await self._wait(self.queue(work), self.limits.read)
         if self.is_late and not self._announced_unread:
             self._announced_unread = True
