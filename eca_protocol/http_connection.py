@@ -58,6 +58,7 @@ _BROKEN = (
     anyio.BrokenResourceError,
     anyio.BusyResourceError,  # TLS 1.2 must read to send, and the head is being received
     anyio.ClosedResourceError,
+    anyio.EndOfStream,  # TLS cannot send either once it has received what is not valid
     OSError,
 )
 
