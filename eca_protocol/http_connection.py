@@ -58,6 +58,7 @@ _BROKEN = (
     anyio.BrokenResourceError,
     anyio.BusyResourceError,  # TLS 1.2 must read to send, and the head is being received
     anyio.ClosedResourceError,
+    anyio.EndOfStream,  # TLS cannot send either once it has received what is not valid
     OSError,
 )
 
@@ -235,7 +236,8 @@ class HTTPConnection:
         raise timed_out("idle", seconds)
 
     async def _receive_some(self) -> bytes:
-        while self._is_plain:  # to wait is cheaper than to read in vain first, as the stream does
+        # To wait is cheaper than to read in vain first, as the stream does.
+        while self._is_plain and self._socket.fileno() >= 0:
             await anyio.wait_readable(self._socket)
             with suppress(BlockingIOError):
                 return bytes(self._socket.recv(READ_SIZE))

@@ -263,9 +263,8 @@ class ConnectionPool:
         if self._is_closed or not connection.is_reusable():
             await self._close([connection])
             return
-        connection.idle_until = (
-            time.monotonic() + IDLE_SECONDS
-        )  # also while this process is stopped
+        now = time.monotonic()  # it advances also while this process is stopped
+        connection.idle_until = now + IDLE_SECONDS
         if (surplus := len(self.connections) - MAX_IDLE) > 0:
             await self._close(self._idle()[:surplus])
 

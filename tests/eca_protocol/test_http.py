@@ -21,7 +21,7 @@ import trio
 import eca_protocol
 import eca_server
 from eca_protocol import http, http_request, http_transport
-from eca_protocol.errors import HTTPTimeout
+from eca_protocol.errors import HTTPError, HTTPTimeout
 from eca_protocol.http import Deadlines, HTTPClient
 from eca_protocol.http_errors import explained
 from eca_protocol.http_server import HTTPRequest, HTTPServer, Responder, serve
@@ -242,6 +242,15 @@ async def test_leaving_a_body_halfway_closes_the_connection_and_leaves_no_genera
                 break
         await provider.until(lambda: provider.requests[1].closed_by_client)
         assert b'"b"' in await body_of(url, client)
+
+
+async def test_reading_on_after_the_client_was_closed_is_an_error():
+    async with asking([reply("a", hang())]) as (_, client, url), client.stream("POST", url) as body:
+        chunks = body.chunks()
+        assert await anext(chunks)
+        await client.__aexit__()
+        with pytest.raises(HTTPError, match="the connection was lost"):
+            [each async for each in chunks]
 
 
 @pytest.mark.parametrize(

@@ -325,13 +325,16 @@ async def test_a_tls_connection_stays_open_between_requests(authority):
 
 
 @pytest.mark.usefixtures("trusted")
-async def test_a_damaged_tls_record_is_named_as_the_reason(authority):
+@pytest.mark.parametrize("size", [0, 9_000_000])
+async def test_a_damaged_tls_record_is_named_as_the_reason(authority, size):
     async def answer(stream: anyio.abc.ByteStream) -> None:
         await read_head(stream)
         await stream.transport_stream.send(b"\x17\x03\x03\0\x30" + bytes(48))
+        while True:
+            await stream.transport_stream.receive()
 
     async with listening(answer, tls(authority, "127.0.0.1")) as peer:
-        error = await failure(f"https://127.0.0.1:{peer.port}/")
+        error = await failure(f"https://127.0.0.1:{peer.port}/", method="POST", content=bytes(size))
     assert error.kind == "broken"
     assert str(error).startswith("the connection was lost: [SSL: DECRYPTION_FAILED")
 

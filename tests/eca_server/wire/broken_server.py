@@ -11,13 +11,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-import attrs
 import trio
 
 from eca_protocol.server import endings
 from eca_server.agent.chat.chats import Chats
-from eca_server.agent.chat.store.store import Store
-from eca_server.agent.chat.store.worker import LIMITS
 from eca_server.cli.main import run
 from tests.eca_server.fork_server import ECA, MODULE
 
@@ -38,7 +35,7 @@ def bug() -> None:
 
 
 def threads() -> None:
-    """Let no thread start while a file exists; a chat waits shortly for that of the store."""
+    """Let no thread start while a file exists."""
     start = threading.Thread.start
 
     def refuse(thread: threading.Thread) -> None:
@@ -47,7 +44,6 @@ def threads() -> None:
         start(thread)
 
     threading.Thread.start = refuse  # type: ignore[method-assign]
-    Store.__init__.__kwdefaults__["limits"] = attrs.evolve(LIMITS, read=0.1)
 
 
 def names() -> None:

@@ -208,6 +208,8 @@ class ChatFile:
                     f"A part of chat {chat} could not be stored: {type(fault).__name__}."
                 )
             self._unwritten.popleft()
+            if self.view not in self._views:  # it has ended
+                self.view.leave()
         self.view = current
         return True
 

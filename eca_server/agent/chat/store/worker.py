@@ -265,7 +265,7 @@ class Worker:
             return file.read(query)
 
         result = None
-        if not self.is_late:
+        if not (self.is_late and self._thread.is_started):  # which may start now
             result = await self._wait(self.queue(work), self.limits.read)
         if self.is_late and not self._announced_unread:
             self._announced_unread = True
@@ -318,9 +318,9 @@ class Worker:
     async def _wait(
         self, call: Call[Result], seconds: float, *, waits: bool = True
     ) -> Result | None:
-        """Wait for a call, longer if large writes are queued before it."""
+        """Wait for a call, longer if large writes are queued before it, not without a thread."""
         seconds += min(self._thread.queued_bytes / SLOW_DISK, MOST_LONGER)
-        with trio.move_on_after(seconds if waits else 0):
+        with trio.move_on_after(seconds if waits and self._thread.is_started else 0):
             await call.done.wait()
         if not call.done.is_set():
             if not self.is_late:

@@ -6,6 +6,7 @@ import os
 import shutil
 import sqlite3
 import sys
+import threading
 from pathlib import Path
 
 import attrs
@@ -283,6 +284,19 @@ async def test_a_disk_that_does_not_answer_holds_nothing_up(path):
         assert await ours.append("c", *messages_of("4"))
         assert not ours.store.is_late
         assert len(ours.problems) == 2
+
+
+async def test_a_thread_that_cannot_start_holds_nothing_up(path, monkeypatch):
+    def refuse(_):
+        raise RuntimeError("can't start new thread")
+
+    async with opened(path) as ours:
+        with monkeypatch.context() as patched, trio.fail_after(10):
+            patched.setattr(threading.Thread, "start", refuse)
+            assert await ours.store.load("c") is None
+            assert not await ours.append("c", *messages_of("0"))
+        assert "does not answer" in ours.problems[0]
+        assert await ours.texts("c") == ["0"]
 
 
 @pytest.mark.parametrize(("kib", "is_late"), [(1, True), (32 * 1024, False)])

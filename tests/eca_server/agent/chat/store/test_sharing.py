@@ -113,20 +113,28 @@ async def test_all_servers_are_notified_of_a_file_that_was_replaced(path: Path, 
         assert await theirs.texts("c") == ["new"]
 
 
+@pytest.mark.parametrize("fails", [False, True])
 async def test_a_turn_that_a_closed_server_left_is_cut_off_for_the_next(
-    path: Path, threads
+    path: Path, threads, fails
 ) -> None:
     async with opened(path, threads) as ours:
         async with opened(path, threads) as theirs:
+            if fails:
+                path.mkdir(parents=True)
             (prompt,) = messages_of("prompt")
-            assert await theirs.append("c", prompt, running=Running(turn="prompt", stored=1))
+            running = Running(turn="prompt", stored=1)
+            assert await theirs.append("c", prompt, running=running) != fails
             body = Message(role="assistant", parts=(TextPart("half"),), interrupted=True)
             pieces = [Piece(message=1, number=0, body=body)]
-            assert await theirs.store.add_pieces("c", "prompt", pieces)
-            assert await ours.texts("c") == ["prompt"]
+            assert await theirs.store.add_pieces("c", "prompt", pieces) != fails
+            if not fails:
+                assert await ours.texts("c") == ["prompt"]
+        if fails:
+            path.rmdir()
         mark = texts_of_message(CUT_OFF)
-        assert await ours.texts("c") == ["prompt", "half", *mark]
+        assert await ours.texts("c") == ["prompt", *(() if fails else ("half",)), *mark]
     assert rows(path, "SELECT * FROM running_turn") == []
+    assert not [*path.parent.glob("*turns*")]
 
 
 def texts_of_message(message: Message) -> list[str]:
