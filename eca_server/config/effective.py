@@ -19,6 +19,7 @@ def apply_behavior(config: Config, behavior: str) -> Config:
         return config
     prompts = _without_empty(**attrs.asdict(own.prompts, recurse=False))
     prompts["tools"] = {**config.prompts.tools, **own.prompts.tools}
+    prompts["chat"] = config.prompts.chat  # an agent's own one is `system_prompt`
     calls = config.tool_call
     read_file = _without_empty(max_lines=own.max_lines)
     shell_command = _without_empty(summary_max_length=own.summary_max_length)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
+from collections import ChainMap
 from collections.abc import Mapping
 from typing import Any
 
@@ -40,15 +41,24 @@ class CallIds:
     """
 
     def __init__(self) -> None:
-        self.written: dict[str, str] = {}
-        self._used: set[str] = set()
+        self.written: ChainMap[str, str] = ChainMap()
+        self._used: ChainMap[str, None] = ChainMap()
+
+    def __deepcopy__(self, _memo: object) -> CallIds:
+        """Return ids that continue these, however many; these must not grow in the meantime."""
+        copied = CallIds()
+        copied.written, copied._used = self.written.new_child(), self._used.new_child()
+        return copied
 
     def add(self, call_id: str, *preferred: str) -> str:
         """Return the first preferred id that is unused and not empty, else a hash of our id."""
-        digest = hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()
         unused = (each for each in preferred if each and each not in self._used)
-        written = self.written[call_id] = next(unused, f"call_{digest[:24]}")
-        self._used.add(written)
+        written = next(unused, "")
+        if not written:
+            digest = hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()
+            written = f"call_{digest[:24]}"
+        self.written[call_id] = written
+        self._used[written] = None
         return written
 
 

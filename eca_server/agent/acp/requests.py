@@ -39,6 +39,7 @@ from eca_server.client.content_formatting import NATIVE, PREFIX
 from eca_server.models.events import ToolCallFinished
 from eca_server.workspace.boundary import Place
 from eca_server.workspace.reading import decode, read_file
+from eca_server.workspace.writing import ensure_root
 
 _OUTCOMES: Final[Mapping[bool, tuple[str, str]]] = {
     True: ("allow_once", "allow_always"),
@@ -79,6 +80,7 @@ class _ReadText(ReadingTool):
         try:
             text = decode(read_file(place, limit=LARGEST, checkpoint=checkpoint).data).text
         except FileNotFoundError:
+            ensure_root(place)
             if not self.missing_is_empty:
                 raise
             text = ""

@@ -117,10 +117,11 @@ class History(Sequence[Message]):
         self.had_room, self._counted = True, _last_count(messages)
 
     def record(self, usage: Usage, running: list[Message]) -> None:
-        """Record the provider's count of a request, whose answer is the last running message."""
+        """Record the provider's count of a request, whose answer is last unless it is empty."""
         if usage.input or (usage.input is not None and (usage.cache_read or usage.cache_write)):
             tokens = tokens_of(usage)
-            running[-1] = attrs.evolve(running[-1], context_tokens=tokens)
+            if running[-1].role == "assistant":  # `Compactor` knows its prompt by identity
+                running[-1] = attrs.evolve(running[-1], context_tokens=tokens)
             self._counted = tokens, len(self) + len(running)
 
     def tokens(self, request: Request, running: int = 0) -> int:

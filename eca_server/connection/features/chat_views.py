@@ -83,6 +83,9 @@ class ChatViews(Feature):
         Without a title, it has that of the existing chat, with a number.
         """
         flags = flags_within(chat.settings.flags, messages)
+        context = chat.settings.context
+        if len(messages) != len(chat.history):
+            context = with_use(context, context_used(messages))
         settings = attrs.evolve(
             chat.settings,
             trust=False,
@@ -90,7 +93,7 @@ class ChatViews(Feature):
             is_named_by_user=True,
             kind=None,
             acp_session=None,
-            context=with_use(chat.settings.context, context_used(messages)),
+            context=context,
         )
         title = title or title_of_fork(chat.title, await self.chats.titles())
         return await self.begin_chat(messages, title, settings)

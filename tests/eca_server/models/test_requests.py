@@ -1,6 +1,7 @@
 """Requests of all APIs: the same histories, tools and limits in, as each API wants them."""
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -150,6 +151,26 @@ def test_a_longer_history_is_written_as_if_new(api, data):
             request = Request(messages=history[:length])
             again, new = (each.payload(request) for each in (backend, backend_of(api.name)))
             assert encoded(again) == encoded(new)
+
+
+@each_api
+def test_a_request_costs_the_same_however_many_calls_its_history_has(api):
+    assert steps(api.name, calls=20) == steps(api.name, calls=200)
+
+
+def steps(api: str, calls: int) -> int:
+    """Count the calls of functions for one request of a chat with so many calls before."""
+    backend, history = backend_of(api), [user()]
+    events: list[str] = []
+    for number in range(calls + 1):
+        history += model(tool_call(str(number))), tool(tool_result(str(number)))
+        events.clear()
+        sys.setprofile(lambda _frame, event, _arg: events.append(event))
+        try:
+            backend.payload(Request(messages=[*history]))
+        finally:
+            sys.setprofile(None)
+    return sum(event.endswith("call") for event in events)
 
 
 ONE = {"raw": '{"n":1}', "arguments": {"n": 1}}

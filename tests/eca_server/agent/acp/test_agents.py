@@ -201,6 +201,8 @@ async def test_files_are_served_inside_the_workspace_and_ask_outside(tmp_path):
             assert "[failed: " in text(await turn(ours, f"read {path}"))
         reading = tool(kind="read", status="in_progress", locations=[str(work / "none")])
         assert "[failed: No such file" in text(await turn(ours, f"{reading}\nread {work / 'none'}"))
+        work.rename(tmp_path / "moved")
+        assert "[failed: The workspace folder" in text(await turn(ours, f"read {inside}"))
 
 
 async def test_an_approval_covers_a_write_of_the_approved_edit_and_no_other(tmp_path):

@@ -122,12 +122,15 @@ async def test_before_a_chat_is_full_a_summary_takes_the_place_of_its_past():
     assert used["sessionTokens"] == 9005 + 705 + 15
 
 
-@pytest.mark.parametrize("prompt", [9000, 7000])
-async def test_messages_that_came_meanwhile_are_sent_again_behind_the_summary(prompt):
-    working = reply("at work", wait("now"), finish("stop"), usage(prompt, 5))
+@pytest.mark.parametrize(
+    ("prompt", "shown"), [(9000, ["at work"]), (7000, ["at work"]), (9000, [])]
+)
+async def test_messages_that_came_meanwhile_are_sent_again_behind_the_summary(prompt, shown):
+    working = reply(*shown, wait("now"), finish("stop" if shown else "length"), usage(prompt, 5))
     too_long = [] if prompt == 9000 else [TOO_LONG]
-    answers = [working, *too_long, answered("b")]
+    answers = [answered("a"), working, *too_long, answered("b")]
     async with chatting(answers, [answered("THE SUMMARY")]) as case:
+        await case.turn("zero")
         await case.ours.prompt("one")
         await case.provider.until(lambda: "now" in case.provider.reached)
         await case.ours.tell("chat/promptSteer", {"chatId": "c", "message": "but not two"})
@@ -136,6 +139,7 @@ async def test_messages_that_came_meanwhile_are_sent_again_behind_the_summary(pr
     [(role, words)] = case.model_contexts[-1]
     assert role == "user"
     assert words.index("THE SUMMARY") < words.index("one") < words.index("but not two")
+    assert words.count("one") == 1
     assert "but not two" not in str(case.summaries)
 
 

@@ -145,6 +145,15 @@ async def test_a_chat_that_goes_back_or_forks_shows_the_usage_of_what_remains(tm
         assert remaining == opened
 
 
+async def test_a_fork_of_a_whole_chat_shows_its_usage_though_no_provider_counted_it():
+    async with current() as ours:
+        await ours.turn("say one\nusage 0 7", model=SCRIPT)
+        await ours.turn("/fork")
+        [shown] = ours.contents(kind="usage")
+        [forked] = ours.contents(ours.notified("chat/opened")[-1]["chatId"], kind="usage")
+        assert forked["sessionTokens"] == shown["sessionTokens"]
+
+
 async def test_a_chat_that_runs_is_opened_silently_twice(client):
     await client.turn("hi", model=ECHO)
     await client.hang()

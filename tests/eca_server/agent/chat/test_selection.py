@@ -54,6 +54,9 @@ async def test_a_behaviour_of_the_users_own_is_an_agent_with_its_settings():
     assert systems(provider) == [instructions("agent", (), OWN), ours, ours]
 
 
+OLD = {"plan": {"prompts": {"chat": "x"}}}
+
+
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
@@ -64,6 +67,7 @@ async def test_a_behaviour_of_the_users_own_is_an_agent_with_its_settings():
         ({"prompts": {"chat": "x"}, "behavior": {"plan": {"systemPromptFile": "FILE"}}}, OWN),
         ({"behavior": {"agent": {"systemPromptFile": "FILE"}}}, None),
         ({"behavior": {"plan": {"systemPrompt": ""}}}, None),
+        ({"prompts": {"chat": OWN}, "agent": OLD, "behavior": {"plan": {"systemPrompt": ""}}}, OWN),
         ({"behavior": {"plan": {"systemPromptFile": "EMPTY"}}}, None),
     ],
 )
