@@ -144,7 +144,7 @@ async def test_every_part_of_a_scenario_is_within_its_limits(monkeypatch):
         scenarios = [hang, scenario("t", "a"), scenario("u", "a")]
         for seconds in (0.5, 4.0, 20.0):
             done = await collected(batch(agent, *scenarios, run=seconds))
-            if done.reports[0].agent is not None:
+            if done.reports[0].steps[0].status != "skipped":  # the agent has started in time
                 break
         assert [each.exit_reason for each in done.reports] == [over] * 3
         assert [each.steps[0].status for each in done.reports] == ["failed", "skipped", "skipped"]
