@@ -8,17 +8,18 @@ import socket
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import attrs
 import trio
 
 from eca_protocol.server import endings
 from eca_server.agent.chat.chats import Chats
 from eca_server.agent.chat.store.store import Store
-from eca_server.agent.chat.store.worker import LIMITS
+from eca_server.agent.chat.store.worker import Limits
 from eca_server.cli.main import run
+from eca_server.connection.features import composition
 from tests.eca_server.fork_server import ECA, MODULE
 
 BROKEN = (*ECA, MODULE, "tests.eca_server.wire.broken_server")
@@ -47,7 +48,7 @@ def threads() -> None:
         start(thread)
 
     threading.Thread.start = refuse  # type: ignore[method-assign]
-    Store.__init__.__kwdefaults__["limits"] = attrs.evolve(LIMITS, read=0.1)
+    composition.Store = partial(Store, limits=Limits(read=0.1))  # type: ignore[misc, assignment]
 
 
 def names() -> None:
