@@ -45,18 +45,30 @@ async def call(answers: Iterator[bytes], pieces: Callable[[bytes], list[bytes]])
         on_noise=lambda frame, why: noise.append(frame),
         on_oversized=lambda why: None,
     )
-    transport = StreamableHTTP(endpoint, ServerLog("s")).messages(reader.read)
     messages: list[Any] = []
+    done = trio.Event()
+
+    def take(arrived: list[Any]) -> None:
+        if not done.is_set():
+            messages.extend(arrived)
+            if any(map(is_answer, arrived)):
+                done.set()
+
+    transport = StreamableHTTP(endpoint, ServerLog("s")).messages(reader.read, take)
+
+    async def watch_end() -> None:
+        await transport.receive()
+        if not done.is_set():
+            messages.append(str(await transport.error()))
+            done.set()
+
     async with trio.open_nursery() as nursery:
         nursery.start_soon(transport.run)
+        nursery.start_soon(watch_end)
         try:
             with trio.fail_after(LONG):
                 transport.send(CALL)
-                while arrived := await transport.receive():
-                    messages += arrived
-                    if any(map(is_answer, arrived)):
-                        return [*messages, *noise]
-                messages.append(str(await transport.error()))
+                await done.wait()
         finally:
             await transport.aclose()
     assert messages[-1] != "None"

@@ -28,6 +28,11 @@ from eca_server.system.command_line import fail, write_to_user
 from eca_server.system.signals import run_until_a_signal
 from eca_server.workbench.report_files import OutputsInvalid, check_file, write_file
 
+_Case: TypeAlias = tuple[str, str, Callable[[AgentConnection, float], Awaitable[str]]]
+"""A name, a method, and a function that raises if the agent breaches the protocol."""
+
+_NOT_REQUIRED: Final = frozenset({"step without input", "another major version"})
+
 
 @attrs.frozen(kw_only=True)
 class ConformanceCheck:
@@ -68,12 +73,6 @@ class ConformanceReport:
             "total": len(self.checks),
             "checks": [attrs.asdict(check) for check in self.checks],
         }
-
-
-_Case: TypeAlias = tuple[str, str, Callable[[AgentConnection, float], Awaitable[str]]]
-"""A name, a method, and a function that raises if the agent breaches the protocol."""
-
-_NOT_REQUIRED: Final = frozenset({"step without input", "another major version"})
 
 
 def run_conformance(options: argparse.Namespace) -> int:

@@ -23,7 +23,7 @@ from eca_protocol.jsonrpc import ErrorCode
 from eca_protocol.lifecycle import LifecycleGate
 from eca_protocol.message_transport import StreamTransport
 from eca_protocol.methods import ECA
-from eca_protocol.peer import Peer
+from eca_protocol.peer import End, Peer
 from eca_protocol.revisions import Revision
 from eca_protocol.streams import memory_pair
 from tests.eca_protocol.wire import (
@@ -355,6 +355,19 @@ async def test_a_handler_of_a_method_that_is_not_received_is_refused():
 
 
 @pytest.mark.requirement("BASE-29")
+async def test_what_is_behind_a_message_that_closes_the_peer_is_not_dispatched():
+    calls: list[Any] = []
+
+    def close(params: Any) -> None:
+        calls.append(params)
+        peer.close("enough")
+
+    async with conversation({"log": close}) as (peer, _):
+        assert peer.take([notification(params={"n": n}) for n in (1, 2)]) == peer.end
+        assert peer.take([notification(params={"n": 3})]) == End("closed", "enough")
+    assert calls == [{"n": 1}]
+
+
 async def test_a_call_gets_its_result_or_raises_the_error_of_the_other_side():
     async with conversation({}) as (peer, wire):
         first = peer.start_call("add", {"a": 1})

@@ -32,6 +32,9 @@ QUERIES: Mapping[str, tuple[Query, ...]] = {
 }
 """Requests with an immediate response, by edition."""
 
+_CAPABILITIES = {Revision.CURRENT.value: {"rewrite": True}, DRAFT: {"doc": True}}
+"""The capabilities that announce an edition."""
+
 ERRORS: tuple[tuple[str, Any], ...] = (
     ("no/such/method", {"a": 1}),
     ("chat/prompt", {"message": 5}),
@@ -80,10 +83,6 @@ def replies(draw: st.DrawFn, *, edition: str) -> list[Reply]:
     with_calls = st.builds(lambda before, made: before + made, speech, called)
     first = draw(st.lists(with_calls, max_size=2))
     return [*first, [{"text": "Hello"}, *draw(speech), *draw(_breaks)]]
-
-
-_CAPABILITIES = {Revision.CURRENT.value: {"rewrite": True}, DRAFT: {"doc": True}}
-"""The capabilities that announce an edition."""
 
 
 def hello(edition: str, variant: int) -> list[tuple[Any, ...]]:

@@ -8,9 +8,10 @@ from typing import Any
 
 import attrs
 
-from eca_protocol.testing.watching.calls import Calls, Reasonings
+from eca_protocol.testing.watching.calls import Calls
 from eca_protocol.testing.watching.observation import ObservationLog
 from eca_protocol.testing.watching.prompts import EarlyResponses, Prompt
+from eca_protocol.testing.watching.reasonings import Reasonings
 
 _AT_ANY_TIME = frozenset({"hookActionStarted", "hookActionFinished", "flag"})
 """Contents that need no running turn."""

@@ -66,8 +66,7 @@ class Progress:
 def render_table(run: Run, *, verbose: bool = False) -> str:
     """Render the findings as text, with a final newline.
 
-    With `verbose` each requirement is included, even one that
-    passed or was not judged.
+    With `verbose` each requirement is included, even one that passed or was not judged.
     """
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)
     target = printable_line(run.target, longest=500)

@@ -195,6 +195,8 @@ def test_an_agent_is_checked_for_conformance(tmp_path):
     findings = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
     assert findings["reset"]["passed"]
     assert not findings["unknown method"]["passed"]
+    warned = {name for name, check in findings.items() if check["warning"]}
+    assert warned == {"step without input", "another major version"}
     assert done.returncode == 1
     done = ecp("conformance", "-t", target, "--json-out", tmp_path / "none" / "f.json")
     assert (done.returncode, "does not exist" in done.stderr) == (1, True)

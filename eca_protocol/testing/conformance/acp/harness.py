@@ -39,6 +39,12 @@ PATIENCE: Final = 30.0
 PERMISSION: Final = "session/request_permission"
 CANCELLED: Final[Mapping[str, Any]] = {"outcome": {"outcome": "cancelled"}}
 
+_SHELLS: Final = frozenset({"shell_command", "bash", "shell", "run_shell_command", "execute"})
+"""Names of tools that run a command, in lower case."""
+
+agent_case: Final = functools.partial(case, seconds=60.0)
+"""The declaration of a case for agents: of a function of an `AgentSession`."""
+
 
 class _LineSplitter(Splitter):
     @override
@@ -187,13 +193,6 @@ class AcpHarness(Harness):
         """Start an agent, which ends with the block; see `session` for the options."""
         session: AbstractAsyncContextManager[Any] = self.session(fresh=True, **options)
         return session
-
-
-_SHELLS: Final = frozenset({"shell_command", "bash", "shell", "run_shell_command", "execute"})
-"""Names of tools that run a command, in lower case."""
-
-agent_case: Final = functools.partial(case, seconds=60.0)
-"""The declaration of a case for agents: of a function of an `AgentSession`."""
 
 
 def acp_cases() -> MappingProxyType[str, Case]:

@@ -35,6 +35,13 @@ SERVER: Final = "{{server}}"
 Without it the client speaks over its own stdin and stdout.
 """
 
+_GRACE_PERIODS: Final = GracePeriods(after_stdin=0.5, after_term=1.0, after_kill=2.0)
+_STDERR_BYTES: Final = 16_384
+_NO_LINE: Final = (anyio.IncompleteRead, anyio.DelimiterNotFound, anyio.BrokenResourceError)
+_CONNECT_SECONDS: Final = 5.0
+_CLOSE_SECONDS: Final = 1.0
+_SHOWN: Final = 30  # messages of an exchange
+
 
 class Scenario(ScriptedServer):
     """A server with one deviation; its docstring describes it for people.
@@ -65,13 +72,6 @@ def scenarios_in(module: Mapping[str, object]) -> tuple[type[Scenario], ...]:
 
 MakeServer: TypeAlias = Callable[[Connection], Scenario]
 """Creates the scripted server for a connection to the client."""
-
-_GRACE_PERIODS: Final = GracePeriods(after_stdin=0.5, after_term=1.0, after_kill=2.0)
-_STDERR_BYTES: Final = 16_384
-_NO_LINE: Final = (anyio.IncompleteRead, anyio.DelimiterNotFound, anyio.BrokenResourceError)
-_CONNECT_SECONDS: Final = 5.0
-_CLOSE_SECONDS: Final = 1.0
-_SHOWN: Final = 30  # messages of an exchange
 
 
 @attrs.frozen(kw_only=True)

@@ -11,8 +11,10 @@ import pytest
 
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.run import Run
-from eca_protocol.testing.conformance.server import faults, stops
+from eca_protocol.testing.conformance.server import asking, faults, stops
 from eca_protocol.testing.conformance.target import Target
+from eca_protocol.testing.conformance.verdicts import Unmet
+from tests.eca_protocol.testing.conformance.mutants import MUTANTS
 from tests.eca_protocol.testing.conformance.mutants.filters import (
     Filter,
     Filtered,
@@ -205,3 +207,18 @@ def test_a_turn_that_is_over_before_the_stop_shows_nothing(monkeypatch):
 def test_a_decision_of_a_user_who_is_not_asked_is_not_judged():
     run = run_of(AsksNobody, ("approvals.a_decision_without_a_waiting_call_is_ignored",))
     assert broken(run) == set()
+
+
+def test_a_breach_counts_although_its_case_gets_no_further(monkeypatch):
+    try_bytes, lost = asking.try_bytes, list[asking.Outcome]()
+
+    async def try_until_a_server_is_lost(*trial: Any, **options: Any) -> asking.Outcome:
+        if lost:
+            raise Unmet("more time")
+        outcome = await try_bytes(*trial, **options, seconds=0.3)
+        lost.extend([outcome] * (not outcome.still_serves))
+        return outcome
+
+    monkeypatch.setattr(asking, "try_bytes", try_until_a_server_is_lost)
+    target = Target(serve=MUTANTS["BASE-10"].serve)
+    assert broken(judged(target, "framing.headers_come_in_every_spelling")) == {"BASE-10"}

@@ -8,14 +8,17 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from eca_protocol.errors import HTTPError, HTTPTimeout
 from eca_protocol.http import HTTPClient, HTTPResponse
+from eca_server.agent.mcp import http_transport
 from eca_server.agent.mcp.inbox import Inbox
 from eca_server.agent.mcp.session import Session
 from tests.eca_server.agent.mcp import web
 from tests.eca_server.agent.mcp.scripted import STATELESS, error_of
 from tests.eca_server.agent.mcp.scripted_server import DECENT, INFO
+from tests.tasks import run_in
 
 
 class OldServer:
@@ -318,6 +321,33 @@ async def test_a_connection_that_is_never_made_has_sent_nothing_and_may_be_made_
             await session.ended.wait()
             assert session.error.kind == "closed"
             assert (await web.fails_to_start(server.url)).kind == "unreachable"
+
+
+async def test_a_server_that_accepts_no_answers_is_not_read_any_further(monkeypatch):
+    monkeypatch.setattr(http_transport, "_CLOGGED", 0)
+    accepts = trio.Event()
+
+    async def ask_often(exchange: web.Exchange) -> None:
+        await exchange.begin_events()
+        for number in range(50):
+            await exchange.event({"jsonrpc": "2.0", "id": number, "method": "ping"})
+        await exchange.event(exchange.result(DECENT["tools/call"]))
+
+    async def hold(exchange: web.Exchange) -> None:
+        await accepts.wait()
+        await exchange.text(202)
+
+    async with (
+        web.serving({"tools/call": ask_often, "answer": hold}) as (server, session),
+        trio.open_nursery() as nursery,
+    ):
+        results = run_in(nursery, web.call, session)
+        await server.has_seen("answer", 16)
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        assert results == []
+        accepts.set()
+        assert len(await server.has_seen("answer", 50)) == 50
+    assert web.text_of(results[0]) == "called"
 
 
 async def test_other_tasks_get_their_turn_in_a_flood_of_events():

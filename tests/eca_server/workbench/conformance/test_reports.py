@@ -146,6 +146,7 @@ def test_an_error_of_the_suite_is_neither_a_pass_nor_the_targets_error(capsys, m
     assert "in here.c the suite itself failed here" in page
     errors = list(ET.fromstring(render_junit(run)).iter("error"))
     assert [error.text for error in errors] == ["Tr!"]
+    assert attrs.evolve(RUN, suite_errors=(fault,)).conclusion == "not conformant"
     known = known_failures(run.known_text())
     assert known == {"here.c"}
     assert render_table(attrs.evolve(run, known=known)).endswith("Only known failures.\n")
