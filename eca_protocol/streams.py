@@ -29,6 +29,7 @@ __all__ = ["FdTransport", "Transport", "memory_pair", "owned_stdio"]
 CHUNK = 65_536
 
 _READ = 16_384  # bytes; both sides work at the same time, each on a part of the data
+_SHORT = 4096  # bytes; a shorter read was a message or two, and more is not there yet
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -68,7 +69,7 @@ class FdTransport:
         self._blocking = _BlockingCalls()
         self._has_writer = True
         self._is_registered = False
-        self._is_empty = True  # the last read found less than it asked for
+        self._is_empty = True  # probably: the last read was short
         self._input: anyio.Event | None = None
         self._waits_for_reading = not platforms.is_blocking(read_fd)
         self._waits_for_writing = write_fd is not None and not platforms.is_blocking(write_fd)
@@ -95,7 +96,7 @@ class FdTransport:
                 continue
             except ConnectionResetError:
                 return b""
-            self._is_empty = len(data) < _READ
+            self._is_empty = len(data) < _SHORT
             if not has_waited:  # the bytes must not be lost, and other tasks get their turn
                 await anyio.lowlevel.cancel_shielded_checkpoint()
             return data
